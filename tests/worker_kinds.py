@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mudroom import Session
+from mudroom import Session, Workers
 from mudroom.models.scripted import ScriptedModel
 
 NEEDS_RAY = [
@@ -18,7 +20,19 @@ NEEDS_RAY = [
     ),
 ]
 RAY = pytest.param("ray:1", marks=NEEDS_RAY)
+SHARED_RAY = pytest.param("shared ray:1", marks=NEEDS_RAY)
 WORKERS = ["local", "process:1", RAY]
+
+
+@asynccontextmanager
+async def open_workers(worker: str) -> AsyncGenerator[dict[str, Any]]:
+    """Return the options of a session with a worker; "shared WORKER" shares its processes."""
+    own = worker.removeprefix("shared ")
+    if own == worker:
+        yield {"worker": worker}
+        return
+    async with Workers(own) as workers:
+        yield {"worker": "local", "workers": workers}
 
 
 def open_session(

@@ -16,16 +16,21 @@ from mudroom._engine.session_context import Watchers
 from mudroom.projections.past_events import PastEvents
 from mudroom.testing.worker_stage import WorkerStage
 from mudroom.workers.process.channel import Channel
-from mudroom.workers.remote.connection import MessageChannel
-from mudroom.workers.remote.messages import ToWorker, WorkerConfig
+from mudroom.workers.remote.connection import MessageChannel, ToProcess
+from mudroom.workers.remote.messages import WorkerConfig
 from mudroom.workers.remote.remote_services import RemoteApprover, RemoteJournal, SessionLink
 from mudroom.workers.remote.serve import RunServer
 from mudroom.workers.remote.session_calls import RemoteTeams
+from mudroom.workers.remote.shared_messages import ShareProcess
+from mudroom.workers.shared.serve import SharedServer
 
 
 async def serve(channel: MessageChannel[Any]) -> None:
     """Execute runs with the model and the tools of the suite."""
     config = await channel.receive()
+    if isinstance(config, ShareProcess):
+        await SharedServer(channel, serve).serve()
+        return
     assert isinstance(config, WorkerConfig)
     link = SessionLink(channel)
     past_events = PastEvents()
@@ -43,7 +48,7 @@ async def serve(channel: MessageChannel[Any]) -> None:
 
 async def main(connection: socket.socket) -> None:
     """Serve a socket and exit."""
-    await serve(await Channel[Any].open(connection, WorkerConfig | ToWorker))
+    await serve(await Channel[Any].open(connection, ToProcess))
     os._exit(0)
 
 

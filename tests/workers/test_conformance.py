@@ -21,6 +21,8 @@ from mudroom.workers.ray.transport import RayTransport
 from mudroom.workers.remote.connection import WorkerTransport
 from mudroom.workers.remote.messages import WorkerConfig
 from mudroom.workers.remote.worker import RemoteWorker
+from mudroom.workers.shared.connection import SharedTransport
+from mudroom.workers.shared.processes import SharedProcesses
 
 from ..worker_kinds import NEEDS_RAY
 
@@ -79,6 +81,28 @@ def open_processes(services: SessionServices) -> AbstractAsyncContextManager[Wor
     return open_remote(services, ProcessTransport([sys.executable, program]))
 
 
+@asynccontextmanager
+async def open_shared(
+    services: SessionServices, transport: WorkerTransport
+) -> AsyncGenerator[Worker]:
+    processes = SharedProcesses(transport, 2)
+    try:
+        async with open_remote(services, SharedTransport(processes, NodeRequirements())) as worker:
+            yield worker
+    finally:
+        await processes.close()
+
+
+def open_shared_processes(services: SessionServices) -> AbstractAsyncContextManager[Worker]:
+    program = str(Path(__file__).with_name("conformance_process.py"))
+    return open_shared(services, ProcessTransport([sys.executable, program]))
+
+
+def open_shared_actors(services: SessionServices) -> AbstractAsyncContextManager[Worker]:
+    program = "tests.workers.conformance_process:serve"
+    return open_shared(services, RayTransport(program, {}, NodeRequirements()))
+
+
 def open_actors(services: SessionServices) -> AbstractAsyncContextManager[Worker]:
     program = "tests.workers.conformance_process:serve"
     return open_remote(services, RayTransport(program, {}, NodeRequirements()))
@@ -100,6 +124,15 @@ async def test_process_worker(check: Check, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("workers", [pytest.param(open_actors, marks=NEEDS_RAY)], ids=["ray"])
+async def test_shared_process_worker(check: Check, tmp_path: Path) -> None:
+    await check(open_shared_processes, tmp_path)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(
+    "workers",
+    [pytest.param(each, marks=NEEDS_RAY) for each in (open_actors, open_shared_actors)],
+    ids=["own", "shared"],
+)
 async def test_ray_worker(check: Check, workers: OpenWorker, tmp_path: Path) -> None:
     await check(workers, tmp_path)

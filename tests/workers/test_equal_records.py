@@ -17,7 +17,7 @@ from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
 from mudroom.testing.invariants import find_violations
 
-from ..worker_kinds import RAY, open_session
+from ..worker_kinds import RAY, SHARED_RAY, open_session, open_workers
 
 DIFFERING = {"at", "seconds", "parts"}
 """Times, and texts of prompts: each process records those that it sends first."""
@@ -80,15 +80,18 @@ async def record(folder: Path, worker: str) -> dict[str, list[Any]]:
     folder.mkdir()
     (folder / "paper.md").write_text("It is about mud.\n")
     journal = MemoryJournal()
-    async with open_session(
-        folder,
-        ScriptedModel(answer),
-        worker,
-        journal=journal,
-        tools=[shout, fail, f"{__name__}:where"],
-        permissions=Permissions.of(deny=["Bash(rm *)"]),
-        prompt_budget=Budget(depth=2),
-    ) as session:
+    async with (
+        open_workers(worker) as options,
+        open_session(
+            folder,
+            ScriptedModel(answer),
+            journal=journal,
+            tools=[shout, fail, f"{__name__}:where"],
+            permissions=Permissions.of(deny=["Bash(rm *)"]),
+            prompt_budget=Budget(depth=2),
+            **options,
+        ) as session,
+    ):
         await session.run("PARENT")
         await session.task("CHILD")
     events = [event async for event in journal.read()]
@@ -111,7 +114,7 @@ def clean(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("worker", ["process:2", RAY])
+@pytest.mark.parametrize("worker", ["process:2", "shared process:2", RAY, SHARED_RAY])
 async def test_a_record_is_equal_in_all_but_times(worker: str, tmp_path: Path) -> None:
     here = await record(tmp_path / "project", "local")
     there = await record(tmp_path / "project", worker)

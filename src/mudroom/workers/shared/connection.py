@@ -41,7 +41,7 @@ class SharedTransport:
         self.kind = processes.transport.kind
         self._processes = processes
         self._requirements = requirements
-        self._used: set[SharedProcess] = set()
+        self._used: list[SharedProcess] = []
 
     def connect(self) -> SharedConnection:
         """Return a connection to a process that this session does not use yet, if there is one."""
@@ -62,7 +62,7 @@ class SharedConnection:
         self,
         processes: SharedProcesses,
         requirements: NodeRequirements,
-        used: set[SharedProcess],
+        used: list[SharedProcess],
     ) -> None:
         self.sees_folder = True
         self._processes = processes
@@ -124,10 +124,11 @@ class SharedConnection:
     async def open(self, first: FirstMessage) -> None:
         """Begin to use a process. Raises UsageError if it cannot execute runs of the session."""
         assert isinstance(first, WorkerConfig)
-        self._process = process = await self._processes.choose(self._machine, self._used)
-        self._used.add(process)
+        self._process = process = self._processes.choose(self._machine, self._used)
+        self._used.append(process)
         self._number = process.attach(self)
         try:
+            await process.open()
             opened = await self._begin(process)
             travel = self._requirements.files_travel
             check_files(self.host, opened.unseen, opened.unloaded, files_travel=travel)
@@ -220,8 +221,8 @@ class SharedConnection:
             self._has_ended = True
             self._arrival.set()
         self._count_runs(-self._runs)
-        self._used.discard(process)
-        process.detach(self._number)
+        if process.detach(self._number):
+            self._used.remove(process)
 
     async def _wait_for_end(self) -> None:
         while not self._has_ended:

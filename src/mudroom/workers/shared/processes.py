@@ -95,11 +95,15 @@ class SharedProcess:
         self._parts[number] = part
         return number
 
-    def detach(self, number: int) -> None:
-        """Pass no more messages to a part. A draining process ends after its last one."""
-        self._parts.pop(number, None)
+    def detach(self, number: int) -> bool:
+        """Pass no more messages to a part. Return False if that was done before.
+
+        A draining process ends after its last part.
+        """
+        was_attached = self._parts.pop(number, None) is not None
         if self.is_draining and not self._parts:
             self._end()
+        return was_attached
 
     def drain(self) -> None:
         """Give the process no further runs."""
@@ -168,8 +172,8 @@ class SharedProcesses:
         """True if the machine of a process can be chosen."""
         return self._list_ready()[0].connection.can_be_placed
 
-    async def choose(self, machine: str, used: Collection[SharedProcess]) -> SharedProcess:
-        """Return a process that has started, with few runs. Raises UsageError if none can start.
+    def choose(self, machine: str, used: Collection[SharedProcess]) -> SharedProcess:
+        """Return a process with few runs; it may not have started. Raises UsageError after `close`.
 
         Arguments:
             machine: name of the machine it should be on, "" if that does not matter.
@@ -183,9 +187,7 @@ class SharedProcesses:
                 self._add(machine)
             ]
         unused = [each for each in ready if each not in used]
-        process = min(unused or ready, key=lambda each: each.load)
-        await process.open()
-        return process
+        return min(unused or ready, key=lambda each: each.load)
 
     async def open(self) -> None:
         """Start all processes now. Raises UsageError if one cannot execute runs."""

@@ -1,0 +1,246 @@
+"""Worker processes that several sessions share."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom import Session, UsageError, Workers
+from mudroom.journals.memory import MemoryJournal
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.testing.invariants import find_violations
+from mudroom.workers.remote.shared_messages import SessionMessage
+from mudroom.workers.shared.serve import _CLOSED_PER_COLLECTION
+
+from ..waiting import wait_until
+from ..worker_kinds import open_session
+
+STEPS = 4
+
+
+def answer(request: Request) -> Answer:
+    """Answer as the parent of two children, which append lines to the log of their folder."""
+    if request.prompt == "PARENT":
+        if not request.turn:
+            return [call("task", prompt=f"CHILD {number}") for number in range(2)]
+        return " | ".join(result.text.splitlines()[0] for result in request.results)
+    number = request.prompt.split()[-1]
+    if request.turn < STEPS:
+        return call("bash", command=f"echo {number}-{request.turn} >> log; sleep 0.05")
+    return f"child {number} is done"
+
+
+def open_shared(folder: Path, workers: Workers, **options: Any) -> Session:
+    """Return a session in a folder of its own."""
+    folder.mkdir(exist_ok=True)
+    defaults: dict[str, Any] = {"worker": "local", "workers": workers}
+    return open_session(folder, ScriptedModel(answer), **(defaults | options))
+
+
+def read_log(folder: Path) -> list[str]:
+    """Return the lines that the children have appended."""
+    log = folder / "log"
+    return log.read_text().split() if log.exists() else []
+
+
+def get_processes(workers: Workers) -> Any:
+    """Return the processes."""
+    assert workers._processes is not None
+    return workers._processes
+
+
+async def test_sessions_share_the_processes_which_end_with_their_owner(tmp_path: Path) -> None:
+    async with Workers("process:2") as workers:
+        async with (
+            open_shared(tmp_path / "a", workers) as first,
+            open_shared(tmp_path / "b", workers) as second,
+        ):
+            reports = await asyncio.gather(first.run("PARENT"), second.run("PARENT"))
+            pids = workers.pids
+        assert [report.text for report in reports] == ["child 0 is done | child 1 is done"] * 2
+        assert len(pids) == 2
+        async with open_shared(tmp_path / "c", workers) as third:
+            await third.run("PARENT")
+        assert workers.pids == pids, "the processes go on after a session"
+        assert [process.load for process in get_processes(workers)._processes] == [(0, 0)] * 2
+    assert workers.pids == ()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    for name in "abc":
+        assert max(Counter(read_log(tmp_path / name)).values()) == 1
+
+
+async def test_children_go_to_the_process_with_the_fewest_runs_of_all_sessions(
+    tmp_path: Path,
+) -> None:
+    go_on = asyncio.Event()
+
+    async def wait(request: Request) -> str:
+        await go_on.wait()
+        return "done"
+
+    async with Workers("process:2") as workers:
+        processes = get_processes(workers)
+        async with (
+            open_session(tmp_path, ScriptedModel(wait), "local", workers=workers) as first,
+            open_session(tmp_path, ScriptedModel(wait), "local", workers=workers) as second,
+        ):
+            tasks = [asyncio.create_task(first.task("x"))]
+            await wait_until(lambda: sum(each.runs for each in processes._processes) == 1)
+            tasks.append(asyncio.create_task(second.task("x")))
+            await wait_until(lambda: sum(each.runs for each in processes._processes) == 2)
+            assert [each.runs for each in processes._processes] == [1, 1]
+            go_on.set()
+            await asyncio.gather(*tasks)
+
+
+async def test_children_of_all_sessions_continue_after_the_loss_of_a_process(
+    tmp_path: Path,
+) -> None:
+    folders = [tmp_path / name for name in "ab"]
+    journals = [MemoryJournal(), MemoryJournal()]
+    async with Workers("process:1") as workers:
+        async with (
+            open_shared(folders[0], workers, journal=journals[0]) as first,
+            open_shared(folders[1], workers, journal=journals[1]) as second,
+        ):
+            running = [asyncio.create_task(each.run("PARENT")) for each in (first, second)]
+            await wait_until(lambda: all(len(read_log(folder)) > 2 for folder in folders))
+            (lost,) = workers.pids
+            os.kill(lost, signal.SIGKILL)
+            reports = await asyncio.gather(*running)
+            assert workers.pids and lost not in workers.pids
+    for report, folder, journal in zip(reports, folders, journals, strict=True):
+        assert report.text == "child 0 is done | child 1 is done"
+        assert max(Counter(read_log(folder)).values()) == 1
+        assert not find_violations([event async for event in journal.read()])
+
+
+async def test_a_session_that_is_cancelled_or_closed_leaves_the_others_alone(
+    tmp_path: Path,
+) -> None:
+    async with Workers("process:1") as workers:
+        async with open_shared(tmp_path / "a", workers) as first:
+            running = asyncio.create_task(first.run("PARENT"))
+            async with open_shared(tmp_path / "b", workers) as second:
+                cancelled = asyncio.create_task(second.run("PARENT"))
+                await wait_until(lambda: len(read_log(tmp_path / "b")) > 1)
+                second.cancel()
+                assert (await cancelled).reason == "CANCELLED"
+            async with open_shared(tmp_path / "c", workers) as third:
+                closed = asyncio.create_task(third.run("PARENT"))
+                await wait_until(lambda: len(read_log(tmp_path / "c")) > 1)
+                pids = workers.pids
+            assert (await closed).reason == "CANCELLED"
+            assert (await running).text == "child 0 is done | child 1 is done"
+            assert workers.pids == pids
+
+
+async def test_a_session_whose_services_cannot_be_built_leaves_the_others_alone(
+    tmp_path: Path,
+) -> None:
+    async with Workers("process:1") as workers:
+        async with open_shared(tmp_path / "a", workers) as first:
+            running = asyncio.create_task(first.run("PARENT"))
+            await wait_until(lambda: len(read_log(tmp_path / "a")) > 1)
+            pids = workers.pids
+            (tmp_path / "vanishing.py").write_text(
+                "from mudroom import tool\n@tool\ndef gone() -> str:\n    'Go.'\n    return ''\n"
+            )
+            sys.path.append(str(tmp_path))
+            try:
+                async with open_shared(tmp_path / "b", workers, tools=["vanishing:gone"]) as second:
+                    (tmp_path / "vanishing.py").unlink()
+                    report = await second.task("CHILD 0")
+            finally:
+                sys.path.remove(str(tmp_path))
+            assert report.reason == "LOST"
+            assert "vanishing" in report.error
+            assert (await running).text == "child 0 is done | child 1 is done"
+            assert workers.pids == pids
+
+
+async def test_a_message_that_cannot_be_read_is_the_loss_of_the_process(tmp_path: Path) -> None:
+    async with Workers("process:1") as workers:
+        async with (
+            open_shared(tmp_path / "a", workers) as first,
+            open_shared(tmp_path / "b", workers) as second,
+        ):
+            running = [asyncio.create_task(each.run("PARENT")) for each in (first, second)]
+            await wait_until(lambda: all(len(read_log(tmp_path / name)) > 1 for name in "ab"))
+            pids = workers.pids
+            (process,) = get_processes(workers)._processes
+            number, part = next(iter(process._parts.items()))
+            part.handle(SessionMessage(number, b"\xc1"))
+            reports = await asyncio.gather(*running)
+            assert workers.pids != pids
+    assert {report.text for report in reports} == {"child 0 is done | child 1 is done"}
+    for name in "ab":
+        assert max(Counter(read_log(tmp_path / name)).values()) == 1
+
+
+async def test_many_sessions_leave_nothing_in_a_shared_process(tmp_path: Path) -> None:
+    async def use_sessions(workers: Workers, count: int) -> tuple[int, int]:
+        """Return the numbers of descriptors and threads after this many sessions."""
+        for _ in range(count):
+            model = ScriptedModel(lambda _: "done")
+            async with open_session(tmp_path, model, "local", workers=workers) as session:
+                await session.task("x")
+        (pid,) = workers.pids
+        return len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task"))
+
+    async with Workers("process:1") as workers:
+        first = await use_sessions(workers, _CLOSED_PER_COLLECTION)
+        assert await use_sessions(workers, _CLOSED_PER_COLLECTION) == first
+        (process,) = get_processes(workers)._processes
+        assert process.load == (0, 0)
+
+
+async def test_a_drained_process_takes_no_children_of_any_session_and_ends(tmp_path: Path) -> None:
+    async with Workers("process:2") as workers:
+        async with (
+            open_shared(tmp_path / "a", workers) as first,
+            open_shared(tmp_path / "b", workers) as second,
+        ):
+            await asyncio.gather(first.run("PARENT"), second.run("PARENT"))
+            drained, other = get_processes(workers)._processes
+            pid = drained.connection.pid
+            drained.drain()
+            await asyncio.gather(first.run("PARENT"), second.run("PARENT"))
+            assert drained.runs == 0
+            assert other.runs == 0
+        await wait_until(lambda: not Path(f"/proc/{pid}").exists())
+        async with open_shared(tmp_path / "c", workers) as third:
+            assert (await third.task("CHILD 0")).reason == "GOAL"
+        assert workers.pids == (other.connection.pid,)
+
+
+@pytest.mark.parametrize(
+    ("worker", "problem"),
+    [("local", 'the worker "local" has no processes'), ("process:0", "unknown worker")],
+)
+def test_processes_that_cannot_be_shared_are_refused(worker: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        Workers(worker)
+
+
+async def test_a_wrong_use_of_shared_processes_is_refused(tmp_path: Path) -> None:
+    closed = Workers("process:1")
+    with pytest.raises(UsageError, match="not open"):
+        async with open_shared(tmp_path, closed):
+            pass
+    async with Workers("process:1") as workers:
+        with pytest.raises(UsageError, match="two choices"):
+            async with open_shared(tmp_path, workers, worker="process"):
+                pass
+        with pytest.raises(UsageError, match="open already"):
+            await workers.__aenter__()
+    with pytest.raises(UsageError, match="workers of SessionOptions must be"):
+        async with Session(cwd=str(tmp_path), workers="process:1"):  # pyright: ignore
+            pass
