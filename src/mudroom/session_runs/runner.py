@@ -335,7 +335,8 @@ class SessionRunner:
         try:
             yield
         finally:
-            self._watchers.remove(observe)
+            if observe in self._watchers:  # an interrupted session removes all when it closes
+                self._watchers.remove(observe)
 
     def execute(
         self, worker: Worker, brief: Brief, request: RunRequest
