@@ -296,10 +296,16 @@ class RequestAdmission(Struct, frozen=True, tag=True):
 
 
 class EndAdmission(Struct, frozen=True, tag=True):
-    """End a model request, or give up its admission. `id`: that of the `RequestAdmission`."""
+    """End a model request, or give up its admission.
+
+    Arguments:
+        id: that of the `RequestAdmission`.
+        is_unsent: true if the provider did not get the request. It may have a permit.
+    """
 
     id: int
     run_id: str
+    is_unsent: bool = False
 
 
 class AcquireSlot(Struct, frozen=True, tag=True):

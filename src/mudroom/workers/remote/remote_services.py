@@ -234,7 +234,7 @@ class RemoteParentMeter:
         try:
             admission = _decode(await self._link.request(message), type=Admission)
         except BaseException:
-            self.end_request(number)
+            self._link.channel.send(EndAdmission(number, self._state.run_id, is_unsent=True))
             raise
         return replace(admission, number=number)
 

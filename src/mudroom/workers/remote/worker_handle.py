@@ -299,7 +299,7 @@ class WorkerHandle:
 
     def _end_request(self, message: EndAdmission) -> None:
         if run := self._runs.get(message.run_id):
-            run.end_request(message.id)
+            run.end_request(message.id, is_unsent=message.is_unsent)
 
     def _add_child(self, message: AddChild) -> None:
         if run := self._runs.get(message.run_id):
