@@ -30,6 +30,7 @@ class RemoteRunHandle(TaskHandle):
 
     Attributes:
         assigned: state of the run, None while it waits for a slot.
+        slots: slots of its depth, of which the run has one; None while it waits for one.
         process: executes the run; None while no process has it.
         placing: gives the run to a process, or ends it; None while a process has it.
         loss: why the last process of the run was lost; None if none was.
@@ -46,6 +47,7 @@ class RemoteRunHandle(TaskHandle):
         "loss",
         "placing",
         "process",
+        "slots",
         "starts",
     )
 
@@ -58,6 +60,7 @@ class RemoteRunHandle(TaskHandle):
         self.placing: asyncio.Task[Report | None] | None = None
         self.process: WorkerHandle | None = None
         self.assigned: AssignedRun | None = None
+        self.slots: asyncio.Semaphore | None = None
         self.loss: str | None = None
         self.starts = 0
         self._messages: tuple[InboxMessage, ...] = ()
@@ -85,6 +88,17 @@ class RemoteRunHandle(TaskHandle):
         if self.process is not None and self.assigned is not None:
             self.process.forget(self.assigned)
             self._on_attempt_end(self, self.assigned, ended)
+
+    def end(self, ended: Report[Any] | BaseException) -> None:
+        """Free the slot of the run, and set its report or its exception."""
+        if self.slots is not None:
+            self.slots.release()
+        if isinstance(ended, asyncio.CancelledError):
+            self.outcome.cancel()
+        elif isinstance(ended, BaseException):
+            self.outcome.set_exception(ended)
+        else:
+            self.outcome.set_result(ended)
 
     def unbind(self) -> None:
         """Note that the process was lost: the run waits for another one."""

@@ -157,7 +157,9 @@ class RemoteWorker:
         """Wait for a slot and give a run to a process. Return its report if none gets it."""
         self._control.start()
         meter = self._services.meters.get(grant)
-        await self._slots[brief.depth].acquire()
+        slots = self._slots[brief.depth]
+        await slots.acquire()
+        handle.slots = slots
         past = self._select_past_events(brief.run_id)
         handle.assigned = AssignedRun(brief, meter, past, handle.end_attempt)
         return await self._give(handle, handle.assigned)
@@ -201,15 +203,11 @@ class RemoteWorker:
     def _end(self, handle: RemoteRunHandle, ended: Report[Any] | BaseException) -> None:
         """End a run with a report or an exception."""
         self._handles.pop(handle.run_id, None)
-        if assigned := handle.assigned:
-            assigned.end()
-            self._slots[assigned.brief.depth].release()
-        if isinstance(ended, asyncio.CancelledError):
-            handle.outcome.cancel()
-        elif isinstance(ended, BaseException):
-            handle.outcome.set_exception(ended)
-        else:
-            handle.outcome.set_result(ended)
+        try:
+            if handle.assigned is not None:
+                handle.assigned.end()
+        finally:
+            handle.end(ended)
 
     async def _choose_process(self, assigned: AssignedRun) -> WorkerHandle:
         """Return the process for a run. One on the machine that has files of the run comes first.
