@@ -25,9 +25,9 @@ from ..._engine.meters.meter import is_used
 from ..._engine.meters.request_plan import Admission, RequestPlan
 from .connection import MessageChannel
 from .frames import encode
+from .limiter_messages import AcquireSlot
 from .messages import (
     SENT_BRIEF,
-    AcquireSlot,
     AddChild,
     AppendEvents,
     CallReply,

@@ -19,6 +19,7 @@ from ...errors import UsageError
 from .assigned_run import AssignedRun
 from .connection import WorkerConnection
 from .frames import encode
+from .limiter_messages import LimiterMessage
 from .messages import (
     SENT_BRIEF,
     AddChild,
@@ -41,7 +42,7 @@ from .messages import (
 )
 from .model_bridge import ModelBridge, ModelMessage
 from .own_files import NEEDS_FOLDER, TravellingFiles
-from .rate_limits import LimitedRequests, LimiterMessage
+from .rate_limits import LimitedRequests
 from .session_calls import SessionCalls
 
 
