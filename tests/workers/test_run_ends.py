@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -61,7 +62,7 @@ class OneSlot:
         return self.worker.start(brief, self._services.meters.open(run_id, Budget()))
 
     def report(self, run_id: str) -> None:
-        report = Report(text="done", reason=Reason.GOAL, run_id=run_id)
+        report = Report[dict[str, Any]](text="done", reason=Reason.GOAL, run_id=run_id, outputs={})
         self.transport.connections[-1].arrive(RunReply(run_id, report))
 
 
