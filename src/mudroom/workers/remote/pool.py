@@ -25,6 +25,7 @@ class WorkerPool:
         self._count = 0
         self._endings: set[asyncio.Task[None]] = set()
         self._starts: dict[str, asyncio.Task[None]] = {}
+        self._replaced: list[WorkerHandle] = []
         self.processes = [self._add() for _ in range(size)]
 
     @property
@@ -95,7 +96,7 @@ class WorkerPool:
         A lost process is replaced first. A draining one is replaced only if no other one is left.
         """
         self.processes = [
-            self._add() if process.is_lost and not process.is_draining else process
+            self._replace(process) if process.is_lost and not process.is_draining else process
             for process in self.processes
         ]
         ready = [process for process in self.processes if not process.is_draining]
@@ -131,13 +132,20 @@ class WorkerPool:
         for start in self._starts.values():
             start.cancel()
         await asyncio.gather(*self._starts.values(), return_exceptions=True)
-        await asyncio.gather(*(process.close() for process in self.processes))
+        # A process that was lost may work until its lease is over.
+        processes = self.processes + self._replaced
+        await asyncio.gather(*(process.close() for process in processes))
         await asyncio.gather(*self._endings)
 
     async def _end_when_idle(self, process: WorkerHandle) -> None:
         await process.wait_until_idle()
         await process.close()
         self.processes = [each for each in self.processes if each is not process]
+
+    def _replace(self, lost: WorkerHandle) -> WorkerHandle:
+        self._replaced = [each for each in self._replaced if not each.has_stopped]
+        self._replaced.append(lost)
+        return self._add()
 
     def _add(self) -> WorkerHandle:
         self._count += 1

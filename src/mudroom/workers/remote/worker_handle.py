@@ -124,6 +124,11 @@ class WorkerHandle:
         return self._bridge is None and not self._runs and not self._starting.locked()
 
     @property
+    def has_stopped(self) -> bool:
+        """True if the process was lost, does nothing more, and nothing is done for it."""
+        return self.is_lost and not self._tasks
+
+    @property
     def can_be_placed(self) -> bool:
         """True if the machine of the process can be chosen."""
         return self._connection.can_be_placed
