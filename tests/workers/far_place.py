@@ -133,6 +133,8 @@ class PlacedConnection(FarConnection):
         self._machine = machine
 
     async def open(self, config: WorkerConfig) -> None:
+        if self._machine in self._transport.astray:
+            self._machine = "node 2"
         if self._machine in self._transport.gone:
             raise UsageError(f"no node with the name {self._machine}")
         self._command = self._transport._make_command(self._machine)
@@ -141,9 +143,15 @@ class PlacedConnection(FarConnection):
 
 
 class PlacedTransport(FarTransport):
-    """Starts the first process on `node 1`, later ones on `node 2` unless they are placed."""
+    """Starts the first process on `node 1`, later ones on `node 2` unless they are placed.
+
+    Attributes:
+        gone: machines on which none can start.
+        astray: machines in whose place processes start on `node 2`.
+    """
 
     gone: tuple[str, ...] = ()
+    astray: tuple[str, ...] = ()
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

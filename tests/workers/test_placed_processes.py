@@ -9,7 +9,7 @@ import pytest
 from mudroom import Reason, Report
 from mudroom.models.scripted import Answer, Request, call
 
-from .far_place import Place, PlacedTransport, kill_at_first_result, make_family
+from .far_place import Place, PlacedTransport, hide_files, kill_at_first_result, make_family
 
 
 @pytest.fixture
@@ -18,16 +18,20 @@ def place(tmp_path: Path) -> Place:
 
 
 async def lose_process(
-    place: Place, transport: PlacedTransport, gone: tuple[str, ...] = ()
+    place: Place,
+    transport: PlacedTransport,
+    gone: tuple[str, ...] = (),
+    astray: tuple[str, ...] = (),
 ) -> Report:
     """Return the report of a family whose child loses its worker process between two changes.
 
     Arguments:
-        gone: machines that are lost with the process.
+        gone: machines that are lost with the process. astray: see PlacedTransport.
     """
 
     def lose_machines() -> None:
         transport.gone = gone
+        transport.astray = astray
 
     def child(request: Request) -> Answer:
         if request.turn < 2:
@@ -54,3 +58,25 @@ async def test_a_child_is_lost_if_no_process_can_start_where_its_files_are(place
     assert "it began on node 1" in report.text
     assert transport.started == ["node 1", "node 2"]
     assert not (place.project / "log.txt").exists()
+
+
+async def test_a_child_is_lost_if_the_process_for_it_starts_on_another_machine(
+    place: Place,
+) -> None:
+    transport = PlacedTransport(place.folder)
+    report = await lose_process(place, transport, astray=("node 1",))
+    assert "it began on node 1" in report.text
+    assert not (place.project / "log.txt").exists()
+
+
+async def test_a_process_that_starts_on_another_machine_is_not_kept(place: Place) -> None:
+    transport = PlacedTransport(place.folder)
+    async with place.open(make_family("writer", lambda _: "done")) as session:
+        pool = hide_files(session, place.folder, lambda _: transport)._pool
+        await pool.open()
+        transport.astray = ("node 3",)
+        for _ in range(3):
+            process = await pool.choose(machine="node 3")
+            assert process is pool.processes[0]
+        assert len(pool.processes) == 1
+        assert transport.started == ["node 1", "node 2", "node 2", "node 2"]

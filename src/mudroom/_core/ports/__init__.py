@@ -18,6 +18,7 @@ from .isolation import (
     MergedFile,
     MergePlan,
     SourceFacts,
+    explain_lost_files,
 )
 from .journal import Journal, SessionHeader, SessionInfo, SessionStore
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
@@ -91,4 +92,5 @@ __all__ = [
     "Worker",
     "Workspace",
     "WorkspaceWrapper",
+    "explain_lost_files",
 ]

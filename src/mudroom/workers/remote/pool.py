@@ -73,8 +73,13 @@ class WorkerPool:
         except Exception as error:  # noqa: BLE001  the runs that wait for it say what they lack
             log.warning("no worker process can start on %s: %s", machine, error)
             self.processes += unused
-        else:
+            return
+        if process.host == machine:
             self.processes.append(process)
+            return
+        log.warning("a worker process for %s has started on %s", machine, process.host)
+        self.processes += unused
+        await process.close()
 
     async def _start_until_one_is_on(self, machine: str) -> None:
         """Start processes until one is on a machine, or all have started.

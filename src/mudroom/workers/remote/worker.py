@@ -231,7 +231,7 @@ class RemoteWorker:
     ) -> Report[Any] | None:
         """Return the report of a run whose process does not go on; None for a next attempt."""
         if isinstance(error, FilesNotReadyError):
-            return await self._record_end(handle, assigned, Reason.ERROR, str(error))
+            return await self._record_end(handle, assigned, error.reason, str(error))
         if isinstance(error, WorkerLost):
             handle.loss = str(error)
             handle.unbind()
