@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mudroom import Reason, Report
+from mudroom import Reason, Report, UsageError
 from mudroom.models.scripted import Answer, Request, call
+from mudroom.workers.process.connection import ProcessConnection
+from mudroom.workers.remote.connection import WorkerConnection
 
 from .far_place import Place, PlacedTransport, hide_files, kill_at_first_result, make_family
+
+NEVER_SENT: Any = None
 
 
 @pytest.fixture
@@ -80,3 +86,11 @@ async def test_a_process_that_starts_on_another_machine_is_not_kept(place: Place
             assert process is pool.processes[0]
         assert len(pool.processes) == 1
         assert transport.started == ["node 1", "node 2", "node 2", "node 2"]
+
+
+async def test_a_process_of_this_machine_starts_on_no_other_one() -> None:
+    connection: WorkerConnection = ProcessConnection((sys.executable, "-c", ""))
+    connection.place_on("node 1")
+    with pytest.raises(UsageError, match="worker processes of this session are on"):
+        await connection.open(NEVER_SENT)
+    assert connection.pid is None

@@ -48,7 +48,6 @@ class ScriptedConnection:
     node = ""
     loss = ""
     sees_folder = True
-    can_be_placed = False
 
     def __init__(self) -> None:
         self.sent: list[msgspec.Struct] = []

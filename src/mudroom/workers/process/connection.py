@@ -10,6 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from ..._platform.programs import end_program
+from ...errors import UsageError
 from ..remote.messages import ToSession, WorkerConfig
 from .channel import Channel, start_connected
 
@@ -46,10 +47,10 @@ class ProcessConnection:
     loss = ""
     node = ""
     sees_folder = True
-    can_be_placed = False
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
+        self._machine = ""
         self._channel: Channel[ToSession] | None = None
         self._process: asyncio.subprocess.Process | None = None
 
@@ -64,10 +65,13 @@ class ProcessConnection:
         return platform.node()
 
     def place_on(self, machine: str) -> None:
-        """Do nothing: the process starts on this machine."""
+        """Have the process start on this machine, or fail to start: it starts only here."""
+        self._machine = machine
 
     async def open(self, config: WorkerConfig) -> None:
-        """Start the process and send it its config."""
+        """Start the process and send it its config. Raises UsageError on another machine."""
+        if self._machine not in ("", self.host):
+            raise UsageError(f"worker processes of this session are on {self.host}", where="worker")
         self._process, self._channel = await start_connected(*self._command, received=ToSession)
         self._channel.send(config)
 

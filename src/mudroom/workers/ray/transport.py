@@ -216,8 +216,6 @@ class RayConnection:
         machine: see `place_on`.
     """
 
-    can_be_placed = True
-
     def __init__(self, transport: RayTransport, number: int) -> None:
         self.number = number
         self.pid: int | None = None

@@ -60,11 +60,6 @@ class WorkerConnection(Protocol):
         """True if the process sees the folder of the session; known after `open`."""
         ...
 
-    @property
-    def can_be_placed(self) -> bool:
-        """True if the machine of the process can be chosen."""
-        ...
-
     def place_on(self, machine: str) -> None:
         """Have the process start on this machine, or fail to start."""
         ...

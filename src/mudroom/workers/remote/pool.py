@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from contextlib import suppress
 
 from .worker_handle import WorkerHandle
 
@@ -53,9 +52,6 @@ class WorkerPool:
 
     async def _start_on(self, machine: str) -> None:
         """Start a process on a machine, if that is possible. Runs that wait share the start."""
-        if not self._list_ready()[0].can_be_placed:
-            await self._start_until_one_is_on(machine)
-            return
         if machine not in self._starts:
             start = asyncio.create_task(self._start_there(machine))
             self._starts[machine] = start
@@ -80,20 +76,6 @@ class WorkerPool:
         log.warning("a worker process for %s has started on %s", machine, process.host)
         self.processes += unused
         await process.close()
-
-    async def _start_until_one_is_on(self, machine: str) -> None:
-        """Start processes until one is on a machine, or all have started.
-
-        The machine of a process may not be known before its start.
-        """
-        ready = self._list_ready()
-        starts = {asyncio.create_task(_start(process)) for process in ready if not process.host}
-        try:
-            while starts and all(process.host != machine for process in ready):
-                _, starts = await asyncio.wait(starts, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for start in starts:
-                start.cancel()  # this ends the wait: the process starts nevertheless
 
     def _list_ready(self) -> list[WorkerHandle]:
         """Return the processes that get further runs.
@@ -155,9 +137,3 @@ class WorkerPool:
     def _add(self) -> WorkerHandle:
         self._count += 1
         return self._make(self._count)
-
-
-async def _start(process: WorkerHandle) -> None:
-    """Start a process. If it cannot start, the pool replaces it."""
-    with suppress(Exception):
-        await process.wait_until_open()

@@ -128,11 +128,6 @@ class WorkerHandle:
         """True if the process was lost, does nothing more, and nothing is done for it."""
         return self.is_lost and not self._tasks
 
-    @property
-    def can_be_placed(self) -> bool:
-        """True if the machine of the process can be chosen."""
-        return self._connection.can_be_placed
-
     def place_on(self, machine: str) -> None:
         """Have the process start on this machine, or fail to start."""
         self._connection.place_on(machine)
