@@ -200,7 +200,7 @@ async def test_the_start_of_a_run_is_stored_with_the_brief_that_was_sent(tmp_pat
     brief, budget = run_started("1.1.1").brief, Budget()
     run = AssignedRun(brief, Meter(budget), {}, print)
     async with open_handle(stage) as (handle, connection):
-        await handle.start_run(run, Grant("1.1.1", budget))
+        await handle.send_run(run, Grant("1.1.1", budget))
         started = RunStarted(at=1.0, run="1.1.1", brief=SENT_BRIEF)
         connection.arrive(AppendEvents(1, (started,), 0))
         await wait_until(connection.list_replies)

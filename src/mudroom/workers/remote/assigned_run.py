@@ -31,7 +31,7 @@ class AssignedRun:
     """State of a run in a worker process, kept by the session's process.
 
     Arguments:
-        on_end: called with the report of the run, or with the exception that ended it, or
+        on_outcome: called with the report of the run, or with the exception that ended it, or
             WorkerLost.
 
     Attributes:
@@ -55,7 +55,7 @@ class AssignedRun:
         "live",
         "meter",
         "on_begin",
-        "on_end",
+        "on_outcome",
         "recorded",
         "sent_brief",
     )
@@ -65,12 +65,12 @@ class AssignedRun:
         brief: Brief,
         meter: Meter,
         past: dict[str, list[StoredEvent]],
-        on_end: Callable[[Report[Any] | BaseException], None],
+        on_outcome: Callable[[Report[Any] | BaseException], None],
     ) -> None:
         self.brief = brief
         self.sent_brief = brief
         self.meter = meter
-        self.on_end = on_end
+        self.on_outcome = on_outcome
         self.recorded = past
         self.live: set[str] = set()
         self.on_begin: Callable[[], None] | None = None

@@ -158,8 +158,8 @@ class WorkerHandle:
             self._becomes_idle = asyncio.get_running_loop().create_future()
             await self._becomes_idle
 
-    async def start_run(self, assigned: AssignedRun, grant: Grant) -> None:
-        """Send a run to the process; `assigned.on_end` is called when it has ended.
+    async def send_run(self, assigned: AssignedRun, grant: Grant) -> None:
+        """Send a run to the process; `assigned.on_outcome` is called when it has ended.
 
         Call `forget` afterwards, also after an error.
 
@@ -272,7 +272,7 @@ class WorkerHandle:
         await asyncio.gather(*self._appends, return_exceptions=True)
         await self._connection.wait_until_stopped()
         for run in list(self._runs.values()):
-            run.on_end(WorkerLost(self._failure or self._connection.loss))
+            run.on_outcome(WorkerLost(self._failure or self._connection.loss))
 
     def _make_handlers(self, bridge: ModelBridge) -> dict[type, Callable[[Any], object]]:
         """Return the function that handles the messages of each class."""
@@ -286,7 +286,7 @@ class WorkerHandle:
             ShowEvent: lambda message: self._show(message.event),
             Charge: self._charge,
             Pause: self._set_paused,
-            RunReply: self._end,
+            RunReply: self._pass_reply_on,
             MemoryReport: self._note_memory,
             StartFailed: self._note_failure,
         }
@@ -372,11 +372,11 @@ class WorkerHandle:
             if run.meter.parent is not None and run.meter.parent.has_shared_limits:
                 self.send(run.make_parent_meter_state())
 
-    def _end(self, message: RunReply) -> None:
+    def _pass_reply_on(self, message: RunReply) -> None:
         run = self._runs.get(message.run_id)
         if run is None:
             return
         if message.report is not None:
-            run.on_end(message.report)
+            run.on_outcome(message.report)
         elif message.error is not None:
-            run.on_end(message.error.to_exception())
+            run.on_outcome(message.error.to_exception())
