@@ -168,19 +168,20 @@ class RemoteWorker:
         """Give a run to a process. Return its report if none gets it."""
         while handle.starts < MAX_STARTS:
             handle.starts += 1
-            process: WorkerHandle | None = None
             try:
                 process = await self._choose_process(assigned)
                 await process.send_run(assigned, handle.grant)
                 handle.bind(process)
                 return None
-            except BaseException as error:
-                if process is not None:
-                    process.forget(assigned)
-                if not isinstance(error, FilesNotReadyError | WorkerLost | asyncio.CancelledError):
-                    raise
-                if report := await self._end_attempt(handle, assigned, error):
+            except FilesNotReadyError as error:
+                return await self._record_end(handle, assigned, error.reason, str(error))
+            except WorkerLost as lost:
+                if report := await self._handle_loss(handle, assigned, lost):
                     return report
+            except asyncio.CancelledError:
+                if handle.loss is None or not handle.is_cancelled:
+                    raise  # it has not begun or continued: the handle makes the report
+                return await self._record_end(handle, assigned, handle.stop_reason)
         error = f"could not be executed in {MAX_STARTS} worker processes"
         error = f"{error}; the last one: {handle.loss}" if handle.loss else error
         return await self._record_end(handle, assigned, Reason.LOST, error)
@@ -198,7 +199,7 @@ class RemoteWorker:
         self, handle: RemoteRunHandle, assigned: AssignedRun, lost: WorkerLost
     ) -> Report[Any] | None:
         """Give a run whose process was lost to another one. Return its report if none gets it."""
-        return await self._end_attempt(handle, assigned, lost) or await self._give(handle, assigned)
+        return await self._handle_loss(handle, assigned, lost) or await self._give(handle, assigned)
 
     def _end_run(self, handle: RemoteRunHandle, outcome: Report[Any] | BaseException) -> None:
         """End a run with a report or an exception."""
@@ -223,25 +224,17 @@ class RemoteWorker:
             raise FilesNotReadyError(NEEDS_FOLDER.format(reason=need))
         return process
 
-    async def _end_attempt(
-        self,
-        handle: RemoteRunHandle,
-        assigned: AssignedRun,
-        error: FilesNotReadyError | WorkerLost | asyncio.CancelledError,
+    async def _handle_loss(
+        self, handle: RemoteRunHandle, assigned: AssignedRun, lost: WorkerLost
     ) -> Report[Any] | None:
-        """Return the report of a run whose process does not go on; None for a next attempt."""
-        if isinstance(error, FilesNotReadyError):
-            return await self._record_end(handle, assigned, error.reason, str(error))
-        if isinstance(error, WorkerLost):
-            handle.loss = str(error)
-            handle.unbind()
-            assigned.live.clear()
-            assigned.refund()
-            if report := find_report(assigned.recorded.get(assigned.run_id, ())):
-                handle.is_ending = True
-                return _accept_report(assigned, report)
-        elif handle.loss is None or not handle.is_cancelled:
-            raise error  # it has not begun or continued: the handle makes the report
+        """Take a run back from a lost process. Return its report if it does not go on."""
+        handle.loss = str(lost)
+        handle.unbind()
+        assigned.live.clear()
+        assigned.refund()
+        if report := find_report(assigned.recorded.get(assigned.run_id, ())):
+            handle.is_ending = True
+            return _accept_report(assigned, report)
         if handle.is_cancelled:
             return await self._record_end(handle, assigned, handle.stop_reason)
         return None

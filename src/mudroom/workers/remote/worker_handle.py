@@ -161,27 +161,35 @@ class WorkerHandle:
     async def send_run(self, assigned: AssignedRun, grant: Grant) -> None:
         """Send a run to the process; `assigned.on_outcome` is called when it has ended.
 
-        Call `forget` afterwards, also after an error.
+        Call `forget` afterwards, but not after an error.
 
         Raises WorkerLost if the process cannot execute the run, and FilesNotReadyError if its files
         cannot be sent.
         """
-        brief = assigned.brief
-        self._runs[brief.run_id] = assigned
+        self._runs[assigned.run_id] = assigned
+        try:
+            await self._prepare(assigned)
+            if self.is_lost:
+                raise WorkerLost(self._failure or self._connection.loss)
+        except BaseException:
+            self.forget(assigned)
+            raise
+        state = assigned.make_parent_meter_state()
+        self.send(StartRun(assigned.sent_brief, grant, state, assigned.recorded))
+
+    async def _prepare(self, assigned: AssignedRun) -> None:
+        """Start the process, and make ready the files of a run if it does not see the folder."""
+        assigned.sent_brief = assigned.brief  # another process may have had other files
         try:
             await self.wait_until_open()
         except UsageError as error:
             raise WorkerLost(str(error)) from error
-        past = assigned.recorded
-        if not self.is_lost and not self._connection.sees_folder:
-            events = past.get(brief.run_id, ())
-            if reason := self._calls.files.explain_need(brief, events):
-                raise WorkerLost(NEEDS_FOLDER.format(reason=reason))
-            brief = await self._calls.files.prepare(brief, events, self.host)
-            assigned.sent_brief = brief
-        if self.is_lost:
-            raise WorkerLost(self._failure or self._connection.loss)
-        self.send(StartRun(brief, grant, assigned.make_parent_meter_state(), past))
+        if self.is_lost or self._connection.sees_folder:
+            return
+        events = assigned.recorded.get(assigned.run_id, ())
+        if reason := self._calls.files.explain_need(assigned.brief, events):
+            raise WorkerLost(NEEDS_FOLDER.format(reason=reason))
+        assigned.sent_brief = await self._calls.files.prepare(assigned.brief, events, self.host)
 
     def forget(self, assigned: AssignedRun) -> None:
         """Remove a run that has ended here."""
