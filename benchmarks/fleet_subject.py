@@ -12,15 +12,14 @@ import asyncio
 import gc
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.crowd_subject import LagSampler, find_percentile
+from benchmarks.measured_run import measure_run, open_session, prepare_process
 from mudroom import Session
-from mudroom._platform.garbage_collector import collect_garbage_less_often
 from mudroom.workers.remote.worker import RemoteWorker
 
 _ACTORS = 2
@@ -59,41 +58,26 @@ def _list_workers(session: Session) -> Sequence[int]:
 
 
 async def _measure(which: str, url: str, folder: str, prompt: str) -> dict[str, object]:
-    children, turns = (int(part) for part in prompt.split(":")[3:5])
-    os.environ |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"}
     sampler = LagSampler()
     gc.callbacks.append(sampler.observe_collection)
-    async with Session(
-        model="anthropic:bench",
-        cwd=folder,
-        child_turns=turns + 2,
-        max_children=children,
-        worker=f"ray:{_ACTORS}" if which == "ray" else "local",
-    ) as session:
+    kind = f"ray:{_ACTORS}" if which == "ray" else "local"
+    async with open_session(url, folder, prompt, kind) as session:
         workers, driver = _list_workers(session), _list_driver() if which == "ray" else []
         far = {"driver": _read_cpu_time(driver), "workers": _read_cpu_time(workers)}
-        near = {"main": time.thread_time(), "cpu": time.process_time()}
-        wall = time.perf_counter()
+        main = time.thread_time()
         sampling = asyncio.create_task(sampler.sample())
-        report = await session.run(prompt)
-        wall = time.perf_counter() - wall
+        figures = await measure_run(session, prompt)
         sampling.cancel()
-        return {
-            "wall": wall,
-            "main": time.thread_time() - near["main"],
-            "cpu": time.process_time() - near["cpu"],
+        return figures | {
+            "main": time.thread_time() - main,
             "driver": _read_cpu_time(driver) - far["driver"],
             "workers": _read_cpu_time(workers) - far["workers"],
-            "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
             "driver_peak": _read_peak(driver),
             "workers_peak": _read_peak(workers),
             "lag": find_percentile(sampler.lags),
-            "text": report.text,
         }
 
 
 if __name__ == "__main__":
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    collect_garbage_less_often()
+    prepare_process()
     print(json.dumps(asyncio.run(_measure(*sys.argv[1:]))))

@@ -16,8 +16,7 @@ import selectors
 import sys
 import time
 
-from mudroom import Session
-from mudroom._platform.garbage_collector import collect_garbage_less_often
+from benchmarks.measured_run import measure_run, open_session, prepare_process
 
 
 class WorkTimer(selectors.DefaultSelector):
@@ -50,41 +49,22 @@ class WorkTimer(selectors.DefaultSelector):
 async def _measure(
     timer: WorkTimer, which: str, url: str, folder: str, prompt: str
 ) -> dict[str, object]:
-    children, turns = (int(part) for part in prompt.split(":")[3:5])
-    os.environ |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"}
-    async with Session(
-        model="anthropic:bench",
-        cwd=folder,
-        child_turns=turns + 2,
-        max_children=children,
-        worker="process:2" if which == "processes" else "local",
-    ) as session:
+    kind = "process:2" if which == "processes" else "local"
+    async with open_session(url, folder, prompt, kind) as session:
         work, waiting = timer.read()
-        cpu = time.process_time()
-        wall = time.perf_counter()
-        report = await session.run(prompt)
-        wall = time.perf_counter() - wall
-        cpu = time.process_time() - cpu
+        figures = await measure_run(session, prompt)
         work_end, waiting_end = timer.read()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # The worker processes have ended with the session.
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    workers = ended.ru_utime + ended.ru_stime
-    return {
-        "cpu": cpu,
-        "wall": wall,
-        "peak": peak,
+    return figures | {
         "main": work_end - work,
         "waiting": waiting_end - waiting,
-        "workers": workers,
-        "text": report.text,
+        "workers": ended.ru_utime + ended.ru_stime,
     }
 
 
 if __name__ == "__main__":
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    collect_garbage_less_often()
+    prepare_process()
     timer = WorkTimer()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(timer)) as runner:
         print(json.dumps(runner.run(_measure(timer, *sys.argv[1:]))))

@@ -201,8 +201,7 @@ class Session(RunControls, ServerControls, TaskCalls):
         self._watchers.append(watcher)
 
         def stop_watching() -> None:
-            if watcher in self._watchers:  # an interrupted session removes all when it closes
-                self._watchers.remove(watcher)
+            self._watchers.remove(watcher)
 
         return stop_watching
 

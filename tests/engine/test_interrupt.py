@@ -9,7 +9,7 @@ from tests.engine.conftest import Stage
 from tests.engine.test_background import check_record, list_notifications, start
 from tests.engine.test_inbox import list_texts
 
-from mudroom import Reason, UsageError
+from mudroom import Reason, Report, UsageError
 from mudroom._core.events import RunFinished, RunWaiting, TurnStarted
 from mudroom.models.scripted import Answer, Request, call
 
@@ -166,6 +166,27 @@ async def test_an_interrupt_without_background_work_ends_the_prompt(stage: Stage
         assert not session.interrupted_run
         await check_record(stage)
     assert (report.reason, report.is_interrupted) == (Reason.CANCELLED, False)
+
+
+async def test_a_streamed_task_is_cancelled_when_an_interrupted_session_closes(
+    stage: Stage,
+) -> None:
+    script = {"PARENT": [[start("CHILD")], "I wait."], "CHILD": [hang], "TASK": [hang]}
+    async with stage.open(script) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await stage.wait_until(lambda: any(isinstance(e, RunWaiting) for e in stage.events))
+        assert session.interrupt()
+        assert (await running).is_interrupted
+
+        async def follow() -> Report:
+            async with session.stream_task("TASK") as stream:
+                async for _ in stream:
+                    pass
+            return stream.report
+
+        following = asyncio.create_task(follow())
+        await stage.wait_until(lambda: stage.list_requests("TASK"))
+    assert (await following).reason is Reason.CANCELLED
 
 
 @pytest.mark.parametrize("count", [1, 3])

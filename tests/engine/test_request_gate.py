@@ -12,6 +12,8 @@ from mudroom._core.budgets import Limit, LimitState
 from mudroom._engine.meters.meter import Meter
 from mudroom._engine.meters.request_gate import RequestGate
 from mudroom._engine.meters.request_plan import LONGEST_ANSWER, Admission, Permit, RequestPlan
+from mudroom.session_runs.meter import SessionMeter
+from mudroom.testing.clock import LoopClock
 
 PRICES = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
 
@@ -60,6 +62,18 @@ async def test_a_permit_that_comes_as_its_request_is_cancelled_counts_no_turn() 
     await settle()
     assert waiting.cancelled()
     assert (second.turns, root.requests) == (0, [])
+
+
+async def test_a_turn_that_is_taken_back_is_free_for_the_next_request() -> None:
+    gate = RequestGate()
+    session = SessionMeter(Budget(turns=2, total_tokens=1_000), LoopClock())
+    first, second = Meter(Budget(), session), Meter(Budget(), session)
+    permit = await admit(gate, first)
+    waiting = asyncio.create_task(admit(gate, second))
+    await settle()
+    permit.withdraw()
+    assert (await waiting).max_tokens == 900
+    assert (first.turns, second.turns, session.turns) == (0, 1, 1)
 
 
 async def test_a_request_waits_until_the_others_leave_enough() -> None:

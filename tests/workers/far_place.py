@@ -54,11 +54,14 @@ class FarConnection(ProcessConnection):
 
     def __init__(self, command: Sequence[str], machine: str) -> None:
         super().__init__(command)
-        self._machine = machine
+        self._node = machine
 
     @property
     def host(self) -> str:
-        return "" if self.pid is None else self._machine
+        return "" if self.pid is None else self._node
+
+    def place_on(self, machine: str) -> None:
+        """Do nothing: its transport has chosen the machine."""
 
     async def open(self, first: FirstMessage) -> None:
         assert isinstance(first, WorkerConfig)
@@ -125,27 +128,33 @@ class ListedTransport(FarTransport):
 class PlacedConnection(FarConnection):
     """Connection to a process whose machine can be chosen."""
 
-    can_be_placed = True
-
     def __init__(self, transport: PlacedTransport) -> None:
         super().__init__((), "node 2")
         self._transport = transport
 
     def place_on(self, machine: str) -> None:
-        self._machine = machine
+        self._node = machine
 
     async def open(self, first: FirstMessage) -> None:
-        if self._machine in self._transport.gone:
-            raise UsageError(f"no node with the name {self._machine}")
-        self._command = self._transport._make_command(self._machine)
-        self._transport.started.append(self._machine)
+        if self._node in self._transport.astray:
+            self._node = "node 2"
+        if self._node in self._transport.gone:
+            raise UsageError(f"no node with the name {self._node}")
+        self._command = self._transport._make_command(self._node)
+        self._transport.started.append(self._node)
         await super().open(first)
 
 
 class PlacedTransport(FarTransport):
-    """Starts the first process on `node 1`, later ones on `node 2` unless they are placed."""
+    """Starts the first process on `node 1`, later ones on `node 2` unless they are placed.
+
+    Attributes:
+        gone: machines on which none can start.
+        astray: machines in whose place processes start on `node 2`.
+    """
 
     gone: tuple[str, ...] = ()
+    astray: tuple[str, ...] = ()
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -80,3 +80,17 @@ def test_a_child_that_began_again_here_does_not_go_to_its_first_machine(place: P
     output = finish(place, "node 1", "resumed")
     assert "it has changed files of its workspace there" in output
     assert not (place.project / "0.txt").exists()
+
+
+@pytest.mark.parametrize("first", ["node 1", ""], ids=["machine", "session"])
+def test_files_of_an_earlier_attempt_do_not_stand_for_those_of_a_lost_machine(
+    first: str, place: Place
+) -> None:
+    if first:
+        crash(place, "node 1,node 2", "read,lose,begun")
+    else:
+        crash(place, "", "read")
+        crash(place, "node 2", "begun")
+    output = finish(place, first, "resumed")
+    assert "changed files on another machine, and they are not here" in output
+    assert not (place.project / "0.txt").exists()

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mudroom import Reason, Report
+from mudroom import Reason, Report, UsageError
 from mudroom.models.scripted import Answer, Request, call
+from mudroom.workers.process.connection import ProcessConnection
+from mudroom.workers.remote.connection import WorkerConnection
 
-from .far_place import Place, PlacedTransport, kill_at_first_result, make_family
+from .far_place import Place, PlacedTransport, hide_files, kill_at_first_result, make_family
+
+NEVER_SENT: Any = None
 
 
 @pytest.fixture
@@ -18,16 +24,20 @@ def place(tmp_path: Path) -> Place:
 
 
 async def lose_process(
-    place: Place, transport: PlacedTransport, gone: tuple[str, ...] = ()
+    place: Place,
+    transport: PlacedTransport,
+    gone: tuple[str, ...] = (),
+    astray: tuple[str, ...] = (),
 ) -> Report:
     """Return the report of a family whose child loses its worker process between two changes.
 
     Arguments:
-        gone: machines that are lost with the process.
+        gone: machines that are lost with the process. astray: see PlacedTransport.
     """
 
     def lose_machines() -> None:
         transport.gone = gone
+        transport.astray = astray
 
     def child(request: Request) -> Answer:
         if request.turn < 2:
@@ -54,3 +64,33 @@ async def test_a_child_is_lost_if_no_process_can_start_where_its_files_are(place
     assert "it began on node 1" in report.text
     assert transport.started == ["node 1", "node 2"]
     assert not (place.project / "log.txt").exists()
+
+
+async def test_a_child_is_lost_if_the_process_for_it_starts_on_another_machine(
+    place: Place,
+) -> None:
+    transport = PlacedTransport(place.folder)
+    report = await lose_process(place, transport, astray=("node 1",))
+    assert "it began on node 1" in report.text
+    assert not (place.project / "log.txt").exists()
+
+
+async def test_a_process_that_starts_on_another_machine_is_not_kept(place: Place) -> None:
+    transport = PlacedTransport(place.folder)
+    async with place.open(make_family("writer", lambda _: "done")) as session:
+        pool = hide_files(session, place.folder, lambda _: transport)._pool
+        await pool.open()
+        transport.astray = ("node 3",)
+        for _ in range(3):
+            process = await pool.choose(machine="node 3")
+            assert process is pool.processes[0]
+        assert len(pool.processes) == 1
+        assert transport.started == ["node 1", "node 2", "node 2", "node 2"]
+
+
+async def test_a_process_of_this_machine_starts_on_no_other_one() -> None:
+    connection: WorkerConnection = ProcessConnection((sys.executable, "-c", ""))
+    connection.place_on("node 1")
+    with pytest.raises(UsageError, match="worker processes of this session are on"):
+        await connection.open(NEVER_SENT)
+    assert connection.pid is None

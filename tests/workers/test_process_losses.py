@@ -23,7 +23,7 @@ from mudroom.workers.ray.driver_messages import CloseActor
 from mudroom.workers.remote.connection import FirstMessage, WorkerConnection
 from mudroom.workers.remote.worker import MAX_STARTS, RemoteWorker
 
-from ..waiting import wait_until
+from ..waiting import is_alive, wait_until
 
 SENT: Any = CloseActor(1)
 """The program that gets it does not read it."""
@@ -215,3 +215,21 @@ async def test_runs_do_not_wait_for_a_lost_process_that_does_not_end() -> None:
     await connection.open(SENT)
     assert await connection.receive_all() == []
     await asyncio.wait_for(connection.wait_until_stopped(), 60)
+
+
+async def test_a_process_that_was_lost_and_replaced_ends_before_its_session(
+    tmp_path: Path,
+) -> None:
+    async with open_session(tmp_path, ScriptedModel(lambda _: "done")) as session:
+        await session.task("first")
+        worker = get_worker(session)
+        (lost,) = worker._pool.processes
+        assert lost.pid
+        os.kill(lost.pid, signal.SIGSTOP)  # it ends when it is killed
+        connection = lost._connection
+        assert isinstance(connection, ProcessConnection) and connection._channel
+        connection._channel.data_received(b"\x00\x00\x00\x01\xc1")  # no message
+        await wait_until(lambda: lost.is_lost)
+        await session.task("second")
+        assert worker.pids != (lost.pid,)
+    assert not is_alive(lost.pid)

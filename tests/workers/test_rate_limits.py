@@ -18,12 +18,9 @@ from mudroom.models._rate_limit import AdaptiveRateLimiter
 from mudroom.testing.clock import LoopClock, run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.workers.process.channel import Channel
+from mudroom.workers.remote.limiter_messages import LimiterMessage
 from mudroom.workers.remote.messages import CallReply, ToSession, ToWorker
-from mudroom.workers.remote.rate_limits import (
-    LimitedRequests,
-    LimiterMessage,
-    RemoteRateLimiter,
-)
+from mudroom.workers.remote.rate_limits import LimitedRequests, RemoteRateLimiter
 from mudroom.workers.remote.remote_services import SessionLink
 
 from ..models.test_rate_limit import FixedWindow, TokenBucket

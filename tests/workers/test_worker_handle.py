@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
+from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
 from mudroom._core.budgets import Budget, Grant
 from mudroom._core.events import RunStarted, StoredEvent
 from mudroom._engine.meters.meter import Meter
@@ -26,6 +28,7 @@ from mudroom.workers.remote.messages import (
     CallReply,
     SetWatched,
     ShowEvent,
+    StartRun,
     ToSession,
 )
 from mudroom.workers.remote.own_files import TravellingFiles
@@ -47,12 +50,11 @@ class ScriptedConnection:
     host = ""
     node = ""
     loss = ""
-    sees_folder = True
-    can_be_placed = False
     is_draining = False
     other_runs = 0
 
     def __init__(self) -> None:
+        self.sees_folder = True
         self.sent: list[msgspec.Struct] = []
         self._arriving: asyncio.Queue[list[ToSession]] = asyncio.Queue()
 
@@ -206,7 +208,7 @@ async def test_the_start_of_a_run_is_stored_with_the_brief_that_was_sent(tmp_pat
     brief, budget = run_started("1.1.1").brief, Budget()
     run = AssignedRun(brief, Meter(budget), {}, print)
     async with open_handle(stage) as (handle, connection):
-        await handle.start_run(run, Grant("1.1.1", budget))
+        await handle.send_run(run, Grant("1.1.1", budget))
         started = RunStarted(at=1.0, run="1.1.1", brief=SENT_BRIEF)
         connection.arrive(AppendEvents(1, (started,), 0))
         await wait_until(connection.list_replies)
@@ -215,6 +217,26 @@ async def test_the_start_of_a_run_is_stored_with_the_brief_that_was_sent(tmp_pat
     assert isinstance(stored, RunStarted) and stored.brief == brief
     (recorded,) = run.recorded["1.1.1"]
     assert isinstance(recorded, RunStarted) and recorded.brief is brief
+
+
+async def test_a_run_that_no_process_began_has_the_brief_of_the_process_that_begins_it(
+    tmp_path: Path,
+) -> None:
+    stage = WorkerStage(tmp_path)
+    tree = WorkspaceSpec(WorkspaceKind.COPY, base="tree", tree="tree")
+    brief = replace(run_started("1.1.1").brief, workspace=tree)
+    run = AssignedRun(brief, Meter(Budget()), {}, print)
+    grant = Grant("1.1.1", Budget())
+    async with open_handle(stage) as (far, connection):
+        connection.sees_folder = False
+        await far.send_run(run, grant)
+        far.forget(run)
+        assert run.sent_brief.workspace.root
+    async with open_handle(stage) as (near, connection):
+        await near.send_run(run, grant)
+        near.forget(run)
+        assert connection.sent[-1] == StartRun(brief, grant, run.make_parent_meter_state(), {})
+        assert run.sent_brief == brief
 
 
 async def test_the_start_of_an_unknown_run_is_an_error_and_not_stored(tmp_path: Path) -> None:

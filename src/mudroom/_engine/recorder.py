@@ -24,7 +24,7 @@ class Recorder:
         self._prompt_id_prefix = f"{services.session}#{run_id}#"
         self._journal = services.journal
         self._clock = services.clock
-        self._watchers = services.watchers
+        self._watchers = services.watchers.functions
         self._forward = services.forward_events
         self._observe = services.teams.observe
         self._unsaved: list[StoredEvent] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
@@ -49,33 +49,43 @@ With an edit comes the brief of its summary run, if it has one.
 """
 
 
-class Watchers(list[Callable[[AnyEvent], None]]):
-    """Functions that are called with each event of a session.
+class Watchers:
+    """Functions that are called with each event of a session, in the order of their `append`.
 
     Attributes:
+        functions: the watchers, always the same object; only the methods below change it.
         on_change: called when the first one was added, or the last one removed.
     """
 
     def __init__(self, watchers: Iterable[Callable[[AnyEvent], None]] = ()) -> None:
-        super().__init__(watchers)
+        self._functions = list(watchers)
+        self.functions: Sequence[Callable[[AnyEvent], None]] = self._functions
         self.on_change: Callable[[], None] = lambda: None
 
-    def append(self, watcher: Callable[[AnyEvent], None], /) -> None:
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def __iter__(self) -> Iterator[Callable[[AnyEvent], None]]:
+        return iter(self._functions)
+
+    def append(self, watcher: Callable[[AnyEvent], None]) -> None:
         """Add a watcher."""
-        super().append(watcher)
-        if len(self) == 1:
+        self._functions.append(watcher)
+        if len(self._functions) == 1:
             self.on_change()
 
-    def remove(self, watcher: Callable[[AnyEvent], None], /) -> None:
-        """Remove a watcher."""
-        super().remove(watcher)
-        if not self:
-            self.on_change()
+    def remove(self, watcher: Callable[[AnyEvent], None]) -> None:
+        """Remove a watcher; nothing if it is removed already."""
+        if watcher in self._functions:
+            self._functions.remove(watcher)
+            if not self._functions:
+                self.on_change()
 
     def clear(self) -> None:
         """Remove all watchers."""
-        super().clear()
-        self.on_change()
+        if self._functions:
+            self._functions.clear()
+            self.on_change()
 
 
 class RecordedWork(Protocol):

@@ -31,6 +31,7 @@ from .._core.ports import (
     Sandbox,
     SourceFacts,
     Workspace,
+    explain_lost_files,
 )
 from .._core.runs import Work
 from .._platform.event_loop import finish_in_thread
@@ -41,11 +42,6 @@ from ..tools import make_builtin_tools
 
 if TYPE_CHECKING:
     from ..workspaces.isolated.workspaces import IsolatedFolder, IsolatedWorkspaces
-
-LOST_FILES = (
-    "run {run} changed files on another machine, and they are not here; it began on {machine} with "
-    "the tree {tree}"
-)
 
 OpenIsolated = Callable[[], "IsolatedWorkspaces"]
 """Function that returns the isolated workspaces of a session, always the same object."""
@@ -250,10 +246,9 @@ class SessionEnvironments:
                 remedy="Use an agent that works in the shared folder.",
             )
         workspaces = self._open_workspaces()
-        if spec.has_changes and not workspaces.has_files(spec.owner):
-            raise FilesLostError(
-                LOST_FILES.format(run=spec.owner, machine=spec.machine, tree=spec.tree)
-            )
+        # Files of the run in the session's own store are of an earlier attempt.
+        if spec.has_changes and (self.sees_folder or not workspaces.has_files(spec.owner)):
+            raise FilesLostError(explain_lost_files(spec))
         start = (spec.base, spec.tree) if spec.tree else None
         folder = workspaces.open(
             spec.owner, spec.parent, start=start, same_path=self._has_same_path

@@ -91,6 +91,10 @@ class SessionMeter(Meter):
         """Remember that a run gives a summary after this number of turns."""
         self._turns_at_summary = self.turns
 
+    def take_back_summary(self) -> None:
+        """Let another run give a summary after the same number of turns."""
+        self._turns_at_summary = -1
+
     def list_shared_limits(self) -> Iterator[LimitState]:
         """Yield the limits of the session."""
         yield from super().list_shared_limits()

@@ -22,6 +22,7 @@ from .._core.tools import Tool
 from .._core.type_checks import check_type
 from .._engine.children.child_brief import narrow_tools
 from .._engine.compaction.summary import RUN_TITLE, make_summary_prompt
+from .._engine.session_context import Watchers
 from ..build import SessionResources
 from ..conversation_state import ConversationState
 from ..errors import UsageError, quote_value
@@ -47,7 +48,7 @@ class SessionRunner:
     """The runs of one open session.
 
     Arguments:
-        watchers: called with each event; the same list as in the services of the runs.
+        watchers: called with each event; the same object as in the services of the runs.
 
     Attributes:
         feeders: tasks that start runs for the prompts of an async iterator; see `stream_tasks`.
@@ -58,7 +59,7 @@ class SessionRunner:
         resources: SessionResources,
         options: SessionOptions,
         conversation: ConversationState,
-        watchers: list[Callable[[AnyEvent], None]],
+        watchers: Watchers,
     ) -> None:
         self.resources = resources
         self.meter = SessionMeter(options.budget, resources.services.clock)

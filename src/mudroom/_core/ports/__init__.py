@@ -18,6 +18,7 @@ from .isolation import (
     MergedFile,
     MergePlan,
     SourceFacts,
+    explain_lost_files,
 )
 from .journal import Journal, SessionHeader, SessionInfo, SessionStore
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
@@ -92,4 +93,5 @@ __all__ = [
     "WorkerProcesses",
     "Workspace",
     "WorkspaceWrapper",
+    "explain_lost_files",
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from ...errors import WorkspaceError
+from ..agents import WorkspaceSpec
 from ..merge_events import Overlap
 from ..runs import Work
 from .sandbox import Sandbox
@@ -118,6 +119,14 @@ class FilesLostError(WorkspaceError):
 
     A run that this happens to ends with the reason LOST.
     """
+
+
+def explain_lost_files(spec: WorkspaceSpec) -> str:
+    """Return the error of a run that changed files on a machine where it cannot continue."""
+    return (
+        f"run {spec.owner} changed files on another machine, and they are not here; it began on "
+        f"{spec.machine} with the tree {spec.tree}"
+    )
 
 
 class Isolation(Protocol):

@@ -277,6 +277,9 @@ class Meter:
     def count_summary(self) -> None:
         """Count a summary that starts, here or below; only a session does."""
 
+    def take_back_summary(self) -> None:
+        """Forget the last summary, which did not start; only a session counts it."""
+
     def _add_costs(self, usd: float | None, estimate: Usage) -> None:
         if estimate != NO_USAGE:
             self.estimate += estimate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 from ..._core.budgets import Limit, LimitState
@@ -86,8 +87,7 @@ class RequestGate:
         elif not request.decision.cancelled():
             permit = request.decision.result()
             if isinstance(permit, Permit):
-                permit.end()
-                request.take_back_turn()
+                permit.withdraw()
 
 
 class _WaitingRequest:
@@ -136,13 +136,21 @@ class _WaitingRequest:
         if self.blocked_by:
             blocked.update(self.blocked_by)
             return None
-        self._count_request()
+        take_back = self._count_request()
         limits = {limit for meter in limited_meters for limit, _ in meter.shared_limits}
         is_counted = any(plan.prices.get(limit) for limit in limits)
         max_tokens = self._tokens if is_counted else None
         amounts = plan.compute_maximum(self._tokens)
         held_in = [meter.requests for meter in limited_meters]
-        return Permit(held_in, amounts, gate.admit_waiting, max_tokens, self._cut_by)
+        return Permit(
+            held_in,
+            amounts,
+            gate.admit_waiting,
+            max_tokens,
+            self._cut_by,
+            turns=int(self._counts_turn),
+            take_back=take_back,
+        )
 
     def _find_used_limit(self) -> LimitState | None:
         """Return a limit that is used up, without regard to the size of the request."""
@@ -151,17 +159,16 @@ class _WaitingRequest:
         states = (meter.find_summary_limit() for meter in self._meter.walk_up())
         return next(filter(None, states), None)
 
-    def _count_request(self) -> None:
+    def _count_request(self) -> Callable[[], None] | None:
+        """Count a turn or a summary. Return a function that takes it back, None for neither."""
         if self._counts_turn:
             self._meter.add_turns(1)
-        elif self._plan.is_summary:
-            for meter in self._meter.walk_up():
-                meter.count_summary()
-
-    def take_back_turn(self) -> None:
-        """Take back the turn of a permit that came too late."""
-        if self._counts_turn:
-            self._meter.add_turns(-1)
+            return partial(self._meter.add_turns, -1)
+        if not self._plan.is_summary:
+            return None
+        for meter in self._meter.walk_up():
+            meter.count_summary()
+        return partial(_take_back_summary, self._meter)
 
     def _is_refused(self, meter: Meter, limit: Limit, left: float) -> bool:
         """Return whether a limit ends the run, or does not allow its summary."""
@@ -191,3 +198,9 @@ class _WaitingRequest:
             maximum = getattr(meter.budget, limit)
             self._cut_by = LimitState(limit, maximum, meter.compute_amount_spent(limit))
         return True
+
+
+def _take_back_summary(run: Meter) -> None:
+    """Have the meter of a run, and those above it, forget its last summary."""
+    for meter in run.walk_up():
+        meter.take_back_summary()

@@ -62,6 +62,8 @@ class Permit:
         held_in: for each meter, the amounts of its requests under way; `amounts` is added.
         amounts: maximum amounts of the request.
         on_end: called at the end.
+        turns: turns that the meters have counted for the request.
+        take_back: removes the turn or the summary that the meters have counted.
 
     Attributes:
         max_tokens: maximum tokens of the answer; None: no limit counts them.
@@ -75,10 +77,15 @@ class Permit:
         on_end: Callable[[], None],
         max_tokens: int | None,
         cut_by: LimitState | None,
+        *,
+        turns: int = 0,
+        take_back: Callable[[], None] | None = None,
     ) -> None:
         self.max_tokens = max_tokens
         self.cut_by = cut_by
         self.on_end = [on_end]
+        self.turns = turns
+        self._take_back = take_back
         self._held_in = held_in
         self._amounts = amounts
         for requests in held_in:
@@ -90,6 +97,12 @@ class Permit:
         if maximum is not None and (self.max_tokens is None or maximum < self.max_tokens):
             self.max_tokens = maximum
             self.cut_by = admission.cut_by
+
+    def withdraw(self) -> None:
+        """End a request that was not sent: it has cost no turn, and is no summary."""
+        if self._take_back is not None:
+            self._take_back()
+        self.end()
 
     def end(self) -> None:
         """Release the held amounts. A second call does nothing."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from ..._platform.programs import end_program
+from ...errors import UsageError
 from ..remote.connection import FirstMessage, FromProcess
 from .channel import Channel, start_connected
 
@@ -46,12 +47,12 @@ class ProcessConnection:
     loss = ""
     node = ""
     sees_folder = True
-    can_be_placed = False
     is_draining = False
     other_runs = 0
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
+        self._machine = ""
         self._channel: Channel[FromProcess] | None = None
         self._process: asyncio.subprocess.Process | None = None
 
@@ -66,13 +67,16 @@ class ProcessConnection:
         return platform.node()
 
     def place_on(self, machine: str) -> None:
-        """Do nothing: the process starts on this machine."""
+        """Have the process start on this machine, or fail to start: it starts only here."""
+        self._machine = machine
 
     def drain(self) -> None:
         """Do nothing: nobody else uses the process."""
 
     async def open(self, first: FirstMessage) -> None:
-        """Start the process and send it its first message."""
+        """Start the process and send it its first message. Raises UsageError on another machine."""
+        if self._machine not in ("", self.host):
+            raise UsageError(f"worker processes of this session are on {self.host}", where="worker")
         self._process, self._channel = await start_connected(*self._command, received=FromProcess)
         self._channel.send(first)
 

@@ -3,8 +3,10 @@
     session's process            driver process              node (one actor of N)
     -----------------            --------------              ---------------------
     RayTransport        socket   driver.py        Ray calls  WorkerActor  (actor.py)
-      RayConnection  <--------->   ActorLink   <----------->   worker_process.serve
-      (transport.py)               (actor_link.py)
+      RayConnection  <--------->   ActorLinks  <----------->   worker_process.serve
+      (transport.py)               (actor_links.py)
+                                     ActorLink
+                                     (actor_link.py)
 
 Only the driver process and the actors import Ray. A call carries many frames in both directions, so
 the number of calls does not grow with the number of runs. Each actor has a lease (lease.py): an

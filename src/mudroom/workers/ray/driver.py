@@ -16,7 +16,6 @@ import socket
 import sys
 import tempfile
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,20 +23,10 @@ from typing import Any
 from ..._platform.private_files import make_private_folder
 from ..process.channel import Channel
 from .actor import WorkerActor
-from .actor_link import ActorHandle, ActorLink
-from .driver_messages import (
-    ActorLost,
-    AskLease,
-    CloseActor,
-    DriverConfig,
-    DriverFailed,
-    DriverReady,
-    OpenActor,
-    ToActor,
-    ToDriver,
-    ToTransport,
-)
-from .placement import Node, Placement
+from .actor_link import ActorHandle
+from .actor_links import ActorLinks
+from .driver_messages import DriverConfig, DriverFailed, DriverReady, ToDriver
+from .placement import Node
 
 _STORE_BYTES = 80_000_000
 """Size of the object store of a cluster on this machine; Ray wants at least 75 MB. Not used."""
@@ -74,60 +63,27 @@ async def _serve(connection: socket.socket) -> None:
         return
     ray: Any = import_module("ray")
     channel.send(DriverReady(int(ray.cluster_resources().get("CPU", 1))))
-    await _Driver(config, channel).serve()
+    actors = ActorLinks(_RayCluster(config), channel.send, config.lease_seconds)
+    while (message := await channel.receive()) is not None:
+        if not isinstance(message, DriverConfig):
+            actors.handle(message)
     ray.shutdown()
 
 
-class _Driver:
-    """The actors of a session."""
+class _RayCluster:
+    """The cluster to which this process is connected; see `Cluster`.
 
-    def __init__(self, config: DriverConfig, channel: Channel[DriverConfig | ToDriver]) -> None:
+    Arguments:
+        config: has the arguments of the actors.
+    """
+
+    def __init__(self, config: DriverConfig) -> None:
         self._config = config
-        self._channel = channel
         self._ray: Any = import_module("ray")
-        self._links: dict[int, ActorLink] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
-        self._placement = Placement()
-
-    async def serve(self) -> None:
-        """Handle messages until the session's process closes the channel."""
-        while (message := await self._channel.receive()) is not None:
-            if isinstance(message, OpenActor):
-                self._open(message)
-            elif isinstance(message, ToActor):
-                if link := self._links.get(message.number):  # else of an earlier driver
-                    link.add_data(message.data)
-            elif isinstance(message, AskLease):
-                if link := self._links.get(message.number):
-                    link.send_lease()
-            elif isinstance(message, CloseActor) and message.number in self._links:
-                self._tasks[message.number].cancel()
-                self._links[message.number].kill()
-                self._placement.remove(message.number)
-
-    def _open(self, message: OpenActor) -> None:
-        link = ActorLink(
-            message.number,
-            partial(self._create_actor, message.number, message.machine),
-            self._send,
-            self,
-            self._config.lease_seconds,
-        )
-        self._links[message.number] = link
-        self._tasks[message.number] = asyncio.create_task(link.run(message.hello))
-
-    def _send(self, message: ToTransport) -> None:
-        if isinstance(message, ActorLost):
-            self._placement.remove(message.number)
-        self._channel.send(message)
 
     def kill(self, handle: ActorHandle) -> None:
         """End the process of an actor."""
         self._ray.kill(handle)
-
-    def note_silence(self, number: int) -> None:
-        """Note that an actor does not answer; its node may be lost."""
-        self._placement.note_silence(number)
 
     def is_gone(self, error: Exception, node: str) -> bool:
         """Return whether an error proves that the process of an actor has ended.
@@ -139,12 +95,8 @@ class _Driver:
             return False
         return any(each["NodeID"] == node and each["Alive"] for each in self._ray.nodes())
 
-    def _create_actor(self, number: int, machine: str) -> ActorHandle:
-        nodes = [each for each in self._list_nodes() if machine in ("", each.machine)]
-        if not nodes:
-            name = f" with the host name {machine}" if machine else ""
-            raise LookupError(f"the cluster has no node{name}")
-        node = self._placement.choose(number, nodes)
+    def create_actor(self, node: str) -> ActorHandle:
+        """Ask for a new actor on the node with this id."""
         strategies = import_module("ray.util.scheduling_strategies")
         # With soft=True Ray chooses a node at random, because an actor reserves no processors.
         strategy = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
@@ -154,7 +106,7 @@ class _Driver:
         )
         return options.remote(self._config.program, self._config.lease_seconds)
 
-    def _list_nodes(self) -> list[Node]:
+    def list_nodes(self) -> list[Node]:
         """Return the nodes that Ray knows and has not declared dead."""
         return [
             Node(each["NodeID"], each["NodeManagerHostname"], each["Resources"].get("CPU", 0.0))

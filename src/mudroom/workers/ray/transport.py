@@ -217,7 +217,6 @@ class RayConnection:
         machine: see `place_on`.
     """
 
-    can_be_placed = True
     is_draining = False
     other_runs = 0
 

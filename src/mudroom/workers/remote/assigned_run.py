@@ -31,7 +31,7 @@ class AssignedRun:
     """State of a run in a worker process, kept by the session's process.
 
     Arguments:
-        on_end: called with the report of the run, or with the exception that ended it, or
+        on_outcome: called with the report of the run, or with the exception that ended it, or
             WorkerLost.
 
     Attributes:
@@ -55,7 +55,7 @@ class AssignedRun:
         "live",
         "meter",
         "on_begin",
-        "on_end",
+        "on_outcome",
         "recorded",
         "sent_brief",
     )
@@ -65,12 +65,12 @@ class AssignedRun:
         brief: Brief,
         meter: Meter,
         past: dict[str, list[StoredEvent]],
-        on_end: Callable[[Report[Any] | BaseException], None],
+        on_outcome: Callable[[Report[Any] | BaseException], None],
     ) -> None:
         self.brief = brief
         self.sent_brief = brief
         self.meter = meter
-        self.on_end = on_end
+        self.on_outcome = on_outcome
         self.recorded = past
         self.live: set[str] = set()
         self.on_begin: Callable[[], None] | None = None
@@ -167,7 +167,7 @@ class AssignedRun:
         usage = _negate(self._usage)
         self.meter.add_usage(usage, -self._usd, -self._children, _negate(self._estimate))
         self._add_turns(-self._turns)
-        self._end_requests()
+        self._end_requests(are_unsent=True)
         self._usage = NO_USAGE
         self._usd = 0.0
         self._estimate = NO_USAGE
@@ -193,31 +193,34 @@ class AssignedRun:
     ) -> Admission:
         """Wait until the limits of the run and its ancestors allow a request."""
         outcome = await task
-        has_ended = request.id not in self._admissions
-        if not has_ended:
+        if request.id in self._admissions:
             self._admissions[request.id] = outcome
         if isinstance(outcome, LimitState):
             return Admission(refusal=outcome)
-        if request.is_own and not request.plan.is_summary:
-            if has_ended:  # between the permit and this step
-                self.meter.add_turns(-1)
-            else:
-                self._turns += 1
         return Admission(max_tokens=outcome.max_tokens, cut_by=outcome.cut_by)
 
-    def end_request(self, number: int) -> None:
-        """End a request, or give up its admission."""
+    def end_request(self, number: int, *, is_unsent: bool = False) -> None:
+        """End a request, or give up its admission.
+
+        Arguments:
+            is_unsent: true if the provider did not get the request: it costs no turn.
+        """
         outcome = self._admissions.pop(number, None)
         if isinstance(outcome, asyncio.Task):
             if outcome.cancel() or outcome.cancelled():
                 return
-            outcome = outcome.result()
-        if isinstance(outcome, Permit):
+            permit = outcome.result()
+            if isinstance(permit, Permit):
+                permit.withdraw()
+        elif isinstance(outcome, Permit) and is_unsent:
+            outcome.withdraw()
+        elif isinstance(outcome, Permit):
+            self._turns += outcome.turns
             outcome.end()
 
-    def _end_requests(self) -> None:
+    def _end_requests(self, *, are_unsent: bool = False) -> None:
         for number in list(self._admissions):
-            self.end_request(number)
+            self.end_request(number, is_unsent=are_unsent)
 
     def make_parent_meter_state(self) -> ParentMeterState:
         """Return the limits and unspent amounts of the ancestors of the run."""

@@ -67,11 +67,6 @@ class WorkerConnection(Protocol):
         ...
 
     @property
-    def can_be_placed(self) -> bool:
-        """True if the machine of the process can be chosen."""
-        ...
-
-    @property
     def is_draining(self) -> bool:
         """True if the process, which others use, too, gets no further runs."""
         ...

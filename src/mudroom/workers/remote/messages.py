@@ -18,6 +18,7 @@ from ..._core.ports import RetryNotice, StreamChunk
 from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._engine.meters.request_plan import RequestPlan
 from ...projections.trace_ids import TraceIds
+from .limiter_messages import LimiterMessage
 from .model_messages import ModelAppend, ModelCancel, ModelForget, ModelRequest, ModelStart
 
 
@@ -296,45 +297,16 @@ class RequestAdmission(Struct, frozen=True, tag=True):
 
 
 class EndAdmission(Struct, frozen=True, tag=True):
-    """End a model request, or give up its admission. `id`: that of the `RequestAdmission`."""
+    """End a model request, or give up its admission.
+
+    Arguments:
+        id: that of the `RequestAdmission`.
+        is_unsent: true if the provider did not get the request. It may have a permit.
+    """
 
     id: int
     run_id: str
-
-
-class AcquireSlot(Struct, frozen=True, tag=True):
-    """Ask for a slot of a provider's rate limiter.
-
-    The reply is a `CallReply`: 0.0, or the seconds for which the limiter stays closed.
-    """
-
-    id: int
-    provider: str
-
-
-class RecordAccepted(Struct, frozen=True, tag=True):
-    """The provider accepted a request; a refusal may follow.
-
-    Arguments:
-        id: that of the `AcquireSlot`.
-        room: see `RateLimiter.record_accepted`.
-    """
-
-    id: int
-    room: int | None = None
-
-
-class RecordRefused(Struct, frozen=True, tag=True):
-    """The provider refused a request and wants none for `retry_after` seconds."""
-
-    id: int
-    retry_after: float
-
-
-class ReleaseSlot(Struct, frozen=True, tag=True):
-    """End a request, or give up the wait for its slot."""
-
-    id: int
+    is_unsent: bool = False
 
 
 class Pause(Struct, frozen=True, tag=True):
@@ -379,10 +351,7 @@ ToSession = (
     | RequestAdmission
     | AddChild
     | EndAdmission
-    | AcquireSlot
-    | RecordAccepted
-    | RecordRefused
-    | ReleaseSlot
+    | LimiterMessage
     | Pause
     | ModelStart
     | ModelAppend

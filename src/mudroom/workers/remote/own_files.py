@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from ..._core.agents import Mode, WorkspaceKind, WorkspaceSpec
 from ..._core.events import StoredEvent
-from ..._core.runs import Brief
+from ..._core.ports import explain_lost_files
+from ..._core.runs import Brief, Reason
 from ..._core.tools import Effect, ToolCategory
 from ..._engine.recorded_conversations import find_workspace, has_effects
 from ..._engine.session_context import SessionServices
@@ -36,7 +37,15 @@ _KEPT_TREES = 8
 
 
 class FilesNotReadyError(Exception):
-    """The files of a run cannot be sent. It says why."""
+    """A run cannot have its files. It says why.
+
+    Arguments:
+        reason: the one with which the run ends.
+    """
+
+    def __init__(self, error: str, reason: Reason = Reason.ERROR) -> None:
+        super().__init__(error)
+        self.reason = reason
 
 
 class TravellingFiles:
@@ -103,7 +112,8 @@ class TravellingFiles:
     async def prepare(self, brief: Brief, past: Sequence[StoredEvent], host: str) -> Brief:
         """Return the brief of a run with the tree of files with which it begins.
 
-        A run that has begun keeps its tree. One that has changed files keeps their machine, too.
+        A run that has begun keeps its tree. One that has changed files needs their machine, too:
+        another one may have files of an earlier attempt.
 
         Arguments:
             past: events of the run.
@@ -112,6 +122,8 @@ class TravellingFiles:
         Raises FilesNotReadyError.
         """
         spec = _find_spec(brief, past)
+        if self.find_machine(brief, past) not in ("", host):
+            raise FilesNotReadyError(explain_lost_files(spec), Reason.LOST)
         try:
             base, tree = await self._choose_trees(spec)
         except MudroomError as error:
@@ -119,8 +131,7 @@ class TravellingFiles:
         self.transfers.allow(base, tree)
         kind = WorkspaceKind.FOLDER if spec.kind is WorkspaceKind.SHARED else spec.kind
         root = spec.root or self._services.environments.shared.workspace.root
-        machine = self.find_machine(brief, past) or host
-        sent = replace(spec, kind=kind, root=root, base=base, tree=tree, machine=machine)
+        sent = replace(spec, kind=kind, root=root, base=base, tree=tree, machine=host)
         return replace(brief, workspace=sent)
 
     async def _choose_trees(self, spec: WorkspaceSpec) -> tuple[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from contextlib import suppress
 
 from .worker_handle import WorkerHandle
 
@@ -25,6 +24,7 @@ class WorkerPool:
         self._count = 0
         self._endings: set[asyncio.Task[None]] = set()
         self._starts: dict[str, asyncio.Task[None]] = {}
+        self._replaced: list[WorkerHandle] = []
         self.processes = [self._add() for _ in range(size)]
 
     @property
@@ -52,9 +52,6 @@ class WorkerPool:
 
     async def _start_on(self, machine: str) -> None:
         """Start a process on a machine, if that is possible. Runs that wait share the start."""
-        if not self._list_ready()[0].can_be_placed:
-            await self._start_until_one_is_on(machine)
-            return
         if machine not in self._starts:
             start = asyncio.create_task(self._start_there(machine))
             self._starts[machine] = start
@@ -72,22 +69,13 @@ class WorkerPool:
         except Exception as error:  # noqa: BLE001  the runs that wait for it say what they lack
             log.warning("no worker process can start on %s: %s", machine, error)
             self.processes += unused
-        else:
+            return
+        if process.host == machine:
             self.processes.append(process)
-
-    async def _start_until_one_is_on(self, machine: str) -> None:
-        """Start processes until one is on a machine, or all have started.
-
-        The machine of a process may not be known before its start.
-        """
-        ready = self._list_ready()
-        starts = {asyncio.create_task(_start(process)) for process in ready if not process.host}
-        try:
-            while starts and all(process.host != machine for process in ready):
-                _, starts = await asyncio.wait(starts, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for start in starts:
-                start.cancel()  # this ends the wait: the process starts nevertheless
+            return
+        log.warning("a worker process for %s has started on %s", machine, process.host)
+        self.processes += unused
+        await process.close()
 
     def _list_ready(self) -> list[WorkerHandle]:
         """Return the processes that get further runs.
@@ -95,7 +83,7 @@ class WorkerPool:
         A lost process is replaced first. A draining one is replaced only if no other one is left.
         """
         self.processes = [
-            self._add() if process.is_lost and not process.is_draining else process
+            self._replace(process) if process.is_lost and not process.is_draining else process
             for process in self.processes
         ]
         ready = [process for process in self.processes if not process.is_draining]
@@ -130,7 +118,9 @@ class WorkerPool:
         for start in self._starts.values():
             start.cancel()
         await asyncio.gather(*self._starts.values(), return_exceptions=True)
-        await asyncio.gather(*(process.close() for process in self.processes))
+        # A process that was lost may work until its lease is over.
+        processes = self.processes + self._replaced
+        await asyncio.gather(*(process.close() for process in processes))
         await asyncio.gather(*self._endings)
 
     async def _end_when_idle(self, process: WorkerHandle) -> None:
@@ -138,12 +128,11 @@ class WorkerPool:
         await process.close()
         self.processes = [each for each in self.processes if each is not process]
 
+    def _replace(self, lost: WorkerHandle) -> WorkerHandle:
+        self._replaced = [each for each in self._replaced if not each.has_stopped]
+        self._replaced.append(lost)
+        return self._add()
+
     def _add(self) -> WorkerHandle:
         self._count += 1
         return self._make(self._count)
-
-
-async def _start(process: WorkerHandle) -> None:
-    """Start a process. If it cannot start, the pool replaces it."""
-    with suppress(Exception):
-        await process.wait_until_open()

@@ -10,11 +10,17 @@ import msgspec
 
 from ..._core.ports import RateLimited, RateLimiter, RequestSlot
 from .frames import encode
-from .messages import AcquireSlot, CallReply, RecordAccepted, RecordRefused, ReleaseSlot
+from .limiter_messages import (
+    AcquireSlot,
+    LimiterMessage,
+    RecordAccepted,
+    RecordRefused,
+    ReleaseSlot,
+)
+from .messages import CallReply
 from .remote_services import SessionLink
 
 _NO_SECONDS = encode(0.0)
-LimiterMessage = AcquireSlot | RecordAccepted | RecordRefused | ReleaseSlot
 
 
 class RemoteRateLimiter:

@@ -25,9 +25,9 @@ from ..._engine.meters.meter import is_used
 from ..._engine.meters.request_plan import Admission, RequestPlan
 from .connection import MessageChannel
 from .frames import encode
+from .limiter_messages import AcquireSlot
 from .messages import (
     SENT_BRIEF,
-    AcquireSlot,
     AddChild,
     AppendEvents,
     CallReply,
@@ -234,7 +234,7 @@ class RemoteParentMeter:
         try:
             admission = _decode(await self._link.request(message), type=Admission)
         except BaseException:
-            self.end_request(number)
+            self._link.channel.send(EndAdmission(number, self._state.run_id, is_unsent=True))
             raise
         return replace(admission, number=number)
 

@@ -17,7 +17,7 @@ from .assigned_run import AssignedRun
 from .messages import Cancel, Detach, SendMessage, StopCommand, WrapUp
 from .worker_handle import WorkerHandle
 
-OnAttemptEnd: TypeAlias = Callable[
+OnOutcome: TypeAlias = Callable[
     ["RemoteRunHandle", AssignedRun, "Report[Any] | BaseException"], None
 ]
 
@@ -26,12 +26,14 @@ class RemoteRunHandle(TaskHandle):
     """The port RunHandle for a run in a worker process.
 
     Arguments:
-        on_attempt_end: called when a process has ended the run, or was lost.
+        on_outcome: called when a process has ended the run, or was lost.
 
     Attributes:
         assigned: state of the run, None while it waits for a slot.
-        process: executes the run; None while no process has it.
-        placing: gives the run to a process, or ends it; None while a process has it.
+        slots: slots of its depth, of which the run has one; None while it waits for one.
+        process: the process that has the run; None before one has it. A lost one stays here until
+            `placing` begins.
+        placing: task that gives the run to a process, or ends it; None if that is done.
         loss: why the last process of the run was lost; None if none was.
         starts: number of processes that it was to be given to.
         is_ending: the end of the run is recorded here; a request to stop it comes too late.
@@ -39,25 +41,25 @@ class RemoteRunHandle(TaskHandle):
 
     __slots__ = (
         "_messages",
-        "_on_attempt_end",
+        "_on_outcome",
         "_stop_requests",
         "assigned",
         "is_ending",
         "loss",
         "placing",
         "process",
+        "slots",
         "starts",
     )
 
-    def __init__(
-        self, grant: Grant, services: SessionServices, on_attempt_end: OnAttemptEnd
-    ) -> None:
+    def __init__(self, grant: Grant, services: SessionServices, on_outcome: OnOutcome) -> None:
         super().__init__(grant, services)
-        self._on_attempt_end = on_attempt_end
+        self._on_outcome = on_outcome
         self.outcome = asyncio.get_running_loop().create_future()
         self.placing: asyncio.Task[Report | None] | None = None
         self.process: WorkerHandle | None = None
         self.assigned: AssignedRun | None = None
+        self.slots: asyncio.Semaphore | None = None
         self.loss: str | None = None
         self.starts = 0
         self._messages: tuple[InboxMessage, ...] = ()
@@ -77,14 +79,25 @@ class RemoteRunHandle(TaskHandle):
         for request in self._stop_requests:
             process.send(request)
 
-    def end_attempt(self, ended: Report[Any] | BaseException) -> None:
+    def leave_process(self, outcome: Report[Any] | BaseException) -> None:
         """Handle the report of the run, its exception, or the loss of its process.
 
-        The process does not have it any more. If it was not sent yet, `start_run` notices the loss.
+        The process does not have it any more. If it was not sent yet, `send_run` notices the loss.
         """
         if self.process is not None and self.assigned is not None:
             self.process.forget(self.assigned)
-            self._on_attempt_end(self, self.assigned, ended)
+            self._on_outcome(self, self.assigned, outcome)
+
+    def end(self, outcome: Report[Any] | BaseException) -> None:
+        """Free the slot of the run, and set its report or its exception."""
+        if self.slots is not None:
+            self.slots.release()
+        if isinstance(outcome, asyncio.CancelledError):
+            self.outcome.cancel()
+        elif isinstance(outcome, BaseException):
+            self.outcome.set_exception(outcome)
+        else:
+            self.outcome.set_result(outcome)
 
     def unbind(self) -> None:
         """Note that the process was lost: the run waits for another one."""

@@ -70,11 +70,17 @@ class RunServer:
         elif isinstance(message, StartRun):
             self._start(message)
         elif isinstance(message, SetWatched):
-            self._services.watchers[:] = [self._link.show] if message.is_watched else []
+            self._set_watched(message.is_watched)
         elif isinstance(message, AskMemory):
             self._link.channel.send(MemoryReport(read_memory()))
         elif handle := self._worker.find(message.run_id):
             _control(handle, message)
+
+    def _set_watched(self, is_watched: bool) -> None:
+        """Show events to the session's process, or no more."""
+        self._services.watchers.clear()
+        if is_watched:
+            self._services.watchers.append(self._link.show)
 
     def _start(self, message: StartRun) -> None:
         run_id = message.brief.run_id

@@ -71,7 +71,7 @@ class RemoteWorker:
         self._files = TravellingFiles(services, config.server_agents, self._transfers, is_hidden)
         self._pool = WorkerPool(self._make_process, processes)
         self._handles: dict[str, RemoteRunHandle] = {}
-        self._on_attempt_end = self._handle_end  # one object for thousands of runs
+        self._on_outcome = self._handle_outcome  # one object for thousands of runs
         services.watchers.on_change = self._pool.tell_watched
         self._control = FleetControl(
             config.home, config.session, transport.kind, self._pool, self._count_waiting
@@ -102,7 +102,7 @@ class RemoteWorker:
         is_local = brief.depth == 0 or brief.is_compaction
         if is_local or find_report(past.get(brief.run_id, ())):
             return self._local.start(brief, grant)
-        handle = RemoteRunHandle(grant, self._services, self._on_attempt_end)
+        handle = RemoteRunHandle(grant, self._services, self._on_outcome)
         self._handles[brief.run_id] = handle
         self._place(handle, self._begin(handle, brief, grant))
         return handle
@@ -147,9 +147,9 @@ class RemoteWorker:
         if handle.placing is placing:  # else the process was lost meanwhile
             handle.placing = None
         if placing.cancelled():
-            self._end(handle, asyncio.CancelledError())
+            self._end_run(handle, asyncio.CancelledError())
         elif ended := placing.exception() or placing.result():
-            self._end(handle, ended)
+            self._end_run(handle, ended)
 
     async def _begin(
         self, handle: RemoteRunHandle, brief: Brief, grant: Grant
@@ -157,59 +157,58 @@ class RemoteWorker:
         """Wait for a slot and give a run to a process. Return its report if none gets it."""
         self._control.start()
         meter = self._services.meters.get(grant)
-        await self._slots[brief.depth].acquire()
+        slots = self._slots[brief.depth]
+        await slots.acquire()
+        handle.slots = slots
         past = self._select_past_events(brief.run_id)
-        handle.assigned = AssignedRun(brief, meter, past, handle.end_attempt)
+        handle.assigned = AssignedRun(brief, meter, past, handle.leave_process)
         return await self._give(handle, handle.assigned)
 
     async def _give(self, handle: RemoteRunHandle, assigned: AssignedRun) -> Report[Any] | None:
         """Give a run to a process. Return its report if none gets it."""
         while handle.starts < MAX_STARTS:
             handle.starts += 1
-            process: WorkerHandle | None = None
             try:
                 process = await self._choose_process(assigned)
-                await process.start_run(assigned, handle.grant)
+                await process.send_run(assigned, handle.grant)
                 handle.bind(process)
                 return None
-            except BaseException as error:
-                if process is not None:
-                    process.forget(assigned)
-                if not isinstance(error, FilesNotReadyError | WorkerLost | asyncio.CancelledError):
-                    raise
-                if report := await self._end_attempt(handle, assigned, error):
+            except FilesNotReadyError as error:
+                return await self._record_end(handle, assigned, error.reason, str(error))
+            except WorkerLost as lost:
+                if report := await self._handle_loss(handle, assigned, lost):
                     return report
+            except asyncio.CancelledError:
+                if handle.loss is None or not handle.is_cancelled:
+                    raise  # it has not begun or continued: the handle makes the report
+                return await self._record_end(handle, assigned, handle.stop_reason)
         error = f"could not be executed in {MAX_STARTS} worker processes"
         error = f"{error}; the last one: {handle.loss}" if handle.loss else error
         return await self._record_end(handle, assigned, Reason.LOST, error)
 
-    def _handle_end(
-        self, handle: RemoteRunHandle, assigned: AssignedRun, ended: Report[Any] | BaseException
+    def _handle_outcome(
+        self, handle: RemoteRunHandle, assigned: AssignedRun, outcome: Report[Any] | BaseException
     ) -> None:
         """Handle the report of a run, its exception, or the loss of its process."""
-        if isinstance(ended, WorkerLost):
-            self._place(handle, self._give_again(handle, assigned, ended))
+        if isinstance(outcome, WorkerLost):
+            self._place(handle, self._give_again(handle, assigned, outcome))
         else:
-            self._end(handle, ended)
+            self._end_run(handle, outcome)
 
     async def _give_again(
         self, handle: RemoteRunHandle, assigned: AssignedRun, lost: WorkerLost
     ) -> Report[Any] | None:
         """Give a run whose process was lost to another one. Return its report if none gets it."""
-        return await self._end_attempt(handle, assigned, lost) or await self._give(handle, assigned)
+        return await self._handle_loss(handle, assigned, lost) or await self._give(handle, assigned)
 
-    def _end(self, handle: RemoteRunHandle, ended: Report[Any] | BaseException) -> None:
+    def _end_run(self, handle: RemoteRunHandle, outcome: Report[Any] | BaseException) -> None:
         """End a run with a report or an exception."""
         self._handles.pop(handle.run_id, None)
-        if assigned := handle.assigned:
-            assigned.end()
-            self._slots[assigned.brief.depth].release()
-        if isinstance(ended, asyncio.CancelledError):
-            handle.outcome.cancel()
-        elif isinstance(ended, BaseException):
-            handle.outcome.set_exception(ended)
-        else:
-            handle.outcome.set_result(ended)
+        try:
+            if handle.assigned is not None:
+                handle.assigned.end()
+        finally:
+            handle.end(outcome)
 
     async def _choose_process(self, assigned: AssignedRun) -> WorkerHandle:
         """Return the process for a run. One on the machine that has files of the run comes first.
@@ -225,25 +224,17 @@ class RemoteWorker:
             raise FilesNotReadyError(NEEDS_FOLDER.format(reason=need))
         return process
 
-    async def _end_attempt(
-        self,
-        handle: RemoteRunHandle,
-        assigned: AssignedRun,
-        error: FilesNotReadyError | WorkerLost | asyncio.CancelledError,
+    async def _handle_loss(
+        self, handle: RemoteRunHandle, assigned: AssignedRun, lost: WorkerLost
     ) -> Report[Any] | None:
-        """Return the report of a run whose process does not go on; None for a next attempt."""
-        if isinstance(error, FilesNotReadyError):
-            return await self._record_end(handle, assigned, Reason.ERROR, str(error))
-        if isinstance(error, WorkerLost):
-            handle.loss = str(error)
-            handle.unbind()
-            assigned.live.clear()
-            assigned.refund()
-            if report := find_report(assigned.recorded.get(assigned.run_id, ())):
-                handle.is_ending = True
-                return _accept_report(assigned, report)
-        elif handle.loss is None or not handle.is_cancelled:
-            raise error  # it has not begun or continued: the handle makes the report
+        """Take a run back from a lost process. Return its report if it does not go on."""
+        handle.loss = str(lost)
+        handle.unbind()
+        assigned.live.clear()
+        assigned.refund()
+        if report := find_report(assigned.recorded.get(assigned.run_id, ())):
+            handle.is_ending = True
+            return _accept_report(assigned, report)
         if handle.is_cancelled:
             return await self._record_end(handle, assigned, handle.stop_reason)
         return None

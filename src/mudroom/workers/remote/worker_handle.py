@@ -19,6 +19,7 @@ from ...errors import UsageError
 from .assigned_run import AssignedRun
 from .connection import WorkerConnection
 from .frames import encode
+from .limiter_messages import LimiterMessage
 from .messages import (
     SENT_BRIEF,
     AddChild,
@@ -41,7 +42,7 @@ from .messages import (
 )
 from .model_bridge import ModelBridge, ModelMessage
 from .own_files import NEEDS_FOLDER, TravellingFiles
-from .rate_limits import LimitedRequests, LimiterMessage
+from .rate_limits import LimitedRequests
 from .session_calls import SessionCalls
 
 
@@ -136,9 +137,9 @@ class WorkerHandle:
         return self._bridge is None and not self._runs and not self._starting.locked()
 
     @property
-    def can_be_placed(self) -> bool:
-        """True if the machine of the process can be chosen."""
-        return self._connection.can_be_placed
+    def has_stopped(self) -> bool:
+        """True if the process was lost, does nothing more, and nothing is done for it."""
+        return self.is_lost and not self._tasks
 
     def place_on(self, machine: str) -> None:
         """Have the process start on this machine, or fail to start."""
@@ -170,30 +171,38 @@ class WorkerHandle:
             self._becomes_idle = asyncio.get_running_loop().create_future()
             await self._becomes_idle
 
-    async def start_run(self, assigned: AssignedRun, grant: Grant) -> None:
-        """Send a run to the process; `assigned.on_end` is called when it has ended.
+    async def send_run(self, assigned: AssignedRun, grant: Grant) -> None:
+        """Send a run to the process; `assigned.on_outcome` is called when it has ended.
 
-        Call `forget` afterwards, also after an error.
+        Call `forget` afterwards, but not after an error.
 
         Raises WorkerLost if the process cannot execute the run, and FilesNotReadyError if its files
         cannot be sent.
         """
-        brief = assigned.brief
-        self._runs[brief.run_id] = assigned
+        self._runs[assigned.run_id] = assigned
+        try:
+            await self._prepare(assigned)
+            if self.is_lost:
+                raise WorkerLost(self._failure or self._connection.loss)
+        except BaseException:
+            self.forget(assigned)
+            raise
+        state = assigned.make_parent_meter_state()
+        self.send(StartRun(assigned.sent_brief, grant, state, assigned.recorded))
+
+    async def _prepare(self, assigned: AssignedRun) -> None:
+        """Start the process, and make ready the files of a run if it does not see the folder."""
+        assigned.sent_brief = assigned.brief  # another process may have had other files
         try:
             await self.wait_until_open()
         except UsageError as error:
             raise WorkerLost(str(error)) from error
-        past = assigned.recorded
-        if not self.is_lost and not self._connection.sees_folder:
-            events = past.get(brief.run_id, ())
-            if reason := self._calls.files.explain_need(brief, events):
-                raise WorkerLost(NEEDS_FOLDER.format(reason=reason))
-            brief = await self._calls.files.prepare(brief, events, self.host)
-            assigned.sent_brief = brief
-        if self.is_lost:
-            raise WorkerLost(self._failure or self._connection.loss)
-        self.send(StartRun(brief, grant, assigned.make_parent_meter_state(), past))
+        if self.is_lost or self._connection.sees_folder:
+            return
+        events = assigned.recorded.get(assigned.run_id, ())
+        if reason := self._calls.files.explain_need(assigned.brief, events):
+            raise WorkerLost(NEEDS_FOLDER.format(reason=reason))
+        assigned.sent_brief = await self._calls.files.prepare(assigned.brief, events, self.host)
 
     def forget(self, assigned: AssignedRun) -> None:
         """Remove a run that has ended here."""
@@ -284,7 +293,7 @@ class WorkerHandle:
         await asyncio.gather(*self._appends, return_exceptions=True)
         await self._connection.wait_until_stopped()
         for run in list(self._runs.values()):
-            run.on_end(WorkerLost(self._failure or self._connection.loss))
+            run.on_outcome(WorkerLost(self._failure or self._connection.loss))
 
     def _make_handlers(self, bridge: ModelBridge) -> dict[type, Callable[[Any], object]]:
         """Return the function that handles the messages of each class."""
@@ -298,7 +307,7 @@ class WorkerHandle:
             ShowEvent: lambda message: self._show(message.event),
             Charge: self._charge,
             Pause: self._set_paused,
-            RunReply: self._end,
+            RunReply: self._pass_reply_on,
             MemoryReport: self._note_memory,
             StartFailed: self._note_failure,
         }
@@ -312,7 +321,7 @@ class WorkerHandle:
 
     def _end_request(self, message: EndAdmission) -> None:
         if run := self._runs.get(message.run_id):
-            run.end_request(message.id)
+            run.end_request(message.id, is_unsent=message.is_unsent)
 
     def _add_child(self, message: AddChild) -> None:
         if run := self._runs.get(message.run_id):
@@ -384,11 +393,11 @@ class WorkerHandle:
             if run.meter.parent is not None and run.meter.parent.has_shared_limits:
                 self.send(run.make_parent_meter_state())
 
-    def _end(self, message: RunReply) -> None:
+    def _pass_reply_on(self, message: RunReply) -> None:
         run = self._runs.get(message.run_id)
         if run is None:
             return
         if message.report is not None:
-            run.on_end(message.report)
+            run.on_outcome(message.report)
         elif message.error is not None:
-            run.on_end(message.error.to_exception())
+            run.on_outcome(message.error.to_exception())

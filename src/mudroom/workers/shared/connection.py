@@ -98,11 +98,6 @@ class SharedConnection:
         return self._process.loss if self._process else ""
 
     @property
-    def can_be_placed(self) -> bool:
-        """True if the machine of a process can be chosen."""
-        return self._processes.can_be_placed
-
-    @property
     def is_draining(self) -> bool:
         """True if the process gets no further runs of any session."""
         return self._process is not None and self._process.is_draining

@@ -167,11 +167,6 @@ class SharedProcesses:
         pids = (each.connection.pid for each in self._processes if not each.is_lost)
         return tuple(pid for pid in pids if pid is not None)
 
-    @property
-    def can_be_placed(self) -> bool:
-        """True if the machine of a process can be chosen."""
-        return self._list_ready()[0].connection.can_be_placed
-
     def choose(self, machine: str, used: Collection[SharedProcess]) -> SharedProcess:
         """Return a process with few runs; it may not have started. Raises UsageError after `close`.
 
