@@ -55,6 +55,34 @@ class EventFilter(Struct, frozen=True):
         return not self.run or run == self.run or run.startswith(f"{self.run}.")
 
 
+class StreamFaults:
+    """The sessions that cannot be read, so that each fault is told once.
+
+    Clients open their streams again every second.
+
+    Arguments:
+        limit: number of sessions. With more, the fault that is known longest is told again.
+    """
+
+    def __init__(self, limit: int = 1_000) -> None:
+        self._limit = limit
+        self._messages: dict[str, str] = {}
+
+    def add(self, session: str, message: str) -> bool:
+        """Note the fault of a session, and return whether it is a new one."""
+        if self._messages.get(session) == message:
+            return False
+        self._messages.pop(session, None)
+        self._messages[session] = message
+        if len(self._messages) > self._limit:
+            del self._messages[next(iter(self._messages))]
+        return True
+
+    def remove(self, session: str) -> None:
+        """Note that a session can be read."""
+        self._messages.pop(session, None)
+
+
 class EventRoutes:
     """Pages and streams of events.
 
@@ -77,7 +105,7 @@ class EventRoutes:
         self._tokens = tokens
         self._metrics = metrics
         self._closing = closing
-        self._told: set[str] = set()
+        self._faults = StreamFaults()
 
     async def list(self, call: Call) -> web.Response:
         """Return a page of events."""
@@ -119,10 +147,8 @@ class EventRoutes:
             self._metrics.add("mudroom_streams_cut_total")
         except MudroomError as error:  # the client continues with its last cursor
             self._metrics.add("mudroom_streams_cut_total")
-            message = f"session {record.id}: a stream has ended: {error}"
-            if message not in self._told:  # clients open their streams again every second
-                self._told.add(message)
-                self._parts.notify(message)
+            if self._faults.add(record.id, str(error)):
+                self._parts.notify(f"session {record.id}: a stream has ended: {error}")
         return response
 
     async def _follow(
@@ -155,6 +181,7 @@ class EventRoutes:
                 self._metrics.add("mudroom_stream_bytes_total", len(data))
             if is_behind:
                 continue
+            self._faults.remove(record.id)
             if status_number != feed.status_number:
                 status_number = feed.status_number
                 latest = await self._encode_status(record)

@@ -1,0 +1,54 @@
+"""Damaged records, clients that disconnect, and a store that fails, below a running server."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from tests.waiting import SECONDS
+
+from mudroom.journals.sessions import open_store
+from mudroom.servers.http.event_stream import StreamFaults
+
+from .conftest import MakeSite
+
+
+def set_byte(home: str, session: str, record: int, byte: str) -> None:
+    """Change the first byte of a record. `byte`: in hexadecimal."""
+    path = Path(home, "sessions", f"{session}.db")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            f"UPDATE events SET body = CAST(X'{byte}' || substr(body, 2) AS BLOB) WHERE seq = ?",
+            (record,),
+        )
+
+
+async def test_a_damaged_record_is_told_once_until_it_can_be_read_again(
+    make_site: MakeSite,
+) -> None:
+    site = make_site(["One."], options={"idle_seconds": 0.0})
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await client.finish(session)
+        store = open_store(site.home)
+        async with asyncio.timeout(SECONDS):
+            while await store.find_writer(session):  # noqa: ASYNC110  a file sends no notice
+                await asyncio.sleep(0.01)
+        for _ in range(2):
+            set_byte(site.home, session, 2, "00")
+            for _ in range(2):
+                async with client.open_stream(session) as stream:
+                    assert [each async for each in stream] == []
+            set_byte(site.home, session, 2, "7B")
+            await client.finish(session)
+    told = [notice for notice in site.notices if "a stream has ended" in notice]
+    assert len(told) == 2
+    assert "record 2 is damaged" in told[0]
+
+
+def test_the_notices_of_many_damaged_sessions_take_limited_memory() -> None:
+    faults = StreamFaults(limit=2)
+    assert [faults.add(name, "damaged") for name in "abca"] == [True, True, True, True]
+    assert not faults.add("c", "damaged")
