@@ -7,12 +7,21 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from tests.waiting import SECONDS
 
 from mudroom.journals.sessions import open_store
 from mudroom.servers.http.event_stream import StreamFaults
 
-from .conftest import MakeSite
+from .conftest import Client, Line, MakeSite, Site
+
+
+async def wait_until_closed(site: Site, session: str) -> None:
+    """Wait until no process writes a session."""
+    store = open_store(site.home)
+    async with asyncio.timeout(SECONDS):
+        while await store.find_writer(session):  # noqa: ASYNC110  a file sends no notice
+            await asyncio.sleep(0.01)
 
 
 def set_byte(home: str, session: str, record: int, byte: str) -> None:
@@ -32,10 +41,7 @@ async def test_a_damaged_record_is_told_once_until_it_can_be_read_again(
     async with site.connect() as client:
         session = (await client.create(prompt="Go."))["id"]
         await client.finish(session)
-        store = open_store(site.home)
-        async with asyncio.timeout(SECONDS):
-            while await store.find_writer(session):  # noqa: ASYNC110  a file sends no notice
-                await asyncio.sleep(0.01)
+        await wait_until_closed(site, session)
         for _ in range(2):
             set_byte(site.home, session, 2, "00")
             for _ in range(2):
@@ -52,3 +58,44 @@ def test_the_notices_of_many_damaged_sessions_take_limited_memory() -> None:
     faults = StreamFaults(limit=2)
     assert [faults.add(name, "damaged") for name in "abca"] == [True, True, True, True]
     assert not faults.add("c", "damaged")
+
+
+async def test_an_answer_is_read_without_the_record_before_it(make_site: MakeSite) -> None:
+    site = make_site(["One.", "Two."], options={"idle_seconds": 0.0})
+    async with site.connect() as client:
+        first = await respond(client)
+        second = await respond(client, previous_response_id=first["id"])
+        session = (await client.get("/v1/sessions"))["data"][0]["id"]
+        await wait_until_closed(site, session)
+        set_byte(site.home, session, 2, "00")
+        assert await read_answer(client, first) == "One."
+        assert await read_answer(client, second) == "Two."
+
+
+@pytest.mark.parametrize("position", [0, 3, 10_000])
+async def test_an_answer_is_found_if_its_place_is_not_known(
+    make_site: MakeSite, position: int
+) -> None:
+    site = make_site(["One."])
+    async with site.connect() as client:
+        response = await respond(client)
+        with closing(sqlite3.connect(Path(site.home, "serve.sqlite3"))) as state, state:
+            state.execute(
+                "UPDATE inputs SET result = json_set(result, '$.position', ?)", (position,)
+            )
+        assert await read_answer(client, response) == "One."
+
+
+async def respond(client: Client, **fields: str) -> Line:
+    """Send a prompt and return the answer."""
+    body = {"model": "mudroom", "input": "Go.", **fields}
+    status, response = await client.send("POST", "/v1/responses", body)
+    assert status == 200, response
+    return response
+
+
+async def read_answer(client: Client, response: Line) -> str:
+    """Return the text of an answer, read again."""
+    again = await client.get(f"/v1/responses/{response['id']}")
+    assert again["status"] == "completed", again
+    return again["output"][0]["content"][0]["text"]

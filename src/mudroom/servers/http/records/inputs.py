@@ -28,6 +28,7 @@ class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Arguments:
         run: root run of a prompt, "" if none started.
+        position: of its report in the journal, so that it is found at once; 0 if not known.
         reason: why the run ended; "" without a run.
         is_applied: of an event that is no prompt: false if there was nothing to act on.
         error: why it could not be used, "" if it was.
@@ -36,6 +37,7 @@ class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     run: str = ""
+    position: int = 0
     reason: str = ""
     is_applied: bool | None = None
     error: str = ""
