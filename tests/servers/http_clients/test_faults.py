@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any, cast
 
+import aiohttp
 import pytest
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, wait_until
+from yarl import URL
 
+from mudroom._core.ports import SessionStore
 from mudroom.journals.sessions import open_store
 from mudroom.servers.http.event_stream import StreamFaults
+from mudroom.testing import Request
 
 from .conftest import Client, Line, MakeSite, Site
 
@@ -84,6 +89,78 @@ async def test_an_answer_is_found_if_its_place_is_not_known(
                 "UPDATE inputs SET result = json_set(result, '$.position', ?)", (position,)
             )
         assert await read_answer(client, response) == "One."
+
+
+class SlowStore:
+    """A store that deletes a session at once, and returns when it may."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self.has_deleted = asyncio.Event()
+        self.may_return = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def delete(self, session: str) -> None:
+        await self._store.delete(session)
+        self.has_deleted.set()
+        await self.may_return.wait()
+
+
+def wrap_store(site: Site) -> SlowStore:
+    """Let a site delete slowly."""
+    slow = SlowStore(open_store(site.home))
+    site.wrap_store = lambda _: cast("Any", slow)
+    return slow
+
+
+async def test_a_delete_goes_on_if_its_client_disconnects(make_site: MakeSite) -> None:
+    site = make_site(["One."])
+    store = wrap_store(site)
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await client.finish(session)
+        url = URL(client.url)
+        assert url.host
+        _, writer = await asyncio.open_connection(url.host, url.port)
+        path = f"/v1/sessions/{session}"
+        head = f"DELETE {path} HTTP/1.1\r\nHost: {url.host}:{url.port}\r\n"
+        writer.write(f"{head}Authorization: Bearer {client.token}\r\n\r\n".encode())
+        await asyncio.wait_for(store.has_deleted.wait(), SECONDS)
+        writer.transport.abort()
+        for _ in range(3):  # the server sees meanwhile that the connection has ended
+            await client.get("/health")
+        store.may_return.set()
+        async with asyncio.timeout(SECONDS):
+            while (await client.send("GET", path))[0] != 404:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+async def test_a_prompt_does_not_run_again_if_the_server_ends_inside_a_delete(
+    make_site: MakeSite,
+) -> None:
+    async def wait(_: Request) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    site = make_site(wait)
+    store = wrap_store(site)
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await wait_until(lambda: len(site.model.requests) == 1)
+        path = f"/v1/sessions/{session}"
+        deleting = asyncio.create_task(client.send("DELETE", path))
+        await asyncio.wait_for(store.has_deleted.wait(), SECONDS)
+    with suppress(aiohttp.ClientError):
+        await deleting
+    store.may_return.set()
+    async with site.connect() as client:
+        view = await client.get(path)
+        assert (view["status"], view["last"]["reason"]) == ("idle", "CANCELLED")
+        assert (await client.send("DELETE", path))[0] == 200
+        assert (await client.send("GET", path))[0] == 404
+    assert len(site.model.requests) == 1
 
 
 async def respond(client: Client, **fields: str) -> Line:

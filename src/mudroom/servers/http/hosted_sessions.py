@@ -217,16 +217,17 @@ class HostedSessions:
             if host.record.owner == owner and host.charges.has_limits:
                 self._start_aside(host.update_budget())
 
-    async def stop(self, session: str) -> None:
-        """Stop the work of a session and close it."""
+    async def stop(self, session: str) -> bool:
+        """Stop the work of a session and close it. Return whether it was at work here."""
         host = self._hosts.get(session)
         task = self._tasks.get(session)
         if host is None or task is None:
-            return
+            return False
         if host.session:
             host.session.cancel()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        return True
 
     async def close(self) -> None:
         """Stop all work so that a later process continues it."""

@@ -11,6 +11,8 @@ from aiohttp import web
 from msgspec.structs import asdict
 
 from ..._core.agents import Mode
+from ..._core.runs import Reason
+from ...journals.sessions import require_no_writer
 from .bodies import (
     DEFAULT_AGENT,
     BudgetFields,
@@ -30,7 +32,7 @@ from .errors import RequestError, make_not_found, make_wrong_request
 from .hosted_session import ServerParts
 from .hosted_sessions import HostedSessions
 from .questions import Asking
-from .records.inputs import PROMPT, Input
+from .records.inputs import PROMPT, Input, InputResult
 from .records.recorded_prompts import is_recorded
 from .records.sessions import SessionChoices, SessionRecord, SessionRecords
 from .records.tokens import Token
@@ -127,13 +129,22 @@ class SessionRoutes:
     async def delete(self, call: Call) -> web.Response:
         """Stop the work of a session and delete it with its record."""
         record = await self.find(call)
-        await self._hosts.stop(record.id)
+        await self._hosts.complete(self._delete(record))
+        return respond(Deleted(id=record.id))
+
+    async def _delete(self, record: SessionRecord) -> None:
+        """Delete a session. If the process ends meanwhile, the request can be repeated."""
+        is_stopped = await self._hosts.stop(record.id)
+        if not is_stopped:
+            await require_no_writer(self._parts.store, record.id)
+        for item in await self._parts.inputs.list_open(record.id):
+            result = InputResult(reason=Reason.CANCELLED.value, error="the session is deleted")
+            await self._parts.inputs.finish(item.number, result)  # it does not run again
         if await is_recorded(self._parts.store, record.id):
             await self._parts.store.delete(record.id)
         await self._records.delete(record.id)
         if record.choices.is_batch:
             self._parts.files.remove_results(record.id)
-        return respond(Deleted(id=record.id))
 
     async def add_event(self, call: Call) -> web.Response:
         """Take an event for a session."""
