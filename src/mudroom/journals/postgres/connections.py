@@ -13,6 +13,7 @@ from .background_loop import get_background_loop
 from .driver import Connection, check_url, connect, hide_password
 from .errors import AppendCollision, is_temporary, translate_error
 from .schema import prepare_schema
+from .wait_notice import WaitNotice
 
 T = TypeVar("T")
 
@@ -29,12 +30,15 @@ _WORK_SECONDS = 30.0
 class Database:
     """The connections of this process to one database. Create it with `get_database`.
 
-    `place`: its address without the password, for messages.
+    Attributes:
+        place: its address without the password, for messages.
+        wait_notice: tells that sessions wait for it.
     """
 
     def __init__(self, url: str) -> None:
         check_url(url)
         self.place = hide_password(url)
+        self.wait_notice = WaitNotice(self.place)
         self._url = url
         self._idle: list[tuple[float, Connection]] = []  # since when; the last one is used first
         self._limit = asyncio.Semaphore(_MAX_CONNECTIONS)
