@@ -14,11 +14,21 @@ from tests.waiting import SECONDS, wait_until
 from yarl import URL
 
 from mudroom._core.ports import SessionStore
+from mudroom.journals.postgres.background_loop import get_background_loop
 from mudroom.journals.sessions import open_store
-from mudroom.servers.http.event_stream import StreamFaults
+from mudroom.servers.http.request_log import Faults
 from mudroom.testing import Request
 
 from .conftest import Client, Line, MakeSite, Site
+
+CLOSED = "127.0.0.1:1"
+"""Address at which no program listens."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def database_loop() -> None:
+    """Start the thread of databases, which lives as long as the process, before the first test."""
+    get_background_loop()
 
 
 async def wait_until_closed(site: Site, session: str) -> None:
@@ -60,7 +70,7 @@ async def test_a_damaged_record_is_told_once_until_it_can_be_read_again(
 
 
 def test_the_notices_of_many_damaged_sessions_take_limited_memory() -> None:
-    faults = StreamFaults(limit=2)
+    faults = Faults(limit=2)
     assert [faults.add(name, "damaged") for name in "abca"] == [True, True, True, True]
     assert not faults.add("c", "damaged")
 
@@ -161,6 +171,97 @@ async def test_a_prompt_does_not_run_again_if_the_server_ends_inside_a_delete(
         assert (await client.send("DELETE", path))[0] == 200
         assert (await client.send("GET", path))[0] == 404
     assert len(site.model.requests) == 1
+
+
+class SwitchedStore:
+    """A store whose database cannot be reached, until `store` is another one."""
+
+    def __init__(self, home: str) -> None:
+        self.store: SessionStore = open_store(home, f"postgresql://me@{CLOSED}/sessions")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+def cut_store(site: Site) -> SwitchedStore:
+    """Let a site use a database that cannot be reached."""
+    switched = SwitchedStore(site.home)
+    site.wrap_store = lambda _: cast("Any", switched)
+    return switched
+
+
+async def test_a_request_that_needs_a_store_that_is_away_can_be_repeated(
+    make_site: MakeSite,
+) -> None:
+    site = make_site([])
+    cut_store(site)
+    async with site.connect() as client:
+        session = (await client.create())["id"]
+        for _ in range(2):
+            url = f"{client.url}/v1/sessions/{session}/events"
+            async with client._http.get(url, headers=client.headers) as response:
+                error = (await response.json())["error"]
+                assert response.status == 503
+                assert response.headers["Retry-After"] == "5"
+        assert error["code"] == "not_available"
+        # Clients need not know where the database is.
+        assert error["message"] == "the database cannot be reached: Connection refused"
+    [notice] = site.notices
+    assert f"Connection refused (postgresql://me@{CLOSED}/sessions). Check the" in notice
+
+
+async def test_a_damaged_record_is_an_error_of_the_server_without_its_path(
+    make_site: MakeSite,
+) -> None:
+    site = make_site(["One."], options={"idle_seconds": 0.0})
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await client.finish(session)
+        await wait_until_closed(site, session)
+        set_byte(site.home, session, 2, "00")
+        status, value = await client.send("GET", f"/v1/sessions/{session}/events")
+        assert (status, value["error"]["code"]) == (500, "failed")
+        assert value["error"]["message"] == "record 2 is damaged"
+    [notice] = site.notices
+    assert f"{session}.db" in notice
+
+
+async def test_prompts_that_wait_for_a_store_are_counted_and_told_once(
+    make_site: MakeSite,
+) -> None:
+    site = make_site(["One."], options={"retry_seconds": 0.02, "poll_seconds": 0.02})
+    switched = cut_store(site)
+    async with site.connect(scopes=("read", "run", "admin")) as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await asyncio.sleep(0.5)  # it is tried again meanwhile
+        metrics = await client.get("/metrics")
+        assert "mudroom_prompts_open 1\n" in metrics
+        assert "mudroom_prompts_working 0\n" in metrics
+        told = [notice for notice in site.notices if "Connection refused" in notice]
+        assert len([notice for notice in told if session in notice]) == 1
+        assert len(told) <= 2  # the look for prompts of other processes fails, too
+        switched.store = open_store(site.home)
+        assert (await client.finish(session))["last"]["reason"] == "GOAL"
+        assert "mudroom_prompts_open 0\n" in await client.get("/metrics")
+
+
+async def test_a_session_that_is_deleted_is_not_tried_again(make_site: MakeSite) -> None:
+    site = make_site([], options={"retry_seconds": 0.3, "poll_seconds": 0.02})
+    switched = cut_store(site)
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        assert site.server
+        retries = site.server._hosts._retries
+        await wait_until(lambda: bool(retries))
+        switched.store = open_store(site.home)
+        assert (await client.send("DELETE", f"/v1/sessions/{session}"))[0] == 200
+        await wait_until(lambda: not retries)
+
+
+def test_a_fault_is_told_again_after_some_time() -> None:
+    faults = Faults(seconds=0.0)
+    assert faults.add("a", "damaged")
+    assert faults.add("a", "damaged")
 
 
 async def respond(client: Client, **fields: str) -> Line:

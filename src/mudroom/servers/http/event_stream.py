@@ -22,6 +22,7 @@ from .hosted_sessions import HostedSessions
 from .metrics import Metrics
 from .records.sessions import SessionRecord
 from .records.tokens import TokenRecords
+from .request_log import Faults
 from .route import Call
 from .session_routes import SessionRoutes, parse_count, respond
 from .timed_writer import TimedWriter
@@ -55,34 +56,6 @@ class EventFilter(Struct, frozen=True):
         return not self.run or run == self.run or run.startswith(f"{self.run}.")
 
 
-class StreamFaults:
-    """The sessions that cannot be read, so that each fault is told once.
-
-    Clients open their streams again every second.
-
-    Arguments:
-        limit: number of sessions. With more, the fault that is known longest is told again.
-    """
-
-    def __init__(self, limit: int = 1_000) -> None:
-        self._limit = limit
-        self._messages: dict[str, str] = {}
-
-    def add(self, session: str, message: str) -> bool:
-        """Note the fault of a session, and return whether it is a new one."""
-        if self._messages.get(session) == message:
-            return False
-        self._messages.pop(session, None)
-        self._messages[session] = message
-        if len(self._messages) > self._limit:
-            del self._messages[next(iter(self._messages))]
-        return True
-
-    def remove(self, session: str) -> None:
-        """Note that a session can be read."""
-        self._messages.pop(session, None)
-
-
 class EventRoutes:
     """Pages and streams of events.
 
@@ -105,7 +78,7 @@ class EventRoutes:
         self._tokens = tokens
         self._metrics = metrics
         self._closing = closing
-        self._faults = StreamFaults()
+        self._faults = Faults()
 
     async def list(self, call: Call) -> web.Response:
         """Return a page of events."""

@@ -128,6 +128,15 @@ class InputRecords:
         )
         return row[0]
 
+    async def count_open(self) -> int:
+        """Return the number of prompts and batches of all owners that are not done."""
+        row = await self._state.read(
+            lambda connection: connection.execute(
+                "SELECT count(*) FROM inputs WHERE state <> 'done' AND type IN (?, ?)", WORK_TYPES
+            ).fetchone()
+        )
+        return row[0]
+
     async def find(self, number: int) -> Input | None:
         """Return an event by its number, None if there is none."""
         row = await self._state.read(
