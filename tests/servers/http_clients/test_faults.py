@@ -173,6 +173,25 @@ async def test_a_prompt_does_not_run_again_if_the_server_ends_inside_a_delete(
     assert len(site.model.requests) == 1
 
 
+async def test_a_prompt_goes_on_if_its_session_cannot_be_deleted(make_site: MakeSite) -> None:
+    async def wait(_: Request) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    site = make_site(wait, options={"poll_seconds": 0.01})
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await wait_until(lambda: len(site.model.requests) == 1)
+        await asyncio.sleep(0.1)  # no look for prompts is due
+        assert site.server
+        state = site.server._state
+        state.read_now(lambda connection: connection.execute("PRAGMA query_only = ON"))
+        assert (await client.send("DELETE", f"/v1/sessions/{session}"))[0] == 503
+        state.read_now(lambda connection: connection.execute("PRAGMA query_only = OFF"))
+        assert (await client.finish(session))["last"]["state"] == "done"
+    assert len([notice for notice in site.notices if "readonly database" in notice]) == 1
+
+
 class SwitchedStore:
     """A store whose database cannot be reached, until `store` is another one."""
 

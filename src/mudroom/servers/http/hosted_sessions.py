@@ -209,18 +209,24 @@ class HostedSessions:
 
     async def complete(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Return the result of work that goes on to its end if its client disconnects."""
-        return await asyncio.shield(self._start_aside(work))
-
-    def _start_aside(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = asyncio.create_task(work)
         self._aside.add(task)
-        task.add_done_callback(self._discard_aside)
-        return task
+        task.add_done_callback(self._aside.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._tell_of_error)  # its client does not read it
+            raise
 
-    def _discard_aside(self, task: asyncio.Task[Any]) -> None:
-        self._aside.discard(task)
+    def _start_aside(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(work)
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
+        task.add_done_callback(self._tell_of_error)
+
+    def _tell_of_error(self, task: asyncio.Task[Any]) -> None:
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, MudroomError):
+        if isinstance(error, MudroomError) and self._faults.add(str(error), str(error)):
             self._parts.notify(str(error))
 
     def _limit_owner(self, owner: str) -> None:

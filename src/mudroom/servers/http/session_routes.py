@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from ..._core.agents import Mode
 from ..._core.runs import Reason
+from ...errors import MudroomError
 from ...journals.sessions import require_no_writer
 from .bodies import (
     DEFAULT_AGENT,
@@ -134,9 +135,15 @@ class SessionRoutes:
 
     async def _delete(self, record: SessionRecord) -> None:
         """Delete a session. If the process ends meanwhile, the request can be repeated."""
-        is_stopped = await self._hosts.stop(record.id)
-        if not is_stopped:
+        if not await self._hosts.stop(record.id):
             await require_no_writer(self._parts.store, record.id)
+        try:
+            await self._delete_stopped(record)
+        except MudroomError:
+            self._hosts.start(record)  # its prompts go on, unless they are cancelled already
+            raise
+
+    async def _delete_stopped(self, record: SessionRecord) -> None:
         for item in await self._parts.inputs.list_open(record.id):
             result = InputResult(reason=Reason.CANCELLED.value, error="the session is deleted")
             await self._parts.inputs.finish(item.number, result)  # it does not run again
