@@ -189,7 +189,29 @@ async def test_a_prompt_goes_on_if_its_session_cannot_be_deleted(make_site: Make
         assert (await client.send("DELETE", f"/v1/sessions/{session}"))[0] == 503
         state.read_now(lambda connection: connection.execute("PRAGMA query_only = OFF"))
         assert (await client.finish(session))["last"]["state"] == "done"
-    assert len([notice for notice in site.notices if "readonly database" in notice]) == 1
+    [notice] = [notice for notice in site.notices if not notice.startswith("session ")]
+    assert f"DELETE /v1/sessions/{session}: the state of the server cannot be used" in notice
+
+
+REFUSE = """
+CREATE TRIGGER refuse BEFORE INSERT ON inputs BEGIN SELECT RAISE(FAIL, 'the disk is full'); END
+"""
+
+
+async def test_a_session_whose_first_prompt_cannot_be_stored_is_not_created(
+    make_site: MakeSite,
+) -> None:
+    site = make_site(["One."])
+    async with site.connect() as client:
+        assert site.server
+        state = site.server._state
+        state.run_now(lambda connection: connection.execute(REFUSE))
+        assert (await client.send("POST", "/v1/sessions", {"prompt": "Go."}, key="k"))[0] == 503
+        assert (await client.get("/v1/sessions"))["data"] == []
+        state.run_now(lambda connection: connection.execute("DROP TRIGGER refuse"))
+        status, session = await client.send("POST", "/v1/sessions", {"prompt": "Go."}, key="k")
+        assert status == 201
+        assert (await client.finish(session["id"]))["last"]["reason"] == "GOAL"
 
 
 class SwitchedStore:

@@ -35,7 +35,7 @@ from .hosted_sessions import HostedSessions
 from .questions import Asking
 from .records.inputs import PROMPT, Input, InputResult
 from .records.recorded_prompts import is_recorded
-from .records.sessions import SessionChoices, SessionRecord, SessionRecords
+from .records.sessions import FIRST_KEY, SessionChoices, SessionRecord, SessionRecords
 from .records.tokens import Token
 from .route import Call
 from .views import (
@@ -104,14 +104,29 @@ class SessionRoutes:
         known = await self._records.read(session) if key else None
         if known is None and body.prompt is not None:
             await self.check_amounts(call.token)
-        record, is_new = await self._records.add(session, call.token.owner, digest, choices)
+        message = None if body.prompt is None else UserMessage(body.prompt, body.outputs)
+        owner = call.token.owner
+        record, item, is_new = await self._hosts.complete(
+            self._add_session(session, owner, digest, choices, message)
+        )
         if record.digest != digest:
             raise make_conflict(key)
-        item: Input | None = None
-        if body.prompt is not None:
-            message = UserMessage(body.prompt, body.outputs)
-            item = await self.add_input(record, message, "first", digest)
         return record, item, is_new
+
+    async def _add_session(
+        self,
+        session: str,
+        owner: str,
+        digest: bytes,
+        choices: SessionChoices,
+        message: UserMessage | None,
+    ) -> tuple[SessionRecord, Input | None, bool]:
+        """Store a session and its first prompt in one step, and start it."""
+        first = None if message is None else msgspec.to_builtins(message)
+        record, is_new = await self._records.add(session, owner, digest, choices, first)
+        if message is None or record.digest != digest:
+            return record, None, is_new
+        return record, await self._add_input(record, message, FIRST_KEY, digest), is_new
 
     async def list(self, call: Call) -> web.Response:
         """Return the sessions of the owner."""

@@ -78,11 +78,12 @@ class InputRecords:
         """Store an event unless one has the key; return it, and whether it is new."""
 
         def insert(connection: sqlite3.Connection) -> tuple[tuple[Any, ...], bool]:
-            is_new = insert_input(connection, session, key, digest, type, body)
-            row = connection.execute(
-                f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND key = ?", (session, key)
-            ).fetchone()
-            return row, is_new
+            statement = f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND key = ?"
+            row = connection.execute(statement, (session, key)).fetchone()
+            if row:  # an insert that is ignored would use up a number
+                return row, False
+            insert_input(connection, session, key, digest, type, body)
+            return connection.execute(statement, (session, key)).fetchone(), True
 
         row, is_new = await self._state.run(insert)
         return _make_input(row), is_new
