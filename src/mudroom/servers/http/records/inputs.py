@@ -184,14 +184,13 @@ def insert_input(
     digest: bytes,
     type: str,
     body: dict[str, Any],
-) -> bool:
-    """Store an event unless one has the key; return whether it is new."""
-    cursor = connection.execute(
+) -> None:
+    """Store an event unless one has the key."""
+    connection.execute(
         "INSERT OR IGNORE INTO inputs (session, key, digest, type, body, state)"
         " VALUES (?, ?, ?, ?, ?, 'waiting')",
         (session, key, digest, type, msgspec.json.encode(body).decode()),
     )
-    return cursor.rowcount == 1
 
 
 def _make_input(row: tuple[Any, ...]) -> Input:
