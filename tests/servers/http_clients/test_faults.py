@@ -244,9 +244,9 @@ async def test_a_request_that_needs_a_store_that_is_away_can_be_repeated(
                 error = (await response.json())["error"]
                 assert response.status == 503
                 assert response.headers["Retry-After"] == "5"
-        assert error["code"] == "not_available"
-        # Clients need not know where the database is.
-        assert error["message"] == "the database cannot be reached: Connection refused"
+                assert error["code"] == "not_available"
+                # Clients need not know where the database is.
+                assert error["message"] == "the database cannot be reached: Connection refused"
     [notice] = site.notices
     assert f"Connection refused (postgresql://me@{CLOSED}/sessions). Check the" in notice
 
