@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -113,3 +114,24 @@ def test_an_address_that_is_none_is_refused(words: tuple[str, ...], tmp_path: Pa
     shown = Commands(tmp_path).run(*words, "sqlite:///x", code=2)
     assert "this is not the address of a PostgreSQL database" in shown
     assert "Write postgresql://USER@HOST:PORT/DATABASE" in shown
+
+
+@pytest.mark.parametrize("variable", ["", "PGPASSFILE"])
+def test_a_password_file_that_others_can_read_is_told_once(
+    postgres_url: str, tmp_path: Path, variable: str
+) -> None:
+    commands = Commands(tmp_path, MUDROOM_STORE=postgres_url)
+    passwords = tmp_path / (".pgpass" if not variable else "my passwords")
+    passwords.write_text("*:*:*:*:secret\n")
+    if variable:
+        commands.environ[variable] = str(passwords)
+    passwords.chmod(0o644)
+    shown = commands.run("-p", PROMPT, "-m", "offline")
+    assert "UserWarning" not in shown
+    assert shown.count("password file") == 1
+    [line] = [line for line in shown.splitlines() if "password file" in line]
+    assert line.endswith(f"other users can read it. Run: chmod 0600 {shlex.quote(str(passwords))}")
+    passwords.chmod(0o600)
+    assert "password file" not in commands.run("runs")
+    passwords.chmod(0o644)
+    assert "password file" not in commands.run("runs", "--store", f"{postgres_url}?password=x")

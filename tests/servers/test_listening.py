@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import socket
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from mudroom.errors import UsageError
-from mudroom.servers.listening import ListenOptions, make_address, make_listen_error, open_socket
+from mudroom.servers.listening import (
+    ListenOptions,
+    make_address,
+    make_listen_error,
+    make_tls_context,
+    open_socket,
+)
 
 
 def test_the_address_is_one_that_clients_can_use() -> None:
@@ -36,3 +43,10 @@ def test_the_error_of_a_wrong_address_names_it_once() -> None:
     error = make_listen_error(ListenOptions(host="none", port=1), OSError(-2, text))
     reason = "the server cannot listen: Name or service not known"
     assert str(error) == f"{reason} (none:1). {remedy}"
+
+
+def test_a_missing_certificate_is_told_without_system_numbers(tmp_path: Path) -> None:
+    path = str(tmp_path / "none.pem")
+    with pytest.raises(UsageError) as caught:
+        make_tls_context(ListenOptions(tls_cert=path, tls_key=path))
+    assert caught.value.message == "the certificate cannot be used: No such file or directory"

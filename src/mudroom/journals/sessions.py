@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncGenerator, Collection
 
 from msgspec.structs import replace
 
@@ -42,7 +42,7 @@ async def stream_events(
     types: Collection[type[StoredEvent]] = (),
     *,
     after: int = 0,
-) -> AsyncIterator[StoredEvent]:
+) -> AsyncGenerator[StoredEvent]:
     """Yield the events of a session, by its whole id.
 
     Arguments:

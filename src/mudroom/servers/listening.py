@@ -121,9 +121,12 @@ def make_tls_context(options: ListenOptions) -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(options.tls_cert, options.tls_key)
-    except (OSError, ssl.SSLError) as error:
+    except OSError as error:
+        reason = str(error)
+        if error.errno and not isinstance(error, ssl.SSLError):
+            reason = os.strerror(error.errno)
         raise UsageError(
-            f"the certificate cannot be used: {error}",
+            f"the certificate cannot be used: {reason}",
             where=f"{options.tls_cert}, {options.tls_key}",
             remedy="Name PEM files with --tls-cert and --tls-key.",
         ) from error

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
@@ -17,13 +19,13 @@ import pytest
 
 from mudroom._core.events import NoteInjected
 from mudroom.errors import JournalBusy, JournalError
-from mudroom.journals.postgres import connections, writer
+from mudroom.journals.postgres import connections, wait_notice, writer
 from mudroom.journals.postgres.store import PostgresStore
 from mudroom.journals.sessions import read_events
 from mudroom.testing import journal_conformance, store_conformance
 
 from ...postgres_server import PostgresServer, find_free_port, find_program, run_unprivileged
-from ...waiting import block_until
+from ...waiting import block_until, wait_until
 from .proxy import CuttingProxy
 
 ID = "11111111-1111-4111-8111-111111111111"
@@ -148,6 +150,81 @@ async def test_a_run_waits_for_the_database_and_then_reads_what_to_do(
     await journal.close()
     await asyncio.to_thread(own_server.start)
     assert await read_times(store, ID) == list(range(1, stored + 1))
+
+
+async def test_waits_for_the_database_are_told_once_and_their_end_too(
+    own_server: PostgresServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(wait_notice, "NOTICE_SECONDS", 0.3)
+    url = own_server.create_database()
+    store = PostgresStore(url, tmp_path)
+    journals = [await store.create(make_id(number)) for number in range(3)]
+    for journal in journals:
+        await journal.append(make_note(1))
+    await asyncio.to_thread(own_server.kill)
+    appends = [asyncio.create_task(journal.append(make_note(2))) for journal in journals]
+    await wait_until(lambda: bool(caplog.records))
+    await asyncio.sleep(0.5)  # the other sessions wait for longer than that, too
+    await asyncio.to_thread(own_server.start)
+    await asyncio.gather(*appends)
+    await wait_until(lambda: len(caplog.records) > 1)
+    for journal in journals:
+        await journal.close()
+    waits, goes_on = [record.getMessage() for record in caplog.records]
+    assert waits == (
+        f"waiting for the database ({url}): Connection refused. mudroom tries again for "
+        "about 60 s; nothing is recorded meanwhile."
+    )
+    assert re.fullmatch(r"the database answers again after \d+ s \(.*\)\. Work goes on\.", goes_on)
+    # Screens are drawn in the thread of the session.
+    assert {record.threadName for record in caplog.records} == {threading.current_thread().name}
+
+
+async def test_a_wait_that_ends_with_an_error_is_not_told_as_its_end(
+    own_server: PostgresServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(wait_notice, "NOTICE_SECONDS", 0.1)
+    monkeypatch.setattr(writer, "PATIENCE", 1.0)
+    store = PostgresStore(own_server.create_database(), tmp_path)
+    journal = await store.create(ID)
+    await journal.append(make_note(1))
+    await asyncio.to_thread(own_server.kill)
+    with pytest.raises(JournalError, match="could not be reached for"):
+        await journal.append(make_note(2))
+        await journal.append(make_note(3))  # a process of the killed server may still answer
+    await journal.close()
+    assert len(caplog.records) == 1
+    assert "for about 1 s" in caplog.records[0].getMessage()
+
+
+async def test_a_server_that_refuses_connections_for_long_is_told_from_one_that_is_away(
+    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "PATIENCE", 0.3)
+    name = postgres_server.create_database().rpartition("/")[2]
+    postgres_server.run_sql(f"CREATE ROLE limited LOGIN; GRANT ALL ON DATABASE {name} TO limited")
+    store = PostgresStore(postgres_server.make_url(name, user="limited"), tmp_path)
+    journal = await store.create(ID)
+    await journal.append(make_note(1))
+    postgres_server.run_sql("ALTER ROLE limited CONNECTION LIMIT 0")
+    postgres_server.run_sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'limited'"
+    )
+    with pytest.raises(JournalError) as caught:
+        await journal.append(make_note(2))
+    assert caught.value.message == (
+        "the database server had no free connection for 0.3 seconds; this was not recorded: "
+        'too many connections for role "limited"'
+    )
+    assert "max_connections" in caught.value.remedy
+    assert "resume" in caught.value.remedy
+    await journal.close()
 
 
 END_LEASES = "UPDATE mudroom.sessions SET lease_until = now() - interval '1 s'"

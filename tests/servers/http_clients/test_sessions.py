@@ -14,7 +14,6 @@ import aiohttp
 import pytest
 from tests.waiting import SECONDS, wait_until
 
-from mudroom.journals.sessions import open_store
 from mudroom.servers.http.hosted_session import HostedSession
 from mudroom.testing import Request, call
 
@@ -323,26 +322,6 @@ async def test_a_slow_reader_is_cut_and_delays_no_one(make_site: MakeSite) -> No
             async with asyncio.timeout(SECONDS):
                 while "mudroom_streams_cut_total 1" not in (await admin.get("/metrics")):  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
-
-
-async def test_a_stream_of_a_damaged_record_ends_and_is_told_once(make_site: MakeSite) -> None:
-    site = make_site(["One."], options={"idle_seconds": 0.0})
-    async with site.connect() as client:
-        session = (await client.create(prompt="Go."))["id"]
-        await client.finish(session)
-        store = open_store(site.home)
-        async with asyncio.timeout(SECONDS):
-            while await store.find_writer(session):  # noqa: ASYNC110  a file sends no notice
-                await asyncio.sleep(0.01)
-        path = Path(site.home, "sessions", f"{session}.db")
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute("UPDATE events SET body = X'00' WHERE seq = 2")
-        for _ in range(2):
-            async with client.open_stream(session) as stream:
-                assert [each async for each in stream] == []
-    told = [notice for notice in site.notices if "a stream has ended" in notice]
-    assert len(told) == 1
-    assert "record 2 is damaged" in told[0]
 
 
 async def test_closed_sessions_do_not_stay_in_memory(make_site: MakeSite) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import shlex
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import cache
@@ -10,11 +12,14 @@ from typing import Any, TypeVar
 
 from ...errors import MudroomError
 from .background_loop import get_background_loop
-from .driver import Connection, check_url, connect, hide_password
+from .driver import Connection, check_url, connect, find_exposed_password_file, hide_password
 from .errors import AppendCollision, is_temporary, translate_error
 from .schema import prepare_schema
+from .wait_notice import WaitNotice
 
 T = TypeVar("T")
+
+log = logging.getLogger("mudroom")
 
 _MAX_CONNECTIONS = 4
 """Connections of one process to one database. Sessions share them."""
@@ -29,16 +34,20 @@ _WORK_SECONDS = 30.0
 class Database:
     """The connections of this process to one database. Create it with `get_database`.
 
-    `place`: its address without the password, for messages.
+    Attributes:
+        place: its address without the password, for messages.
+        wait_notice: tells that sessions wait for it.
     """
 
     def __init__(self, url: str) -> None:
         check_url(url)
         self.place = hide_password(url)
+        self.wait_notice = WaitNotice(self.place)
         self._url = url
         self._idle: list[tuple[float, Connection]] = []  # since when; the last one is used first
         self._limit = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._is_prepared = False
+        self._has_checked = False
         self._closing: asyncio.TimerHandle | None = None
         self._background = get_background_loop()
         self._background.close_at_exit(self._close)
@@ -59,7 +68,21 @@ class Database:
 
         Raises JournalError.
         """
+        self._tell_of_password_file()
         return await self._background.run(self._run(work, 2 if is_repeatable else 1))
+
+    def _tell_of_password_file(self) -> None:
+        """Tell once that the password file is not used. Screens need the caller's thread for it."""
+        if self._has_checked:
+            return
+        self._has_checked = True
+        if path := find_exposed_password_file(self._url):
+            log.warning(
+                "the password file %s is not used, because other users can read it. "
+                "Run: chmod 0600 %s",
+                path,
+                shlex.quote(path),
+            )
 
     async def _run(self, work: Callable[[Connection], Awaitable[T]], attempts: int) -> T:
         while True:

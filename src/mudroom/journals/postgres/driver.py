@@ -6,15 +6,23 @@ So a proxy may give each transaction another connection (PgBouncer in transactio
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol, cast
+from urllib.parse import parse_qsl, urlsplit
 
 from ...errors import UsageError
 
 _CONNECT_SECONDS = 10
 """Maximum seconds of one attempt to connect."""
+
+_NO_FILE = f"{os.devnull}/none"
+"""Path of a file that does not exist."""
 
 _PARAMETER = "[^#&=]+=[^#&]*"
 _URL = re.compile(
@@ -71,7 +79,31 @@ async def connect(url: str) -> Connection:
     import asyncpg  # slow to import
 
     open_connection = cast("Callable[..., Awaitable[Connection]]", asyncpg.connect)
-    return await open_connection(url, timeout=_CONNECT_SECONDS, statement_cache_size=0)
+    options: dict[str, object] = {"timeout": _CONNECT_SECONDS, "statement_cache_size": 0}
+    if find_exposed_password_file(url):
+        options["passfile"] = _NO_FILE  # asyncpg would not use it either, and print a warning
+    return await open_connection(url, **options)
+
+
+def find_exposed_password_file(url: str) -> str:
+    """Return the path of the password file if other users can read it, "" if there is none.
+
+    A file that is not needed is not looked for.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # asyncpg refuses the address, too
+        return ""
+    parameters = dict(parse_qsl(parts.query))
+    if parts.password or "password" in parameters or os.environ.get("PGPASSWORD"):
+        return ""
+    named = parameters.get("passfile") or os.environ.get("PGPASSFILE")
+    path = Path(named or os.path.expanduser("~/.pgpass"))
+    with suppress(OSError):
+        status = path.stat()
+        if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            return str(path)
+    return ""
 
 
 def check_url(url: str) -> None:

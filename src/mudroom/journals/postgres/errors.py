@@ -8,6 +8,8 @@ from ...errors import JournalBusy, JournalError, MudroomError
 
 UNIQUE_VIOLATION = "23505"
 
+_TOO_MANY_CONNECTIONS = "53300"
+
 _SAFE = "Earlier records are safe."
 
 _RETRIED_STATES = ("08", "40", "57P01", "57P02", "57P03", "57P05", "53300", "25P03", "55P03")
@@ -23,7 +25,7 @@ _REMEDIES = {
         "the disk of the database server is full; this was not recorded",
         f"{_SAFE} Free some space on the server, then resume the session.",
     ),
-    "53300": (
+    _TOO_MANY_CONNECTIONS: (
         "the database server has no free connection",
         "Raise max_connections of the server, use a connection pooler, or end other programs.",
     ),
@@ -97,6 +99,28 @@ def translate_error(error: BaseException, place: str) -> JournalError:
         f"the database refuses a statement: {text} (SQLSTATE {state})",
         where=place,
         remedy=f"{_SAFE} See the log of the database server.",
+    )
+
+
+def make_unrecorded_error(error: BaseException, place: str, seconds: float) -> JournalError:
+    """Return the error for events that could not be stored.
+
+    Arguments:
+        error: of the last attempt. seconds: how long the database was tried again.
+    """
+    if not is_temporary(error):
+        return translate_error(error, place)
+    if get_state(error) == _TOO_MANY_CONNECTIONS:
+        what = "the database server had no free connection"
+        remedy = "Raise max_connections of the server, use a connection pooler, or end other"
+        remedy += " programs; then resume the session."
+    else:
+        what = "the database could not be reached"
+        remedy = "Check the server and the network, then resume the session."
+    return JournalError(
+        f"{what} for {seconds:g} seconds; this was not recorded: {describe_cause(error)}",
+        where=place,
+        remedy=f"{_SAFE} {remedy}",
     )
 
 

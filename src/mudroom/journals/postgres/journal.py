@@ -7,6 +7,7 @@ share the next one (group commit).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
@@ -21,6 +22,8 @@ from .event_rows import encode_row
 from .lease import RENEWAL_SECONDS, Lease
 from .reader import read_events
 from .writer import EventWriter
+
+log = logging.getLogger("mudroom")
 
 _BUSY_APPENDS = 3
 """Appends in one commit from which on the next commit waits for more appends."""
@@ -60,7 +63,7 @@ class PostgresJournal:
         self._lease = lease
         self._last = last
         self._summary_saver = summary_saver
-        self._writer = EventWriter(database, lease, self.place)
+        self._writer = EventWriter(database, lease, self.place, self._tell)
         self._waiting: deque[_Append] = deque()
         self._has_work = asyncio.Event()  # of the background loop
         self._is_signalled = False
@@ -183,6 +186,12 @@ class PostgresJournal:
                 self._failure = self._failure or error
             except Exception:  # noqa: BLE001  the next renewal or append tries again
                 continue
+
+    def _tell(self, text: str) -> None:
+        """Log a notice in the thread of the session, which draws the screen."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(log.warning, "%s", text)
 
     def _wake(self, waiters: list[asyncio.Future[None]]) -> None:
         self._wake_followers()

@@ -11,7 +11,8 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from ...errors import JournalError, MudroomError
+from ...errors import MudroomError
+from . import wait_notice
 from .connections import Database, make_work
 from .driver import Connection
 from .errors import (
@@ -21,10 +22,11 @@ from .errors import (
     get_state,
     is_temporary,
     make_lost_session_error,
-    translate_error,
+    make_unrecorded_error,
 )
 from .event_rows import COLUMNS, is_stored_row, make_copy_message
 from .lease import Lease
+from .wait_notice import Tell
 
 PATIENCE = 60.0
 """Seconds that appends wait for a database that cannot be reached."""
@@ -48,12 +50,18 @@ WHERE id = $1 AND saved_n < $3
 
 
 class EventWriter:
-    """The writer of a session that has a lease."""
+    """The writer of a session that has a lease.
 
-    def __init__(self, database: Database, lease: Lease, place: str) -> None:
+    Arguments:
+        tell: shows a notice about a wait. It is called in the background loop.
+    """
+
+    def __init__(self, database: Database, lease: Lease, place: str, tell: Tell) -> None:
         self._database = database
         self._lease = lease
         self._place = place
+        self._tell = tell
+        self._cause = ""  # of the last failed attempt
 
     async def store(self, first: int, rows: Sequence[bytes]) -> None:
         """Store encoded rows, the first one with number `first`. They are durable on return.
@@ -62,6 +70,21 @@ class EventWriter:
 
         Raises JournalBusy if another process writes the session, and JournalError.
         """
+        self._cause = ""
+        is_stored = False
+        timer = self._database.loop.call_later(wait_notice.NOTICE_SECONDS, self._tell_of_wait)
+        try:
+            await self._store(first, rows)
+            is_stored = True
+        finally:
+            timer.cancel()
+            self._database.wait_notice.end(self, self._tell, is_stored=is_stored)
+
+    def _tell_of_wait(self) -> None:
+        cause = self._cause or "no answer yet"
+        self._database.wait_notice.start(self, cause, PATIENCE, self._tell)
+
+    async def _store(self, first: int, rows: Sequence[bytes]) -> None:
         message = make_copy_message(rows)
         deadline = time.monotonic() + PATIENCE
         delay = _FIRST_DELAY
@@ -79,7 +102,8 @@ class EventWriter:
                 raise
             except Exception as error:  # asyncpg raises plain exceptions when a server dies
                 if not is_temporary(error) or time.monotonic() + delay > deadline:
-                    raise self._translate(error) from error
+                    raise make_unrecorded_error(error, self._place, PATIENCE) from error
+                self._cause = describe_cause(error)
             await asyncio.sleep(delay)
             delay = min(2 * delay, _MAX_DELAY)
 
@@ -99,17 +123,6 @@ class EventWriter:
             stored = await self._database.run(make_work(_STORED, self._lease.session, n))
             if not stored or not is_stored_row(row, stored[0]):
                 raise make_lost_session_error(self._place) from error
-
-    def _translate(self, error: Exception) -> JournalError:
-        if is_temporary(error):
-            return JournalError(
-                f"the database could not be reached for {PATIENCE:.0f} seconds; "
-                f"this was not recorded: {describe_cause(error)}",
-                where=self._place,
-                remedy="Earlier records are safe. Check the server and the network, then "
-                "resume the session.",
-            )
-        return translate_error(error, self._place)
 
 
 async def _copy(connection: Connection, message: bytearray) -> None:

@@ -14,6 +14,7 @@ from .errors import RequestError, convert_error, make_error_response
 from .metrics import Metrics
 from .proxy_login import ProxyLogin
 from .records.tokens import Token, TokenRecords, is_token
+from .request_log import Faults
 from .route import Call, Route
 from .setup import ServerOptions
 
@@ -30,6 +31,8 @@ def make_access_middleware(
 ) -> Middleware:
     """Return the middleware that checks hosts and origins, and makes JSON of all errors."""
 
+    faults = Faults()
+
     @web.middleware
     async def check(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -41,6 +44,8 @@ def make_access_middleware(
             response = make_error_response(error)
         except MudroomError as error:
             response = make_error_response(convert_error(error))
+            if response.status >= 500 and faults.add(str(error), str(error)):
+                notify(f"{request.method} {request.path}: {error}")
         except web.HTTPException as error:
             response = make_error_response(convert_http_error(request, error))
         except (asyncio.CancelledError, ConnectionError):

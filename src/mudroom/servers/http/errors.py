@@ -19,6 +19,9 @@ from ...errors import (
 )
 from .records.state_file import StateError
 
+_RETRY_SECONDS = 5
+"""Seconds after which a client may send a request again that the store could not answer."""
+
 
 class ErrorFields(Struct, frozen=True, kw_only=True):
     """Fields of an error. `type` is a class of errors, `code` names one."""
@@ -73,7 +76,10 @@ def make_wrong_request(message: str, param: str = "") -> RequestError:
 
 
 def convert_error(error: MudroomError) -> RequestError:
-    """Return the error that a client gets for an error of mudroom."""
+    """Return the error that a client gets for an error of mudroom.
+
+    Where the server has failed, and what to do, is for its operator.
+    """
     match error:
         case JournalBusy():
             headers = {"Retry-After": "1"}
@@ -82,8 +88,11 @@ def convert_error(error: MudroomError) -> RequestError:
             return RequestError(400, f"unknown_{error.kind.replace(' ', '_')}", str(error))
         case UsageError():
             return make_wrong_request(str(error))
+        case _ if may_work_later(error):
+            headers = {"Retry-After": str(_RETRY_SECONDS)}
+            return RequestError(503, "not_available", error.message, headers=headers)
         case _:
-            return RequestError(500, "failed", str(error))
+            return RequestError(500, "failed", error.message)
 
 
 def may_work_later(error: Exception) -> bool:

@@ -22,6 +22,7 @@ from .hosted_sessions import HostedSessions
 from .metrics import Metrics
 from .records.sessions import SessionRecord
 from .records.tokens import TokenRecords
+from .request_log import Faults
 from .route import Call
 from .session_routes import SessionRoutes, parse_count, respond
 from .timed_writer import TimedWriter
@@ -77,7 +78,7 @@ class EventRoutes:
         self._tokens = tokens
         self._metrics = metrics
         self._closing = closing
-        self._told: set[str] = set()
+        self._faults = Faults()
 
     async def list(self, call: Call) -> web.Response:
         """Return a page of events."""
@@ -119,10 +120,8 @@ class EventRoutes:
             self._metrics.add("mudroom_streams_cut_total")
         except MudroomError as error:  # the client continues with its last cursor
             self._metrics.add("mudroom_streams_cut_total")
-            message = f"session {record.id}: a stream has ended: {error}"
-            if message not in self._told:  # clients open their streams again every second
-                self._told.add(message)
-                self._parts.notify(message)
+            if self._faults.add(record.id, str(error)):
+                self._parts.notify(f"session {record.id}: a stream has ended: {error}")
         return response
 
     async def _follow(
@@ -155,6 +154,7 @@ class EventRoutes:
                 self._metrics.add("mudroom_stream_bytes_total", len(data))
             if is_behind:
                 continue
+            self._faults.remove(record.id)
             if status_number != feed.status_number:
                 status_number = feed.status_number
                 latest = await self._encode_status(record)

@@ -260,7 +260,10 @@ class HostedSession:
         if self._is_sealed:
             return
         await self.charges.update()
-        await self._finish(item, InputResult(run=report.run_id, reason=report.reason.value))
+        run = report.run_id
+        position = self._store.find_end(run)
+        result = InputResult(run=run, position=position, reason=report.reason.value)
+        await self._finish(item, result)
 
     async def _run_batch(self, session: Session, item: Input) -> None:
         """Run a batch, or its rest if a process ended while it worked."""

@@ -15,9 +15,11 @@ from .hosted_session import CANCELLED_BEFORE, HostedSession, ServerParts
 from .records.inputs import WORK_TYPES, Input, InputResult
 from .records.sessions import SessionRecord, SessionRecords
 from .records.state_file import StateFile
+from .request_log import Faults
 
 _T = TypeVar("_T")
 
+_LOOK = "looking for prompts of other processes"
 _BUSY_SECONDS = 1.0
 """Seconds until a session is opened again that another process had open."""
 _CLOSED_PER_COLLECTION = 20
@@ -44,6 +46,7 @@ class HostedSessions:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._feeds: dict[str, SessionFeed] = {}
         self._retries: dict[str, float] = {}
+        self._faults = Faults()
         self._aside: set[asyncio.Task[Any]] = set()
         self._change_number = -1
         self._is_closed = False
@@ -113,14 +116,19 @@ class HostedSessions:
         while True:
             try:
                 await self._look()
+                self._faults.remove(_LOOK)
             except MudroomError as error:
-                self._parts.notify(str(error))
+                self._tell(_LOOK, str(error))
                 await asyncio.sleep(self._parts.options.retry_seconds)
             except Exception as error:  # noqa: BLE001  (such as no free descriptor; it may pass)
-                text = f"{type(error).__name__}: {error}"
-                self._parts.notify(f"looking for prompts of other processes: {text}")
+                self._tell(_LOOK, f"{type(error).__name__}: {error}")
                 await asyncio.sleep(self._parts.options.retry_seconds)
             await asyncio.sleep(self._parts.options.poll_seconds)
+
+    def _tell(self, subject: str, text: str) -> None:
+        """Tell of a fault, once while it lasts."""
+        if self._faults.add(subject, text):
+            self._parts.notify(f"{subject}: {text}")
 
     async def _look(self) -> None:
         number = await self._state.read_change_number()
@@ -128,7 +136,8 @@ class HostedSessions:
         if number == self._change_number and not self.elsewhere and not retries:
             return
         still_elsewhere: set[str] = set()
-        for session in await self._parts.inputs.list_open_sessions():
+        sessions = await self._parts.inputs.list_open_sessions()
+        for session in sessions:
             record = await self._records.read(session)
             if record is None:
                 continue
@@ -142,6 +151,8 @@ class HostedSessions:
         for session in self.elsewhere | still_elsewhere:
             if feed := self._feeds.get(session):
                 feed.notify()
+        for session in retries.difference(sessions):  # such as deleted ones
+            self._retries.pop(session, None)
         self.elsewhere = still_elsewhere
         self._change_number = number  # only now: after an error all is looked at again
 
@@ -164,12 +175,13 @@ class HostedSessions:
                 await host.serve()
                 if not host.woken.is_set():
                     break
+            self._faults.remove(f"session {session}")
         except JournalBusy:  # another process works at it
             self._retries[session] = asyncio.get_running_loop().time() + _BUSY_SECONDS
         except MudroomError as error:
             seconds = self._parts.options.retry_seconds
             self._retries[session] = asyncio.get_running_loop().time() + seconds
-            self._parts.notify(f"session {session}: {error}")
+            self._tell(f"session {session}", str(error))
         finally:
             self._hosts.pop(session, None)
             self._tasks.pop(session, None)
@@ -197,18 +209,24 @@ class HostedSessions:
 
     async def complete(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Return the result of work that goes on to its end if its client disconnects."""
-        return await asyncio.shield(self._start_aside(work))
-
-    def _start_aside(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = asyncio.create_task(work)
         self._aside.add(task)
-        task.add_done_callback(self._discard_aside)
-        return task
+        task.add_done_callback(self._aside.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(self._tell_of_error)  # its client does not read it
+            raise
 
-    def _discard_aside(self, task: asyncio.Task[Any]) -> None:
-        self._aside.discard(task)
+    def _start_aside(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(work)
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
+        task.add_done_callback(self._tell_of_error)
+
+    def _tell_of_error(self, task: asyncio.Task[Any]) -> None:
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, MudroomError):
+        if isinstance(error, MudroomError) and self._faults.add(str(error), str(error)):
             self._parts.notify(str(error))
 
     def _limit_owner(self, owner: str) -> None:
@@ -217,16 +235,17 @@ class HostedSessions:
             if host.record.owner == owner and host.charges.has_limits:
                 self._start_aside(host.update_budget())
 
-    async def stop(self, session: str) -> None:
-        """Stop the work of a session and close it."""
+    async def stop(self, session: str) -> bool:
+        """Stop the work of a session and close it. Return whether it was at work here."""
         host = self._hosts.get(session)
         task = self._tasks.get(session)
         if host is None or task is None:
-            return
+            return False
         if host.session:
             host.session.cancel()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        return True
 
     async def close(self) -> None:
         """Stop all work so that a later process continues it."""

@@ -91,6 +91,7 @@ class InformationRoutes:
         """Return the metrics in the text format of Prometheus."""
         slots = self._parts.slots
         gauges = {
+            "mudroom_prompts_open": await self._parts.inputs.count_open(),
             "mudroom_prompts_working": slots.working,
             "mudroom_prompts_waiting": slots.waiting,
             "mudroom_sessions_open": self._hosts.count_open(),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
-from ..._core.events import StoredEvent
+from ..._core.events import RunFinished, StoredEvent
 from ..._core.ports import Journal, SessionStore
+from ..._core.run_ids import is_child_id
 
 Observe = Callable[[int, Sequence[StoredEvent]], None]
 """Function that takes the position of the first event and the events, in their order."""
@@ -19,6 +20,7 @@ class ObservedJournal:
         observe: called after each append. on_gap: called if events are durable that were not shown.
 
     Attributes:
+        last_end: id of the last root run that has ended, and the position of its report.
         is_sealed: true if later events are dropped. The open runs then continue in a later
             process, as after a crash.
     """
@@ -28,6 +30,7 @@ class ObservedJournal:
         self._observe = observe
         self._on_gap = on_gap
         self._last = 0
+        self.last_end = ("", 0)
         self.is_sealed = False
 
     async def append(self, *events: StoredEvent) -> int:
@@ -41,8 +44,15 @@ class ObservedJournal:
             raise
         self._last = max(self._last, position)
         if events:
-            self._observe(position - len(events) + 1, events)
+            first = position - len(events) + 1
+            self._note_end(first, events)
+            self._observe(first, events)
         return position
+
+    def _note_end(self, first: int, events: Sequence[StoredEvent]) -> None:
+        for position, event in enumerate(events, first):
+            if isinstance(event, RunFinished) and not is_child_id(event.run):
+                self.last_end = (event.run, position)
 
     def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
@@ -89,6 +99,11 @@ class ObservedStore:
         """Drop all later events; see `ObservedJournal`."""
         if self._written:
             self._written.is_sealed = True
+
+    def find_end(self, run: str) -> int:
+        """Return the position of the report of the last root run that has ended, 0 for others."""
+        last, position = self._written.last_end if self._written else ("", 0)
+        return position if last == run else 0
 
     def _watch(self, journal: Journal) -> Journal:
         self._written = ObservedJournal(journal, self._observe, self._on_gap)

@@ -1,13 +1,53 @@
-"""Log of the web framework: errors become notices, and requests that are no HTTP are counted."""
+"""Notices of the server: errors of the web framework, and faults that last.
+
+Requests that are no HTTP are counted.
+"""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from aiohttp.http import HttpProcessingError
 
 from .metrics import Metrics
+
+
+class Faults:
+    """Faults that are told, so that each one is told once while it lasts.
+
+    Clients open their streams again every second, and the server tries again what has failed.
+
+    Arguments:
+        limit: number of faults that are kept; with more, the oldest one is forgotten.
+        seconds: time after which a fault is told again.
+    """
+
+    def __init__(self, limit: int = 1_000, seconds: float = 600.0) -> None:
+        self._limit = limit
+        self._seconds = seconds
+        self._told: dict[str, tuple[str, float]] = {}
+
+    def add(self, subject: str, message: str) -> bool:
+        """Note a fault, and return whether it must be told.
+
+        Arguments:
+            subject: what has failed, such as the id of a session. It has one fault at a time.
+        """
+        now = time.monotonic()
+        known, when = self._told.get(subject, ("", 0.0))
+        if known == message and now < when + self._seconds:
+            return False
+        self._told.pop(subject, None)
+        self._told[subject] = (message, now)
+        if len(self._told) > self._limit:
+            del self._told[next(iter(self._told))]
+        return True
+
+    def remove(self, subject: str) -> None:
+        """Note that a subject works."""
+        self._told.pop(subject, None)
 
 
 class _NoticeHandler(logging.Handler):

@@ -11,6 +11,9 @@ from aiohttp import web
 from msgspec.structs import asdict
 
 from ..._core.agents import Mode
+from ..._core.runs import Reason
+from ...errors import MudroomError
+from ...journals.sessions import require_no_writer
 from .bodies import (
     DEFAULT_AGENT,
     BudgetFields,
@@ -30,9 +33,9 @@ from .errors import RequestError, make_not_found, make_wrong_request
 from .hosted_session import ServerParts
 from .hosted_sessions import HostedSessions
 from .questions import Asking
-from .records.inputs import PROMPT, Input
+from .records.inputs import PROMPT, Input, InputResult
 from .records.recorded_prompts import is_recorded
-from .records.sessions import SessionChoices, SessionRecord, SessionRecords
+from .records.sessions import FIRST_KEY, SessionChoices, SessionRecord, SessionRecords
 from .records.tokens import Token
 from .route import Call
 from .views import (
@@ -101,14 +104,29 @@ class SessionRoutes:
         known = await self._records.read(session) if key else None
         if known is None and body.prompt is not None:
             await self.check_amounts(call.token)
-        record, is_new = await self._records.add(session, call.token.owner, digest, choices)
+        message = None if body.prompt is None else UserMessage(body.prompt, body.outputs)
+        owner = call.token.owner
+        record, item, is_new = await self._hosts.complete(
+            self._add_session(session, owner, digest, choices, message)
+        )
         if record.digest != digest:
             raise make_conflict(key)
-        item: Input | None = None
-        if body.prompt is not None:
-            message = UserMessage(body.prompt, body.outputs)
-            item = await self.add_input(record, message, "first", digest)
         return record, item, is_new
+
+    async def _add_session(
+        self,
+        session: str,
+        owner: str,
+        digest: bytes,
+        choices: SessionChoices,
+        message: UserMessage | None,
+    ) -> tuple[SessionRecord, Input | None, bool]:
+        """Store a session and its first prompt in one step, and start it."""
+        first = None if message is None else msgspec.to_builtins(message)
+        record, is_new = await self._records.add(session, owner, digest, choices, first)
+        if message is None or record.digest != digest:
+            return record, None, is_new
+        return record, await self._add_input(record, message, FIRST_KEY, digest), is_new
 
     async def list(self, call: Call) -> web.Response:
         """Return the sessions of the owner."""
@@ -127,13 +145,28 @@ class SessionRoutes:
     async def delete(self, call: Call) -> web.Response:
         """Stop the work of a session and delete it with its record."""
         record = await self.find(call)
-        await self._hosts.stop(record.id)
+        await self._hosts.complete(self._delete(record))
+        return respond(Deleted(id=record.id))
+
+    async def _delete(self, record: SessionRecord) -> None:
+        """Delete a session. If the process ends meanwhile, the request can be repeated."""
+        if not await self._hosts.stop(record.id):
+            await require_no_writer(self._parts.store, record.id)
+        try:
+            await self._delete_stopped(record)
+        except MudroomError:
+            self._hosts.start(record)  # its prompts go on, unless they are cancelled already
+            raise
+
+    async def _delete_stopped(self, record: SessionRecord) -> None:
+        for item in await self._parts.inputs.list_open(record.id):
+            result = InputResult(reason=Reason.CANCELLED.value, error="the session is deleted")
+            await self._parts.inputs.finish(item.number, result)  # it does not run again
         if await is_recorded(self._parts.store, record.id):
             await self._parts.store.delete(record.id)
         await self._records.delete(record.id)
         if record.choices.is_batch:
             self._parts.files.remove_results(record.id)
-        return respond(Deleted(id=record.id))
 
     async def add_event(self, call: Call) -> web.Response:
         """Take an event for a session."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -127,7 +128,7 @@ class PromptFollower:
             return False
         if item.result.error:
             raise convert_result(item.result)
-        self._report = await read_report(self._parts, self._record.id, item.result.run)
+        self._report = await read_report(self._parts, self._record.id, item.result)
         check_report(self._report)
         return True
 
@@ -136,12 +137,16 @@ class PromptFollower:
         self._hosts.cancel_prompt(self._record, self._item.number)
 
 
-async def read_report(parts: ServerParts, session: str, run: str) -> Report[Any]:
-    """Return the report of a root run. Raises RequestError."""
-    async for event in stream_events(parts.store, session, (RunFinished,)):
-        if isinstance(event, RunFinished) and event.run == run:
-            return event.report
-    raise RequestError(500, "failed", f"run {run} of session {session} has no report")
+async def read_report(parts: ServerParts, session: str, result: InputResult) -> Report[Any]:
+    """Return the report of the root run of a prompt. Raises RequestError."""
+    # A repair can move it, and an older version has not noted where it is: then search all.
+    for after in dict.fromkeys((max(0, result.position - 1), 0)):
+        events = stream_events(parts.store, session, (RunFinished,), after=after)
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, RunFinished) and event.run == result.run:
+                    return event.report
+    raise RequestError(500, "failed", f"run {result.run} of session {session} has no report")
 
 
 def check_report(report: Report[Any]) -> None:

@@ -88,7 +88,7 @@ class ResponseRoutes:
         try:
             if result.error:
                 raise convert_result(result)
-            report = await read_report(self._parts, record.id, result.run)
+            report = await read_report(self._parts, record.id, result)
             check_report(report)
         except RequestError as error:
             return respond(fail_response(response, error))

@@ -28,6 +28,7 @@ class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Arguments:
         run: root run of a prompt, "" if none started.
+        position: of its report in the journal, so that it is found at once; 0 if not known.
         reason: why the run ended; "" without a run.
         is_applied: of an event that is no prompt: false if there was nothing to act on.
         error: why it could not be used, "" if it was.
@@ -36,6 +37,7 @@ class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     run: str = ""
+    position: int = 0
     reason: str = ""
     is_applied: bool | None = None
     error: str = ""
@@ -76,11 +78,12 @@ class InputRecords:
         """Store an event unless one has the key; return it, and whether it is new."""
 
         def insert(connection: sqlite3.Connection) -> tuple[tuple[Any, ...], bool]:
-            is_new = insert_input(connection, session, key, digest, type, body)
-            row = connection.execute(
-                f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND key = ?", (session, key)
-            ).fetchone()
-            return row, is_new
+            statement = f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND key = ?"
+            row = connection.execute(statement, (session, key)).fetchone()
+            if row:  # an insert that is ignored would use up a number
+                return row, False
+            insert_input(connection, session, key, digest, type, body)
+            return connection.execute(statement, (session, key)).fetchone(), True
 
         row, is_new = await self._state.run(insert)
         return _make_input(row), is_new
@@ -122,6 +125,15 @@ class InputRecords:
                 "SELECT count(*) FROM inputs JOIN sessions ON sessions.id = inputs.session"
                 " WHERE owner = ? AND state <> 'done' AND type IN (?, ?)",
                 (owner, *WORK_TYPES),
+            ).fetchone()
+        )
+        return row[0]
+
+    async def count_open(self) -> int:
+        """Return the number of prompts and batches of all owners that are not done."""
+        row = await self._state.read(
+            lambda connection: connection.execute(
+                "SELECT count(*) FROM inputs WHERE state <> 'done' AND type IN (?, ?)", WORK_TYPES
             ).fetchone()
         )
         return row[0]
@@ -172,14 +184,13 @@ def insert_input(
     digest: bytes,
     type: str,
     body: dict[str, Any],
-) -> bool:
-    """Store an event unless one has the key; return whether it is new."""
-    cursor = connection.execute(
+) -> None:
+    """Store an event unless one has the key."""
+    connection.execute(
         "INSERT OR IGNORE INTO inputs (session, key, digest, type, body, state)"
         " VALUES (?, ?, ?, ?, ?, 'waiting')",
         (session, key, digest, type, msgspec.json.encode(body).decode()),
     )
-    return cursor.rowcount == 1
 
 
 def _make_input(row: tuple[Any, ...]) -> Input:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from ...._core.budgets import Budget
 from ...._core.json_values import get_decoder
+from .inputs import PROMPT, insert_input
 from .state_file import StateFile
 
+FIRST_KEY = "first"
+"""Key of the prompt with which a session was created."""
 _COLUMNS = "number, id, owner, digest, body, created, usd, tokens, asking"
 
 
@@ -64,12 +68,26 @@ class SessionRecords:
         self._state = state
 
     async def add(
-        self, id: str, owner: str, digest: bytes, choices: SessionChoices
+        self,
+        id: str,
+        owner: str,
+        digest: bytes,
+        choices: SessionChoices,
+        first: dict[str, Any] | None = None,
     ) -> tuple[SessionRecord, bool]:
-        """Store a session unless one has the id; return it, and whether it is new."""
-        is_new = await self._state.run(
-            lambda connection: insert_session(connection, id, owner, digest, choices)
-        )
+        """Store a session unless one has the id; return it, and whether it is new.
+
+        Arguments:
+            first: its first prompt, which is stored with it under the key FIRST_KEY; None for none.
+        """
+
+        def insert(connection: sqlite3.Connection) -> bool:
+            is_new = insert_session(connection, id, owner, digest, choices)
+            if is_new and first is not None:
+                insert_input(connection, id, FIRST_KEY, digest, PROMPT, first)
+            return is_new
+
+        is_new = await self._state.run(insert)
         record = await self.read(id)
         assert record
         return record, is_new

@@ -1,0 +1,320 @@
+"""Damaged records, clients that disconnect, and a store that fails, below a running server."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, cast
+
+import aiohttp
+import pytest
+from tests.waiting import SECONDS, wait_until
+from yarl import URL
+
+from mudroom._core.ports import SessionStore
+from mudroom.journals.postgres.background_loop import get_background_loop
+from mudroom.journals.sessions import open_store
+from mudroom.servers.http.request_log import Faults
+from mudroom.testing import Request
+
+from .conftest import Client, Line, MakeSite, Site
+
+CLOSED = "127.0.0.1:1"
+"""Address at which no program listens."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def database_loop() -> None:
+    """Start the thread of databases, which lives as long as the process, before the first test."""
+    get_background_loop()
+
+
+async def wait_until_closed(site: Site, session: str) -> None:
+    """Wait until no process writes a session."""
+    store = open_store(site.home)
+    async with asyncio.timeout(SECONDS):
+        while await store.find_writer(session):  # noqa: ASYNC110  a file sends no notice
+            await asyncio.sleep(0.01)
+
+
+def set_byte(home: str, session: str, record: int, byte: str) -> None:
+    """Change the first byte of a record. `byte`: in hexadecimal."""
+    path = Path(home, "sessions", f"{session}.db")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            f"UPDATE events SET body = CAST(X'{byte}' || substr(body, 2) AS BLOB) WHERE seq = ?",
+            (record,),
+        )
+
+
+async def test_a_damaged_record_is_told_once_until_it_can_be_read_again(
+    make_site: MakeSite,
+) -> None:
+    site = make_site(["One."], options={"idle_seconds": 0.0})
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await client.finish(session)
+        await wait_until_closed(site, session)
+        for _ in range(2):
+            set_byte(site.home, session, 2, "00")
+            for _ in range(2):
+                async with client.open_stream(session) as stream:
+                    assert [each async for each in stream] == []
+            set_byte(site.home, session, 2, "7B")
+            await client.finish(session)
+    told = [notice for notice in site.notices if "a stream has ended" in notice]
+    assert len(told) == 2
+    assert "record 2 is damaged" in told[0]
+
+
+def test_the_notices_of_many_damaged_sessions_take_limited_memory() -> None:
+    faults = Faults(limit=2)
+    assert [faults.add(name, "damaged") for name in "abca"] == [True, True, True, True]
+    assert not faults.add("c", "damaged")
+
+
+async def test_an_answer_is_read_without_the_record_before_it(make_site: MakeSite) -> None:
+    site = make_site(["One.", "Two."], options={"idle_seconds": 0.0})
+    async with site.connect() as client:
+        first = await respond(client)
+        second = await respond(client, previous_response_id=first["id"])
+        session = (await client.get("/v1/sessions"))["data"][0]["id"]
+        await wait_until_closed(site, session)
+        set_byte(site.home, session, 2, "00")
+        assert await read_answer(client, first) == "One."
+        assert await read_answer(client, second) == "Two."
+
+
+@pytest.mark.parametrize("position", [0, 3, 10_000])
+async def test_an_answer_is_found_if_its_place_is_not_known(
+    make_site: MakeSite, position: int
+) -> None:
+    site = make_site(["One."])
+    async with site.connect() as client:
+        response = await respond(client)
+        with closing(sqlite3.connect(Path(site.home, "serve.sqlite3"))) as state, state:
+            state.execute(
+                "UPDATE inputs SET result = json_set(result, '$.position', ?)", (position,)
+            )
+        assert await read_answer(client, response) == "One."
+
+
+class SlowStore:
+    """A store that deletes a session at once, and returns when it may."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self._store = store
+        self.has_deleted = asyncio.Event()
+        self.may_return = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def delete(self, session: str) -> None:
+        await self._store.delete(session)
+        self.has_deleted.set()
+        await self.may_return.wait()
+
+
+def wrap_store(site: Site) -> SlowStore:
+    """Let a site delete slowly."""
+    slow = SlowStore(open_store(site.home))
+    site.wrap_store = lambda _: cast("Any", slow)
+    return slow
+
+
+async def test_a_delete_goes_on_if_its_client_disconnects(make_site: MakeSite) -> None:
+    site = make_site(["One."])
+    store = wrap_store(site)
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await client.finish(session)
+        url = URL(client.url)
+        assert url.host
+        _, writer = await asyncio.open_connection(url.host, url.port)
+        path = f"/v1/sessions/{session}"
+        head = f"DELETE {path} HTTP/1.1\r\nHost: {url.host}:{url.port}\r\n"
+        writer.write(f"{head}Authorization: Bearer {client.token}\r\n\r\n".encode())
+        await asyncio.wait_for(store.has_deleted.wait(), SECONDS)
+        writer.transport.abort()
+        for _ in range(3):  # the server sees meanwhile that the connection has ended
+            await client.get("/health")
+        store.may_return.set()
+        async with asyncio.timeout(SECONDS):
+            while (await client.send("GET", path))[0] != 404:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+async def test_a_prompt_does_not_run_again_if_the_server_ends_inside_a_delete(
+    make_site: MakeSite,
+) -> None:
+    async def wait(_: Request) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    site = make_site(wait)
+    store = wrap_store(site)
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await wait_until(lambda: len(site.model.requests) == 1)
+        path = f"/v1/sessions/{session}"
+        deleting = asyncio.create_task(client.send("DELETE", path))
+        await asyncio.wait_for(store.has_deleted.wait(), SECONDS)
+    with suppress(aiohttp.ClientError):
+        await deleting
+    store.may_return.set()
+    async with site.connect() as client:
+        view = await client.get(path)
+        assert (view["status"], view["last"]["reason"]) == ("idle", "CANCELLED")
+        assert (await client.send("DELETE", path))[0] == 200
+        assert (await client.send("GET", path))[0] == 404
+    assert len(site.model.requests) == 1
+
+
+async def test_a_prompt_goes_on_if_its_session_cannot_be_deleted(make_site: MakeSite) -> None:
+    async def wait(_: Request) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    site = make_site(wait, options={"poll_seconds": 0.01})
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await wait_until(lambda: len(site.model.requests) == 1)
+        await asyncio.sleep(0.1)  # no look for prompts is due
+        assert site.server
+        state = site.server._state
+        state.read_now(lambda connection: connection.execute("PRAGMA query_only = ON"))
+        assert (await client.send("DELETE", f"/v1/sessions/{session}"))[0] == 503
+        state.read_now(lambda connection: connection.execute("PRAGMA query_only = OFF"))
+        assert (await client.finish(session))["last"]["state"] == "done"
+    [notice] = [notice for notice in site.notices if not notice.startswith("session ")]
+    assert f"DELETE /v1/sessions/{session}: the state of the server cannot be used" in notice
+
+
+REFUSE = """
+CREATE TRIGGER refuse BEFORE INSERT ON inputs BEGIN SELECT RAISE(FAIL, 'the disk is full'); END
+"""
+
+
+async def test_a_session_whose_first_prompt_cannot_be_stored_is_not_created(
+    make_site: MakeSite,
+) -> None:
+    site = make_site(["One."])
+    async with site.connect() as client:
+        assert site.server
+        state = site.server._state
+        state.run_now(lambda connection: connection.execute(REFUSE))
+        assert (await client.send("POST", "/v1/sessions", {"prompt": "Go."}, key="k"))[0] == 503
+        assert (await client.get("/v1/sessions"))["data"] == []
+        state.run_now(lambda connection: connection.execute("DROP TRIGGER refuse"))
+        status, session = await client.send("POST", "/v1/sessions", {"prompt": "Go."}, key="k")
+        assert status == 201
+        assert (await client.finish(session["id"]))["last"]["reason"] == "GOAL"
+
+
+class SwitchedStore:
+    """A store whose database cannot be reached, until `store` is another one."""
+
+    def __init__(self, home: str) -> None:
+        self.store: SessionStore = open_store(home, f"postgresql://me@{CLOSED}/sessions")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+def cut_store(site: Site) -> SwitchedStore:
+    """Let a site use a database that cannot be reached."""
+    switched = SwitchedStore(site.home)
+    site.wrap_store = lambda _: cast("Any", switched)
+    return switched
+
+
+async def test_a_request_that_needs_a_store_that_is_away_can_be_repeated(
+    make_site: MakeSite,
+) -> None:
+    site = make_site([])
+    cut_store(site)
+    async with site.connect() as client:
+        session = (await client.create())["id"]
+        for _ in range(2):
+            url = f"{client.url}/v1/sessions/{session}/events"
+            async with client._http.get(url, headers=client.headers) as response:
+                error = (await response.json())["error"]
+                assert response.status == 503
+                assert response.headers["Retry-After"] == "5"
+                assert error["code"] == "not_available"
+                # Clients need not know where the database is.
+                assert error["message"] == "the database cannot be reached: Connection refused"
+    [notice] = site.notices
+    assert f"Connection refused (postgresql://me@{CLOSED}/sessions). Check the" in notice
+
+
+async def test_a_damaged_record_is_an_error_of_the_server_without_its_path(
+    make_site: MakeSite,
+) -> None:
+    site = make_site(["One."], options={"idle_seconds": 0.0})
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await client.finish(session)
+        await wait_until_closed(site, session)
+        set_byte(site.home, session, 2, "00")
+        status, value = await client.send("GET", f"/v1/sessions/{session}/events")
+        assert (status, value["error"]["code"]) == (500, "failed")
+        assert value["error"]["message"] == "record 2 is damaged"
+    [notice] = site.notices
+    assert f"{session}.db" in notice
+
+
+async def test_prompts_that_wait_for_a_store_are_counted_and_told_once(
+    make_site: MakeSite,
+) -> None:
+    site = make_site(["One."], options={"retry_seconds": 0.02, "poll_seconds": 0.02})
+    switched = cut_store(site)
+    async with site.connect(scopes=("read", "run", "admin")) as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await asyncio.sleep(0.5)  # it is tried again meanwhile
+        metrics = await client.get("/metrics")
+        assert "mudroom_prompts_open 1\n" in metrics
+        assert "mudroom_prompts_working 0\n" in metrics
+        told = [notice for notice in site.notices if "Connection refused" in notice]
+        assert len([notice for notice in told if session in notice]) == 1
+        assert len(told) <= 2  # the look for prompts of other processes fails, too
+        switched.store = open_store(site.home)
+        assert (await client.finish(session))["last"]["reason"] == "GOAL"
+        assert "mudroom_prompts_open 0\n" in await client.get("/metrics")
+
+
+async def test_a_session_that_is_deleted_is_not_tried_again(make_site: MakeSite) -> None:
+    site = make_site([], options={"retry_seconds": 0.3, "poll_seconds": 0.02})
+    switched = cut_store(site)
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        assert site.server
+        retries = site.server._hosts._retries
+        await wait_until(lambda: bool(retries))
+        switched.store = open_store(site.home)
+        assert (await client.send("DELETE", f"/v1/sessions/{session}"))[0] == 200
+        await wait_until(lambda: not retries)
+
+
+def test_a_fault_is_told_again_after_some_time() -> None:
+    faults = Faults(seconds=0.0)
+    assert faults.add("a", "damaged")
+    assert faults.add("a", "damaged")
+
+
+async def respond(client: Client, **fields: str) -> Line:
+    """Send a prompt and return the answer."""
+    body = {"model": "mudroom", "input": "Go.", **fields}
+    status, response = await client.send("POST", "/v1/responses", body)
+    assert status == 200, response
+    return response
+
+
+async def read_answer(client: Client, response: Line) -> str:
+    """Return the text of an answer, read again."""
+    again = await client.get(f"/v1/responses/{response['id']}")
+    assert again["status"] == "completed", again
+    return again["output"][0]["content"][0]["text"]
