@@ -42,7 +42,7 @@ class BatchProcess:
         self.ids = [f"id-{number}" for number in range(lines)]
         values = [{"id": name, "prompt": f"Do {name}."} for name in self.ids]
         (folder / "in.jsonl").write_text("".join(json.dumps(value) + "\n" for value in values))
-        self._environ = {
+        self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder / "user"),
             "MUDROOM_HOME": str(folder / "home"),
@@ -58,7 +58,7 @@ class BatchProcess:
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "mudroom", "batch", "--out", "out.jsonl", *(words or flags)),
             cwd=self.folder,
-            env=self._environ,
+            env=self.environ,
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
@@ -69,7 +69,7 @@ class BatchProcess:
         model = ("-m", "anthropic:claude-sonnet-4-5", "--parallel", "5")
         command = (sys.executable, "-m", "mudroom", "batch", "-", "--out", "out.jsonl", *model)
         process = await asyncio.create_subprocess_exec(
-            *command, cwd=self.folder, env=self._environ, stdin=PIPE, stderr=DEVNULL
+            *command, cwd=self.folder, env=self.environ, stdin=PIPE, stderr=DEVNULL
         )
         assert process.stdin
         process.stdin.write(lines)
