@@ -51,3 +51,12 @@ def test_sorting_takes_little_memory_for_each_line(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert path.read_text().splitlines() == [f'{{"custom_id":"id-{n}"}}' for n in range(count)]
     assert peak < 64 * count
+
+
+def test_sorting_keeps_the_last_of_several_results_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    lines = [f'{{"custom_id":"{name}"}}' for name in ("b", "a", "b", "c")]
+    lines[2] = '{"custom_id":"b","run":"9"}'
+    path.write_text("".join(f"{line}\n" for line in lines))
+    sort_results(path, iter(("a", "b", "c")))
+    assert path.read_text().splitlines() == [lines[1], lines[2], lines[3]]

@@ -299,13 +299,16 @@ class _Places:
             )
 
     def find(self, number: int) -> array[int]:
-        """Return the places of the lines with a hash. Different ids can have equal hashes."""
+        """Return the places of the lines with a hash, ascending.
+
+        Different ids can have equal hashes.
+        """
         numbers, places = self._buckets[number % _BUCKETS]
         return places[bisect_left(numbers, number) : bisect_right(numbers, number)]
 
 
 def sort_results(path: Path, ids: Iterator[str]) -> None:
-    """Write the lines of an output again, in the order of these ids."""
+    """Write the lines of an output again, in the order of these ids; the last one of an id counts."""
     places = _Places()
     decode = msgspec.json.Decoder(_LineId).decode
     new = get_new_path(path)
@@ -317,11 +320,12 @@ def sort_results(path: Path, ids: Iterator[str]) -> None:
                 place += len(line)
             places.sort()
             for line_id in ids:
-                for found_at in places.find(hash(line_id)):
+                for found_at in reversed(places.find(hash(line_id))):
                     file.seek(found_at)
                     line = file.readline()
                     if decode(line).custom_id == line_id:
                         ordered.write(line)
+                        break
         os.replace(new, path)
     except OSError as error:
         new.unlink(missing_ok=True)
