@@ -186,11 +186,11 @@ class ResultFile:
             raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def publish(self) -> None:
-        """Replace the file with the lines so far; an equal file stays as it is."""
+        """Replace the file with the lines so far; an equal file stays as it is. Raises OSError."""
         if self._is_published:
             return
         self._is_published = True
-        self._file.close()
+        self._close_file()
         if self.path.exists() and filecmp.cmp(self._new, self.path, shallow=False):
             self._new.unlink()
         else:
@@ -198,9 +198,18 @@ class ResultFile:
         self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
 
     def close(self) -> None:
-        """Close the file; one without its own name is removed."""
-        self._file.close()
-        self._new.unlink(missing_ok=True)
+        """Close the file; one without its own name is removed. Raises OSError."""
+        try:
+            self._close_file()
+        finally:
+            self._new.unlink(missing_ok=True)
+
+    def _close_file(self) -> None:
+        """Write what is left and close the file. Raises OSError with the path."""
+        try:
+            self._file.close()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def __enter__(self) -> ResultFile:
         return self

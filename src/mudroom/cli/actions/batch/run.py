@@ -146,7 +146,7 @@ async def _run_input(plan: _Plan, source: InputFile) -> tuple[Batch, BatchScreen
         for notice in [*session.notices, *_list_notices(facts, settings)]:
             screen.print_line(notice)
         _check_names(session, source, facts, flags)
-        with _name_output(output):
+        with name_output(output):
             record, results = await open_results(
                 settings.home, start.resume, facts, plan.again, output, kind, continued
             )
@@ -177,12 +177,12 @@ def _make_plan(source: InputFile, facts: InputFacts, flags: BatchFlags, output: 
 
 
 @contextmanager
-def _name_output(output: Path) -> Generator[None]:
+def name_output(output: Path) -> Generator[None]:
     """Raise MudroomError for an OSError of the output in the block."""
     try:
         yield
     except OSError as error:
-        if error.filename not in (None, str(output), str(get_new_path(output))):
+        if error.filename not in (str(output), str(get_new_path(output))):
             raise
         raise MudroomError(
             f"the output cannot be written: {error.strerror}",
