@@ -317,7 +317,7 @@ class _Places:
 
 
 def sort_results(path: Path, ids: Iterator[str]) -> None:
-    """Write the lines of an output again, in the order of these ids; the last one of an id counts."""
+    """Write the lines of an output in the order of these ids. The last line of an id counts."""
     places = _Places()
     decode = msgspec.json.Decoder(_LineId).decode
     new = get_new_path(path)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import msgspec
 
 from ...._platform.event_loop import run_event_loop
 from ....batches.control import BatchChange, BatchFolder, list_folders
 from ....batches.status import BatchStatus
-from ....errors import UnknownName, UsageError
+from ....errors import UsageError
 from ...output.batch_progress import format_counts, format_limit, format_pace
 from ..load_settings import load_settings
 from ..user_store import open_store
-from .run import MAX_PARALLEL, name_session
+from .output import find_session
+from .run import MAX_PARALLEL
 
 _ANSWER_SECONDS = 10.0
 _POLL_SECONDS = 0.05
@@ -71,14 +71,13 @@ async def _find_batch(home: str, out: str) -> tuple[str, bool]:
     """Return the session of a batch, and whether a process runs it. Raises UsageError."""
     store = open_store(home)
     if out:
-        try:
-            session = await store.find(name_session(Path(out).absolute()))
-        except UnknownName:
+        session = await find_session(store, out)
+        if not session:
             raise UsageError(
                 "no recorded batch has this output",
                 where=out,
                 remedy="Give --out the path that the batch writes to.",
-            ) from None
+            )
         return session, bool(await store.find_writer(session))
     sessions = [
         name for name in list_folders(home) if BatchFolder(home, name).read_status() is not None
