@@ -1,6 +1,6 @@
 """The output of a batch: its path, and the session of the batch that writes it.
 
-A batch is the file that it writes, so all spellings of its path are one batch, and links to it, too.
+A batch is the file that it writes: other spellings of its path, and links to it, name the same one.
 """
 
 from __future__ import annotations
