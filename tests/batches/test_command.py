@@ -156,7 +156,14 @@ def test_a_wrong_line_stops_the_batch_before_its_first_run(
         (["in.jsonl", "--out", "none/out.jsonl"], "no such directory"),
         (["in.jsonl", "--out", "in.jsonl"], "the output would replace the input"),
         (["in.jsonl", "--parallel", "0"], "0 is not in the range"),
-        (["status"], "no batch runs"),
+        (["in.jsonl", "--out", "-"], "results go to a file, not to stdout (-). Name"),
+        (["in.jsonl", "--out", "a"], "this is a folder (a). Name a file for the results"),
+        (["in.jsonl", "--out", "new/"], "this is a folder (new/). Name a file for the results"),
+        (["in.jsonl", "--retry", ","], "no reason is named (--retry)"),
+        (["in.jsonl", "--max-budget-usd", "nan"], "not nan (--max-budget-usd)"),
+        (["none/in.jsonl"], "no such file (none/in.jsonl)"),
+        (["pause"], "no batch runs. Start it with mudroom batch FILE"),
+        (["status"], "no batch runs. For the status of an earlier one"),
         (["in.jsonl", "--permission-mode", "x"], "'x' is not one of 'plan'"),
         (["in.jsonl", "--json"], "--json is for mudroom batch status"),
         (["status", "--parallel", "3"], "--parallel has no effect on mudroom batch status"),
@@ -167,8 +174,21 @@ def test_a_wrong_line_stops_the_batch_before_its_first_run(
 )
 def test_wrong_usage_is_explained(stage: BatchStage, words: list[str], text: str) -> None:
     stage.write("hi")
+    (stage.folder / "a").mkdir()
     assert stage.command(*words) == 2
     assert text in stage.err
+
+
+@pytest.mark.parametrize("out", ["pipe", "link"])
+def test_an_output_that_is_no_file_is_refused_and_stays(stage: BatchStage, out: str) -> None:
+    stage.write("hi")
+    pipe = stage.folder / "pipe"
+    os.mkfifo(pipe)
+    (stage.folder / "link").symlink_to("pipe")
+    assert stage.run("--out", out) == 2
+    assert f"this cannot hold results: it is no regular file ({out}). Name" in stage.err
+    assert pipe.is_fifo()
+    assert (stage.folder / "link").is_symlink()
 
 
 def test_stdin_is_an_input(stage: BatchStage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ from .run import MAX_PARALLEL
 
 _ANSWER_SECONDS = 10.0
 _POLL_SECONDS = 0.05
+_START = "Start it with mudroom batch FILE."
+_NAME_OUTPUT = "For the status of an earlier one, give its output: --out FILE."
 
 
 def control_batch(cwd: str, words: tuple[str, ...], out: str, *, as_json: bool) -> int:
@@ -28,14 +30,13 @@ def control_batch(cwd: str, words: tuple[str, ...], out: str, *, as_json: bool) 
     """
     change = _parse_change(words)
     home = load_settings(cwd).home
-    session, is_running = run_event_loop(_find_batch(home, out))
+    remedy = _START if change else _NAME_OUTPUT
+    session, is_running = run_event_loop(_find_batch(home, out, remedy))
     folder = BatchFolder(home, session)
     if change is None:
         status = folder.read_status()
     elif not is_running:
-        raise UsageError(
-            "the batch does not run", where=out, remedy="Start it with mudroom batch FILE."
-        )
+        raise UsageError("the batch does not run", where=out, remedy=_START)
     else:
         status = _change(folder, change)
     if status is None:
@@ -67,8 +68,14 @@ def _parse_change(words: tuple[str, ...]) -> BatchChange | None:
     )
 
 
-async def _find_batch(home: str, out: str) -> tuple[str, bool]:
-    """Return the session of a batch, and whether a process runs it. Raises UsageError."""
+async def _find_batch(home: str, out: str, remedy: str) -> tuple[str, bool]:
+    """Return the session of a batch, and whether a process runs it.
+
+    Arguments:
+        remedy: what to do if no batch runs.
+
+    Raises UsageError.
+    """
     store = open_store(home)
     if out:
         session = await find_session(store, out)
@@ -86,9 +93,7 @@ async def _find_batch(home: str, out: str) -> tuple[str, bool]:
     if len(running) == 1:
         return running[0], True
     if not running:
-        raise UsageError(
-            "no batch runs", remedy="For the status of an earlier one, give its output: --out FILE."
-        )
+        raise UsageError("no batch runs", remedy=remedy)
     statuses = [BatchFolder(home, session).read_status() for session in running]
     outputs = [status.output for status in statuses if status]
     raise UsageError(

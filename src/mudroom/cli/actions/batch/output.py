@@ -25,6 +25,25 @@ def choose_output(file: str, out: str) -> str:
     return str(path.with_name(f"{path.stem}.results.jsonl"))
 
 
+def check_output(out: str) -> None:
+    """Raise UsageError if this cannot be the output of a batch.
+
+    A batch replaces the file as a whole, so a device or a pipe would be lost.
+    """
+    remedy = "Name a file for the results with --out."
+    if out == STDIN:
+        raise UsageError("results go to a file, not to stdout", where=out, remedy=remedy)
+    if out.endswith(os.sep) or os.path.isdir(out):
+        raise UsageError("this is a folder", where=out, remedy=remedy)
+    if os.path.exists(out) and not os.path.isfile(out):
+        raise UsageError(
+            "this cannot hold results: it is no regular file", where=out, remedy=remedy
+        )
+    folder = resolve_output(out).parent
+    if not folder.is_dir():
+        raise UsageError("no such directory", where=str(folder), remedy="Create it.")
+
+
 def resolve_output(out: str) -> Path:
     """Return the absolute path of the file, without symbolic links and `..`."""
     return Path(os.path.realpath(out))

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from ...._core.budgets import Budget
+from ...._core.budgets import Budget, check_amount
 from ...._core.counts import count_noun
 from ...._core.runs import Reason
 from ...._platform.event_loop import run_event_loop
@@ -33,7 +33,7 @@ from ..programs.load_programs import list_server_names, load_programs
 from ..session_start import NEW_SESSION, SessionStart
 from ..user_store import open_store
 from .open_input import check_input, open_input
-from .output import choose_output, find_session, name_session, resolve_output
+from .output import check_output, choose_output, find_session, name_session, resolve_output
 from .past_results import make_saved_record, open_results
 from .signals import handle_batch_signals
 
@@ -98,11 +98,12 @@ def run_batch(cwd: str, flags: BatchFlags, settings: dict[str, object]) -> int:
 
 async def _run_batch(cwd: str, flags: BatchFlags, settings: Settings) -> int:
     again = _parse_reasons(flags.retry)
+    if flags.max_budget_usd is not None:  # click lets "nan" pass
+        check_amount("usd", flags.max_budget_usd, "--max-budget-usd", is_count=False)
     out = choose_output(flags.file, flags.out)
-    output = resolve_output(out)
-    if not output.parent.is_dir():
-        raise UsageError("no such directory", where=str(output.parent), remedy="Create it.")
     check_input(flags.file)
+    check_output(out)
+    output = resolve_output(out)
     if Path(flags.file).resolve() == output.resolve():
         raise UsageError("the output would replace the input", where=str(output))
     start = await _find_session(settings, out)
@@ -232,6 +233,8 @@ def _create_session(
 def _parse_reasons(text: str) -> set[Reason]:
     """Return the reasons of --retry. Raises UnknownName."""
     words = [word.strip().upper() for word in text.split(",") if word.strip()]
+    if text and not words:
+        raise UsageError("no reason is named", where="--retry", remedy="Name some: ERROR,TIMEOUT.")
     known = [reason.value for reason in Reason if reason is not Reason.GOAL]
     for word in words:
         if word not in known:
