@@ -246,8 +246,12 @@ class WorkerChoice(NamedTuple):
     processes: int = 0
 
 
-def parse_worker(worker: str) -> WorkerChoice:
-    """Return what the option `worker` chooses. Raises UsageError for an unknown worker."""
+def parse_worker(worker: str, where: str = "") -> WorkerChoice:
+    """Return what the option `worker` chooses. Raises UsageError for an unknown worker.
+
+    Arguments:
+        where: place of the value, for the error.
+    """
     if worker == "local":
         return WorkerChoice(worker)
     kind, _, count = worker.partition(":")
@@ -255,6 +259,7 @@ def parse_worker(worker: str) -> WorkerChoice:
     if kind not in ("process", "ray") or count not in counts:
         raise UsageError(
             f"unknown worker {quote_value(worker)}",
+            where=where,
             remedy=(
                 'Use "local", "process", "process:N", "ray" or "ray:N", '
                 f"N from 1 to {MAX_PROCESSES}."

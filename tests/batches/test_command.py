@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -155,7 +156,14 @@ def test_a_wrong_line_stops_the_batch_before_its_first_run(
         (["in.jsonl", "--out", "none/out.jsonl"], "no such directory"),
         (["in.jsonl", "--out", "in.jsonl"], "the output would replace the input"),
         (["in.jsonl", "--parallel", "0"], "0 is not in the range"),
-        (["status"], "no batch runs"),
+        (["in.jsonl", "--out", "-"], "results go to a file, not to stdout (-). Name"),
+        (["in.jsonl", "--out", "a"], "this is a folder (a). Name a file for the results"),
+        (["in.jsonl", "--out", "new/"], "this is a folder (new/). Name a file for the results"),
+        (["in.jsonl", "--retry", ","], "no reason is named (--retry)"),
+        (["in.jsonl", "--max-budget-usd", "nan"], "not nan (--max-budget-usd)"),
+        (["none/in.jsonl"], "no such file (none/in.jsonl)"),
+        (["pause"], "no batch runs. Start it with mudroom batch FILE"),
+        (["status"], "no batch runs. For the status of an earlier one"),
         (["in.jsonl", "--permission-mode", "x"], "'x' is not one of 'plan'"),
         (["in.jsonl", "--json"], "--json is for mudroom batch status"),
         (["status", "--parallel", "3"], "--parallel has no effect on mudroom batch status"),
@@ -166,8 +174,21 @@ def test_a_wrong_line_stops_the_batch_before_its_first_run(
 )
 def test_wrong_usage_is_explained(stage: BatchStage, words: list[str], text: str) -> None:
     stage.write("hi")
+    (stage.folder / "a").mkdir()
     assert stage.command(*words) == 2
     assert text in stage.err
+
+
+@pytest.mark.parametrize("out", ["pipe", "link"])
+def test_an_output_that_is_no_file_is_refused_and_stays(stage: BatchStage, out: str) -> None:
+    stage.write("hi")
+    pipe = stage.folder / "pipe"
+    os.mkfifo(pipe)
+    (stage.folder / "link").symlink_to("pipe")
+    assert stage.run("--out", out) == 2
+    assert f"this cannot hold results: it is no regular file ({out}). Name" in stage.err
+    assert pipe.is_fifo()
+    assert (stage.folder / "link").is_symlink()
 
 
 def test_stdin_is_an_input(stage: BatchStage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,6 +210,48 @@ def test_a_file_that_cannot_be_read_is_wrong_usage(stage: BatchStage) -> None:
     stage.write("hi").chmod(0)
     assert stage.run() == 2
     assert "the file cannot be read: Permission denied (in.jsonl)" in stage.err
+
+
+@pytest.mark.parametrize("out", ["a/../out.jsonl", "linked/out.jsonl", "alias", "./out.jsonl"])
+def test_a_batch_is_the_file_that_it_writes(stage: BatchStage, out: str) -> None:
+    stage.write("hi")
+    folder = stage.folder
+    (folder / "a").mkdir()
+    (folder / "linked").symlink_to(folder, target_is_directory=True)
+    (folder / "alias").symlink_to("out.jsonl")
+    assert stage.run("--out", out) == 0
+    assert stage.run("--out", "out.jsonl") == 0
+    assert stage.run("--out", out) == 0
+    assert count_runs(stage) == ["line-1"]
+    assert (folder / "alias").is_symlink()
+    assert not (folder / "out.jsonl").is_symlink()
+    assert len(stage.read("out.jsonl")) == 1
+    assert stage.command("status", "--out", out) == 0
+    assert stage.out.startswith(f"{folder / 'out.jsonl'}: ended")
+    other = folder / "linked" / "in.jsonl"
+    assert stage.run("--out", str(other)) == 2
+    assert "the output would replace the input" in stage.err
+
+
+@pytest.mark.parametrize("out", ["out.jsonl", "a/../out.jsonl", "linked/out.jsonl"])
+def test_a_batch_of_an_earlier_version_is_continued_with_the_path_that_it_was_given(
+    stage: BatchStage, out: str
+) -> None:
+    stage.write("hi")
+    folder = stage.folder
+    (folder / "a").mkdir()
+    (folder / "linked").symlink_to(folder, target_is_directory=True)
+    assert stage.run("--out", "out.jsonl") == 0
+
+    async def rename() -> None:
+        digest = sha256(f"{folder}/{out}".encode()).hexdigest()[:8]
+        store = open_store(str(folder.parent / "home"))
+        (info,) = await store.list()
+        await store.rename(info.id, f"batch-out.jsonl-{digest}")
+
+    asyncio.run(rename())
+    assert stage.run("--out", out) == 0
+    assert count_runs(stage) == ["line-1"]
 
 
 def test_an_output_that_cannot_be_written_is_named_with_what_to_do(stage: BatchStage) -> None:

@@ -24,13 +24,15 @@ from mudroom.batches.saved_record import SavedRecord
 from mudroom.batches.status import RequestCounter
 from mudroom.events import ModelCallRetried, TurnFailed
 from mudroom.journals.sessions import open_store
-from mudroom.testing import ModelServer, ServerRequest
+from mudroom.testing import Fault, ModelServer, ServerRequest
 from mudroom.testing.event_builders import run_finished
+from mudroom.testing.model_server import ServerAnswer
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 LINES = 2_000 if LONG else 60
 KILLS = 20 if LONG else 3
 PARALLEL = 500 if LONG else 12
+BATCH_FLAGS = ("in.jsonl", "-m", "anthropic:claude-sonnet-4-5")
 
 
 class BatchProcess:
@@ -42,7 +44,7 @@ class BatchProcess:
         self.ids = [f"id-{number}" for number in range(lines)]
         values = [{"id": name, "prompt": f"Do {name}."} for name in self.ids]
         (folder / "in.jsonl").write_text("".join(json.dumps(value) + "\n" for value in values))
-        self._environ = {
+        self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder / "user"),
             "MUDROOM_HOME": str(folder / "home"),
@@ -58,7 +60,7 @@ class BatchProcess:
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "mudroom", "batch", "--out", "out.jsonl", *(words or flags)),
             cwd=self.folder,
-            env=self._environ,
+            env=self.environ,
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
@@ -69,7 +71,7 @@ class BatchProcess:
         model = ("-m", "anthropic:claude-sonnet-4-5", "--parallel", "5")
         command = (sys.executable, "-m", "mudroom", "batch", "-", "--out", "out.jsonl", *model)
         process = await asyncio.create_subprocess_exec(
-            *command, cwd=self.folder, env=self._environ, stdin=PIPE, stderr=DEVNULL
+            *command, cwd=self.folder, env=self.environ, stdin=PIPE, stderr=DEVNULL
         )
         assert process.stdin
         process.stdin.write(lines)
@@ -250,6 +252,41 @@ async def test_a_batch_that_continues_is_not_paused_as_the_killed_one_was(tmp_pa
         await process.communicate()
         assert process.returncode == 0
         batch.check_complete()
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+async def test_a_retry_that_was_killed_gives_each_line_one_result_without_the_flag_too(
+    tmp_path: Path, is_saved: bool
+) -> None:
+    held = asyncio.Event()
+    go_on = asyncio.Event()
+
+    async def answer(request: ServerRequest) -> ServerAnswer:
+        if server.request_count <= 2:
+            return Fault("", status=400)
+        held.set()
+        await go_on.wait()
+        return "It is done."
+
+    async with ModelServer(answer, record=False) as server:
+        batch = BatchProcess(tmp_path, server, 2)
+        process = await batch.start()
+        await process.communicate()
+        assert [each["reason"] for each in batch.read()] == ["ERROR", "ERROR"]
+        process = await batch.start(*BATCH_FLAGS, "--parallel", "1", "--retry", "ERROR")
+        await held.wait()
+        if is_saved:
+            await batch.save_record()
+        process.kill()
+        await process.communicate()
+        go_on.set()
+        process = await batch.start(*BATCH_FLAGS, "--ordered")
+        _, err = await process.communicate()
+        assert b"2 of 2 done, 1 failed (1 ERROR), 0 running" in err
+        assert process.returncode == 1
+        assert [each["reason"] for each in batch.read()] == ["GOAL", "ERROR"]
+        status = json.loads(await batch.command("status", "--json"))
+        assert status["reasons"] == {"GOAL": 1, "ERROR": 1}
 
 
 async def test_a_second_process_for_the_same_output_is_refused(tmp_path: Path) -> None:

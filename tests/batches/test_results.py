@@ -8,7 +8,11 @@ import sys
 import tracemalloc
 from pathlib import Path
 
+import pytest
+
+from mudroom import MudroomError
 from mudroom.batches.results import sort_results
+from mudroom.cli.actions.batch.run import name_output
 
 _WRITE_UNTIL_FULL = """
 import resource
@@ -38,6 +42,42 @@ def test_an_output_without_space_has_whole_lines_only_and_the_error_names_it(
     assert last.endswith(f"'{path}'")
 
 
+_PUBLISH_ON_FULL_DISK = """
+import resource
+import sys
+from pathlib import Path
+
+from mudroom.batches.results import ResultFile
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
+with ResultFile(Path(sys.argv[1])) as file:
+    for _ in range(4):
+        file.add(b"x" * 299 + b"\\n")
+    file.publish()
+"""
+
+
+def test_an_output_that_cannot_be_published_is_named_by_the_error(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    process = subprocess.run(
+        [sys.executable, "-c", _PUBLISH_ON_FULL_DISK, str(path)], capture_output=True, check=False
+    )
+    assert list(tmp_path.iterdir()) == []
+    last = process.stderr.decode().splitlines()[-1]
+    assert last.startswith(f"OSError: [Errno {errno.EFBIG}]")
+    assert last.endswith(f"'{path}'")
+
+
+def test_only_errors_of_the_output_are_named_so(tmp_path: Path) -> None:
+    output = tmp_path / "out.jsonl"
+    with pytest.raises(MudroomError, match="the output cannot be written: No space"):
+        with name_output(output):
+            raise OSError(errno.ENOSPC, "No space left on device", str(output))
+    for words in ((), (str(tmp_path / "in.jsonl"),)):
+        with pytest.raises(OSError, match="Too many open files"), name_output(output):
+            raise OSError(errno.EMFILE, "Too many open files", *words)
+
+
 def test_sorting_takes_little_memory_for_each_line(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     count = 20_000
@@ -51,3 +91,12 @@ def test_sorting_takes_little_memory_for_each_line(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert path.read_text().splitlines() == [f'{{"custom_id":"id-{n}"}}' for n in range(count)]
     assert peak < 64 * count
+
+
+def test_sorting_keeps_the_last_of_several_results_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    lines = [f'{{"custom_id":"{name}"}}' for name in ("b", "a", "b", "c")]
+    lines[2] = '{"custom_id":"b","run":"9"}'
+    path.write_text("".join(f"{line}\n" for line in lines))
+    sort_results(path, iter(("a", "b", "c")))
+    assert path.read_text().splitlines() == [lines[1], lines[2], lines[3]]

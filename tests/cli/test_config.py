@@ -92,6 +92,8 @@ def test_a_project_file_only_lowers_limits(tmp_path: Path, env: dict[str, str]) 
         ("max_turns = true\n", "whole number"),
         ("model = 3\n", "model must be text in quotes, not 3"),
         ('output_format = "jsn"\n', r"output_format cannot be 'jsn'.*Did you mean json"),
+        ('worker = "proces"\n', r"unknown worker 'proces' .*config\.toml:1.*process:N"),
+        ('worker = "process:65"\n', r"unknown worker 'process:65' .*N from 1 to 64"),
         ("model = \n", "not TOML: .*line 1"),
         (f"model = {'[' * 5_000}{']' * 5_000}\n", r"not TOML: .*recursion.*config\.toml"),
     ],

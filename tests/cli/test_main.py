@@ -204,3 +204,18 @@ def test_the_program_collects_garbage_less_often_than_python() -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     *before, young, _, _ = map(int, ended.stderr.split())
     assert young > 10 * before[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [("-p hi", 0), ("batch in.jsonl --agent explore", 0), ("batch - --out out.jsonl", 2)],
+)
+def test_a_closed_stdin_is_an_empty_one(tmp_path: Path, arguments: str, code: int) -> None:
+    (tmp_path / "in.jsonl").write_text('"hi"\n')
+    environment = {"PATH": os.environ["PATH"], "MUDROOM_HOME": str(tmp_path / "home")}
+    command = f"exec '{sys.executable}' -m mudroom {arguments} --model offline <&-"
+    ended = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, env=environment, cwd=tmp_path
+    )
+    assert ended.returncode == code, ended.stderr
+    assert code == 0 or "the batch is empty (stdin)" in ended.stderr

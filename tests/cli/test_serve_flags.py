@@ -74,3 +74,19 @@ def test_an_open_address_needs_tls(
     monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "home"))
     assert run(["serve", "--listen", "0.0.0.0:0"]) == 2
     assert "--tls-cert" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["serve"], ["batch", "in.jsonl"], ["-p", "hi"]])
+def test_an_unknown_worker_is_refused_at_the_start(
+    tmp_path: Path,
+    words: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.jsonl").write_text('"hi"\n')
+    assert run([*words, "--worker", "proces"]) == 2
+    err = " ".join(capsys.readouterr().err.split())
+    assert "unknown worker 'proces' (--worker). Use" in err
+    assert '"process:N"' in err

@@ -132,6 +132,11 @@ async def test_every_step_of_a_guide_works(
             await run_blocks(blocks, place=project, env=env)
 
 
+def test_the_page_of_batches_is_true_without_a_key(project: Path, tmp_path: Path) -> None:
+    env = make_environ(tmp_path / "home")
+    follow(FOLDER / "batch.md", PageShell(project, env, {}))
+
+
 async def test_the_web_server_has_one_writer_and_cancels_with_its_client(
     project: Path, tmp_path: Path, port: str
 ) -> None:

@@ -126,9 +126,14 @@ class _Reader:
         self._results.add(encode_result(line_id, report, self._kind))
 
     def complete(self) -> BatchRecord:
-        """Add the results of lines that had several runs, and return the record."""
+        """Add the results of lines that had several runs, and return the record.
+
+        A line whose last run is open has no result yet: that of this run will count.
+        """
+        open_digests = {key.digest for key in self.record.open_runs.values()}
         for digest, (line_id, report) in self._held.items():
-            self._add(digest, line_id, report)
+            if digest not in open_digests:
+                self._add(digest, line_id, report)
         return self.record
 
 

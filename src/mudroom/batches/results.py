@@ -186,11 +186,11 @@ class ResultFile:
             raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def publish(self) -> None:
-        """Replace the file with the lines so far; an equal file stays as it is."""
+        """Replace the file with the lines so far; an equal file stays as it is. Raises OSError."""
         if self._is_published:
             return
         self._is_published = True
-        self._file.close()
+        self._close_file()
         if self.path.exists() and filecmp.cmp(self._new, self.path, shallow=False):
             self._new.unlink()
         else:
@@ -198,9 +198,18 @@ class ResultFile:
         self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
 
     def close(self) -> None:
-        """Close the file; one without its own name is removed."""
-        self._file.close()
-        self._new.unlink(missing_ok=True)
+        """Close the file; one without its own name is removed. Raises OSError."""
+        try:
+            self._close_file()
+        finally:
+            self._new.unlink(missing_ok=True)
+
+    def _close_file(self) -> None:
+        """Write what is left and close the file. Raises OSError with the path."""
+        try:
+            self._file.close()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def __enter__(self) -> ResultFile:
         return self
@@ -299,13 +308,16 @@ class _Places:
             )
 
     def find(self, number: int) -> array[int]:
-        """Return the places of the lines with a hash. Different ids can have equal hashes."""
+        """Return the places of the lines with a hash, ascending.
+
+        Different ids can have equal hashes.
+        """
         numbers, places = self._buckets[number % _BUCKETS]
         return places[bisect_left(numbers, number) : bisect_right(numbers, number)]
 
 
 def sort_results(path: Path, ids: Iterator[str]) -> None:
-    """Write the lines of an output again, in the order of these ids."""
+    """Write the lines of an output in the order of these ids. The last line of an id counts."""
     places = _Places()
     decode = msgspec.json.Decoder(_LineId).decode
     new = get_new_path(path)
@@ -317,11 +329,12 @@ def sort_results(path: Path, ids: Iterator[str]) -> None:
                 place += len(line)
             places.sort()
             for line_id in ids:
-                for found_at in places.find(hash(line_id)):
+                for found_at in reversed(places.find(hash(line_id))):
                     file.seek(found_at)
                     line = file.readline()
                     if decode(line).custom_id == line_id:
                         ordered.write(line)
+                        break
         os.replace(new, path)
     except OSError as error:
         new.unlink(missing_ok=True)

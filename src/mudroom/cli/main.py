@@ -24,6 +24,9 @@ def main(arguments: list[str] | None = None) -> None:
         return
     collect_garbage_less_often()
     raise_open_file_limit()
+    if sys.stdin is None:
+        # The parent process closed it. Another file, such as a socket, must not get its number.
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the parent process closed it
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115

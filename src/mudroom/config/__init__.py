@@ -88,7 +88,8 @@ def load_settings(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, A
     for setting in _read_environment(environ):
         apply(setting)
     for name, value in flags.items():
-        if isinstance(value, float):
+        if isinstance(value, float) or (name == "worker" and value is not None):
+            # click has checked the others
             value = validate_value(name, value, f"--{name.replace('_', '-')}")
         if value is not None:
             apply((name, value, "flag"))

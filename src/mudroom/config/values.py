@@ -10,6 +10,7 @@ import msgspec
 
 from .._core.ports.sandbox import SANDBOX_MODES
 from ..errors import UsageError, suggest_names
+from ..options import parse_worker
 from .settings import (
     COLORS,
     NOTIFICATIONS,
@@ -70,6 +71,8 @@ def validate_value(key: str, value: object, origin: str, *, is_text: bool = Fals
     if key in _CHOICES and checked not in _CHOICES[key]:
         remedy = suggest_names(checked, _CHOICES[key])
         raise UsageError(f"{key} cannot be {value!r}", where=origin, remedy=remedy)
+    if key == "worker":
+        parse_worker(checked, origin)
     return os.path.abspath(os.path.expanduser(checked)) if key == "home" else checked
 
 

@@ -32,11 +32,13 @@ async def read_until_cut(client: Client, session: str, events: list[Line]) -> No
         pass
 
 
-@pytest.fixture(scope="module", params=["files", "database"])
+@pytest.fixture(scope="module", params=["files", "workers", "database"])
 def store_flags(request: pytest.FixtureRequest) -> list[str]:
-    """Return the flags for a store. A database server is there before the test begins."""
+    """Return flags for the store and the workers. A database server is there before the test."""
     if request.param == "files":
         return []
+    if request.param == "workers":
+        return ["--worker", "process:2"]
     return ["--store", request.getfixturevalue("postgres_server").get_empty_database()]
 
 

@@ -62,6 +62,16 @@ def folder_option(help_text: str) -> Decorator:
     )
 
 
+def worker_option(what: str) -> Decorator:
+    """Return the option --worker. `what`: the runs that it is about, such as "children"."""
+    return value_option(
+        "--worker",
+        "KIND",
+        f'Where {what} run: "local", "process" (one process per core), "process:N", or "ray" and '
+        '"ray:N" (on the cluster of RAY_ADDRESS), N up to 64.',
+    )
+
+
 def listen_details(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags of a command that listens, beside its address."""
     details = (

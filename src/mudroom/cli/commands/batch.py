@@ -6,7 +6,7 @@ import click
 from click.core import ParameterSource
 
 from ..actions.permission_modes import MODES
-from ._options import CONTEXT_SETTINGS, folder_option, quiet_option, value_option
+from ._options import CONTEXT_SETTINGS, folder_option, quiet_option, value_option, worker_option
 
 CONTROL_WORDS = ("status", "pause", "resume", "set")
 _CONTROL_OPTIONS = ("words", "cwd", "out", "as_json", "quiet")
@@ -39,6 +39,7 @@ _CONTROL_OPTIONS = ("words", "cwd", "out", "as_json", "quiet")
 @value_option(
     "--max-budget-usd", "USD", "Spending limit for all lines.", click.FloatRange(0, min_open=True)
 )
+@worker_option("lines")
 @click.option("--permission-mode", type=click.Choice(MODES), help="Permission mode of the runs.")
 @folder_option("Work in this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print the status as JSON.")

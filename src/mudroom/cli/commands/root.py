@@ -27,6 +27,7 @@ from ._options import (
     store_option,
     value_option,
     verbose_option,
+    worker_option,
 )
 from ._sdk_flags import SdkFlags, is_started_by_sdk, separate_sdk_flags
 
@@ -145,12 +146,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 @value_option(
     "--max-children", "N", "Maximum number of child runs at the same time; more wait.", _COUNT
 )
-@value_option(
-    "--worker",
-    "KIND",
-    'Where children run: "local", "process" (one process per core), "process:N", or "ray" and '
-    '"ray:N" (on the cluster of RAY_ADDRESS), N up to 64.',
-)
+@worker_option("children")
 @click.option(
     "--board",
     is_flag=True,

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import msgspec
 
 from ...._platform.event_loop import run_event_loop
 from ....batches.control import BatchChange, BatchFolder, list_folders
 from ....batches.status import BatchStatus
-from ....errors import UnknownName, UsageError
+from ....errors import UsageError
 from ...output.batch_progress import format_counts, format_limit, format_pace
 from ..load_settings import load_settings
 from ..user_store import open_store
-from .run import MAX_PARALLEL, name_session
+from .output import find_session
+from .run import MAX_PARALLEL
 
 _ANSWER_SECONDS = 10.0
 _POLL_SECONDS = 0.05
+_START = "Start it with mudroom batch FILE."
+_NAME_OUTPUT = "For the status of an earlier one, give its output: --out FILE."
 
 
 def control_batch(cwd: str, words: tuple[str, ...], out: str, *, as_json: bool) -> int:
@@ -28,14 +30,13 @@ def control_batch(cwd: str, words: tuple[str, ...], out: str, *, as_json: bool) 
     """
     change = _parse_change(words)
     home = load_settings(cwd).home
-    session, is_running = run_event_loop(_find_batch(home, out))
+    remedy = _START if change else _NAME_OUTPUT
+    session, is_running = run_event_loop(_find_batch(home, out, remedy))
     folder = BatchFolder(home, session)
     if change is None:
         status = folder.read_status()
     elif not is_running:
-        raise UsageError(
-            "the batch does not run", where=out, remedy="Start it with mudroom batch FILE."
-        )
+        raise UsageError("the batch does not run", where=out, remedy=_START)
     else:
         status = _change(folder, change)
     if status is None:
@@ -67,18 +68,23 @@ def _parse_change(words: tuple[str, ...]) -> BatchChange | None:
     )
 
 
-async def _find_batch(home: str, out: str) -> tuple[str, bool]:
-    """Return the session of a batch, and whether a process runs it. Raises UsageError."""
+async def _find_batch(home: str, out: str, remedy: str) -> tuple[str, bool]:
+    """Return the session of a batch, and whether a process runs it.
+
+    Arguments:
+        remedy: what to do if no batch runs.
+
+    Raises UsageError.
+    """
     store = open_store(home)
     if out:
-        try:
-            session = await store.find(name_session(Path(out).absolute()))
-        except UnknownName:
+        session = await find_session(store, out)
+        if not session:
             raise UsageError(
                 "no recorded batch has this output",
                 where=out,
                 remedy="Give --out the path that the batch writes to.",
-            ) from None
+            )
         return session, bool(await store.find_writer(session))
     sessions = [
         name for name in list_folders(home) if BatchFolder(home, name).read_status() is not None
@@ -87,9 +93,7 @@ async def _find_batch(home: str, out: str) -> tuple[str, bool]:
     if len(running) == 1:
         return running[0], True
     if not running:
-        raise UsageError(
-            "no batch runs", remedy="For the status of an earlier one, give its output: --out FILE."
-        )
+        raise UsageError("no batch runs", remedy=remedy)
     statuses = [BatchFolder(home, session).read_status() for session in running]
     outputs = [status.output for status in statuses if status]
     raise UsageError(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
 from msgspec import Struct
 
-from ...._core.budgets import Budget
+from ...._core.budgets import Budget, check_amount
 from ...._core.counts import count_noun
 from ...._core.runs import Reason
 from ...._platform.event_loop import run_event_loop
@@ -33,7 +32,8 @@ from ..open_session import create_session
 from ..programs.load_programs import list_server_names, load_programs
 from ..session_start import NEW_SESSION, SessionStart
 from ..user_store import open_store
-from .open_input import STDIN, check_input, open_input
+from .open_input import check_input, open_input
+from .output import check_output, choose_output, find_session, name_session, resolve_output
 from .past_results import make_saved_record, open_results
 from .signals import handle_batch_signals
 
@@ -96,31 +96,17 @@ def run_batch(cwd: str, flags: BatchFlags, settings: dict[str, object]) -> int:
     return run_event_loop(_run_batch(cwd, flags, load_settings(cwd, **settings)))
 
 
-def name_session(output: Path) -> str:
-    """Return the name of the session of a batch: one per output."""
-    stem = "".join(each if each.isalnum() or each in "-_." else "-" for each in output.name)[:40]
-    return f"batch-{stem}-{sha256(str(output).encode()).hexdigest()[:8]}"
-
-
-def choose_output(file: str, out: str) -> Path:
-    """Return the absolute path of the output. Raises UsageError."""
-    if out:
-        return Path(out).absolute()
-    if file == STDIN:
-        raise UsageError("a batch from stdin needs a place for its output", remedy="Add --out.")
-    path = Path(file).absolute()
-    return path.with_name(f"{path.stem}.results.jsonl")
-
-
 async def _run_batch(cwd: str, flags: BatchFlags, settings: Settings) -> int:
     again = _parse_reasons(flags.retry)
-    output = choose_output(flags.file, flags.out)
-    if not output.parent.is_dir():
-        raise UsageError("no such directory", where=str(output.parent), remedy="Create it.")
+    if flags.max_budget_usd is not None:  # click lets "nan" pass
+        check_amount("usd", flags.max_budget_usd, "--max-budget-usd", is_count=False)
+    out = choose_output(flags.file, flags.out)
     check_input(flags.file)
+    check_output(out)
+    output = resolve_output(out)
     if Path(flags.file).resolve() == output.resolve():
         raise UsageError("the output would replace the input", where=str(output))
-    start = await _find_session(settings, output)
+    start = await _find_session(settings, out)
     with open_input(flags.file) as source:
         plan = _Plan(cwd, flags, settings, again, output, start)
         batch, screen, received = await _run_input(plan, source)
@@ -146,7 +132,7 @@ async def _run_input(plan: _Plan, source: InputFile) -> tuple[Batch, BatchScreen
         for notice in [*session.notices, *_list_notices(facts, settings)]:
             screen.print_line(notice)
         _check_names(session, source, facts, flags)
-        with _name_output(output):
+        with name_output(output):
             record, results = await open_results(
                 settings.home, start.resume, facts, plan.again, output, kind, continued
             )
@@ -177,12 +163,12 @@ def _make_plan(source: InputFile, facts: InputFacts, flags: BatchFlags, output: 
 
 
 @contextmanager
-def _name_output(output: Path) -> Generator[None]:
+def name_output(output: Path) -> Generator[None]:
     """Raise MudroomError for an OSError of the output in the block."""
     try:
         yield
     except OSError as error:
-        if error.filename not in (None, str(output), str(get_new_path(output))):
+        if error.filename not in (str(output), str(get_new_path(output))):
             raise
         raise MudroomError(
             f"the output cannot be written: {error.strerror}",
@@ -191,14 +177,14 @@ def _name_output(output: Path) -> Generator[None]:
         ) from error
 
 
-async def _find_session(settings: Settings, output: Path) -> SessionStart:
+async def _find_session(settings: Settings, out: str) -> SessionStart:
     """Return the session that wrote this output before, or a new one.
 
     Raises UsageError, and JournalBusy if another process runs the batch.
     """
     store = open_store(settings.home)
-    with suppress(UnknownName):
-        session = await store.find(name_session(output))
+    output = resolve_output(out)
+    if session := await find_session(store, out):
         if writer := await store.find_writer(session):
             raise _make_busy_error(writer, output)
         return SessionStart(resume=session)
@@ -247,6 +233,8 @@ def _create_session(
 def _parse_reasons(text: str) -> set[Reason]:
     """Return the reasons of --retry. Raises UnknownName."""
     words = [word.strip().upper() for word in text.split(",") if word.strip()]
+    if text and not words:
+        raise UsageError("no reason is named", where="--retry", remedy="Name some: ERROR,TIMEOUT.")
     known = [reason.value for reason in Reason if reason is not Reason.GOAL]
     for word in words:
         if word not in known:

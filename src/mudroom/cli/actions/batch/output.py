@@ -1,0 +1,66 @@
+"""The output of a batch: its path, and the session of the batch that writes it.
+
+A batch is the file that it writes: other spellings of its path, and links to it, name the same one.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from ...._core.ports import SessionStore
+from ....errors import UnknownName, UsageError
+from .open_input import STDIN
+
+
+def choose_output(file: str, out: str) -> str:
+    """Return the path of the output as the command line means it. Raises UsageError."""
+    if out:
+        return out
+    if file == STDIN:
+        raise UsageError("a batch from stdin needs a place for its output", remedy="Add --out.")
+    path = Path(file).absolute()
+    return str(path.with_name(f"{path.stem}.results.jsonl"))
+
+
+def check_output(out: str) -> None:
+    """Raise UsageError if this cannot be the output of a batch.
+
+    A batch replaces the file as a whole, so a device or a pipe would be lost.
+    """
+    remedy = "Name a file for the results with --out."
+    if out == STDIN:
+        raise UsageError("results go to a file, not to stdout", where=out, remedy=remedy)
+    if out.endswith(os.sep) or os.path.isdir(out):
+        raise UsageError("this is a folder", where=out, remedy=remedy)
+    if os.path.exists(out) and not os.path.isfile(out):
+        raise UsageError(
+            "this cannot hold results: it is no regular file", where=out, remedy=remedy
+        )
+    folder = resolve_output(out).parent
+    if not folder.is_dir():
+        raise UsageError("no such directory", where=str(folder), remedy="Create it.")
+
+
+def resolve_output(out: str) -> Path:
+    """Return the absolute path of the file, without symbolic links and `..`."""
+    return Path(os.path.realpath(out))
+
+
+def name_session(output: Path) -> str:
+    """Return the name of the session of a batch. `output`: an absolute path."""
+    stem = "".join(each if each.isalnum() or each in "-_." else "-" for each in output.name)[:40]
+    return f"batch-{stem}-{sha256(str(output).encode()).hexdigest()[:8]}"
+
+
+async def find_session(store: SessionStore, out: str) -> str:
+    """Return the session of the batch with this output, "" if there is none.
+
+    Earlier versions named it by the path as it was written.
+    """
+    for path in (resolve_output(out), Path(out).absolute()):
+        with suppress(UnknownName):
+            return await store.find(name_session(path))
+    return ""
