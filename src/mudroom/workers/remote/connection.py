@@ -18,6 +18,10 @@ FromProcess: TypeAlias = ToSession | FromShared
 ReceivedMessage = TypeVar("ReceivedMessage", covariant=True)
 
 
+class WorkerLost(Exception):
+    """The worker process ended while it executed a run, or could not execute it. It says why."""
+
+
 class MessageChannel(Protocol[ReceivedMessage]):
     """The worker process's end of a connection."""
 

@@ -21,14 +21,14 @@ from ..local import LocalWorker
 from ..past_end import record_past_end
 from ..past_report import charge_past_run, make_past_report
 from .assigned_run import AssignedRun
-from .connection import WorkerTransport
+from .connection import WorkerLost, WorkerTransport
 from .fleet_control import FleetControl
 from .messages import WorkerConfig
 from .own_files import NEEDS_FOLDER, FilesNotReadyError, TravellingFiles
 from .pool import WorkerPool
 from .run_handles import DescendantHandle, RemoteRunHandle
 from .tree_transfer import TreeTransfers
-from .worker_handle import WorkerHandle, WorkerLost
+from .worker_handle import WorkerHandle
 
 MAX_STARTS = 3
 """Attempts to execute a run, each in another process; when the last one dies, the run is LOST."""

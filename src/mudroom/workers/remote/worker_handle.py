@@ -17,7 +17,7 @@ from ..._engine.meters.request_plan import Admission
 from ..._engine.session_context import SessionServices
 from ...errors import UsageError
 from .assigned_run import AssignedRun
-from .connection import WorkerConnection
+from .connection import WorkerConnection, WorkerLost
 from .frames import encode
 from .limiter_messages import LimiterMessage
 from .messages import (
@@ -44,11 +44,6 @@ from .model_bridge import ModelBridge, ModelMessage
 from .own_files import NEEDS_FOLDER, TravellingFiles
 from .rate_limits import LimitedRequests
 from .session_calls import SessionCalls
-
-
-class WorkerLost(Exception):
-    """The worker process ended while it executed a run, or could not execute it. It says why."""
-
 
 _MEMORY_SECONDS = 1.0
 """Longest wait for the memory of a worker process; one that is busy for longer has none."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from msgspec.structs import asdict
 
+from ...._core.ports import WorkerProcesses
 from ...._platform.event_loop import run_event_loop
+from ....config import Settings
 from ....errors import UsageError
 from ....servers.http.records.state_file import StateFile
 from ....servers.http.records.tokens import TokenRecords
@@ -86,13 +89,30 @@ def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int
     async def serve() -> int:
         if notice := await delete_expired_sessions(settings):
             show(notice)
-        server = HttpServer(make_command_line(flags), options, open_store(settings.home), show)
-        with handle_signals(server.stop, exits_after=True) as signals, show_log(show):
-            await server.serve(show_address)
+        async with open_workers(settings) as workers:
+            command_line = make_command_line(flags, workers)
+            server = HttpServer(command_line, options, open_store(settings.home), show)
+            with handle_signals(server.stop, exits_after=True) as signals, show_log(show):
+                await server.serve(show_address)
         return 128 + signals[0] if signals else 0
 
     is_usable = bool(chosen.login_header) or has_tokens(settings.home)
     return run_event_loop(serve())
+
+
+@asynccontextmanager
+async def open_workers(settings: Settings) -> AsyncGenerator[WorkerProcesses | None]:
+    """Open the worker processes that all sessions share; None if children run in this process.
+
+    Raises UsageError.
+    """
+    if settings.worker == "local":
+        yield None
+        return
+    from ....worker_setup.shared import Workers
+
+    async with Workers(settings.worker) as workers:
+        yield workers
 
 
 def parse_workspaces(cwd: str, texts: Sequence[str]) -> dict[str, str]:

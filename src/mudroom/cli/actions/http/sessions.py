@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ...._core.ports import Approver, SessionStore
+from ...._core.ports import Approver, SessionStore, WorkerProcesses
 from ....servers.http.setup import CommandLine, ListedAgent, PlannedSession, SessionPlan
 from ..agents import list_usable_agents
 from ..load_permissions import load_permissions
@@ -16,8 +16,16 @@ from ..programs.load_programs import list_server_names, load_programs
 from ..session_start import SessionStart
 
 
-def make_command_line(flags: Mapping[str, object]) -> CommandLine:
-    """Return the functions. `flags`: settings given as flags, for all sessions."""
+def make_command_line(
+    flags: Mapping[str, object], workers: WorkerProcesses | None = None
+) -> CommandLine:
+    """Return the functions.
+
+    Arguments:
+        flags: settings given as flags, for all sessions.
+        workers: worker processes of all sessions; those of a folder whose own settings choose
+            others do not use them.
+    """
 
     def prepare(plan: SessionPlan, approver: Approver, store: SessionStore) -> PlannedSession:
         settings = load_settings(plan.cwd, **flags)
@@ -26,6 +34,8 @@ def make_command_line(flags: Mapping[str, object]) -> CommandLine:
         servers = list_server_names(programs)
         loaded = load_permissions(settings, plan.cwd, can_ask=True, servers=servers)
         options: dict[str, object] = {"agent": plan.agent} if plan.agent else {}
+        if workers and settings.worker == workers.worker:
+            options |= {"worker": "local", "workers": workers}
         start = SessionStart(
             resume=plan.id if plan.is_recorded else "", id="" if plan.is_recorded else plan.id
         )
