@@ -45,11 +45,11 @@ async def start_server(
         await process.wait()
 
 
-def make_token(folder: Path) -> str:
+def make_token(folder: Path, owner: str = "ada") -> str:
     """Make a token."""
     state = StateFile(str(folder / "home"))
     try:
-        return TokenRecords(state).add("ada")[1]
+        return TokenRecords(state).add(owner)[1]
     finally:
         state.close()
 

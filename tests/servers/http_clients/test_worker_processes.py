@@ -129,3 +129,23 @@ async def test_a_server_that_stops_lets_its_worker_processes_finish(tmp_path: Pa
             client = Client(http, url, make_token(tmp_path))
             check_reports(await client.list_events(session))
             assert model.request_count == 0
+
+
+async def test_sessions_of_all_owners_share_the_worker_processes(tmp_path: Path) -> None:
+    children = Children()
+    flags = ("--worker", "process:2")
+    async with (
+        serve_children(tmp_path, children, *flags) as (process, client, first),
+        aiohttp.ClientSession() as http,
+    ):
+        other = Client(http, client.url, make_token(tmp_path, "bob"))
+        second = await other.create(prompt="Ask.")
+        await wait_until(lambda: children.working == 2 * CHILDREN)
+        workers = await list_workers(tmp_path)
+        assert len(workers) == 4, "two of each session"
+        assert len({worker["pid"] for worker in workers} - {process.pid}) == 2
+        assert [len(worker["running"]) for worker in workers] == [2] * 4
+        children.go_on.set()
+        for each, session in ((client, first), (other, second["id"])):
+            assert (await each.finish(session))["last"]["reason"] == "GOAL"
+            check_reports(await each.list_events(session))

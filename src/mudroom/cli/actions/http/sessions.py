@@ -23,8 +23,7 @@ def make_command_line(
 
     Arguments:
         flags: settings given as flags, for all sessions.
-        workers: worker processes of all sessions; those of a folder whose own settings choose
-            others do not use them.
+        workers: worker processes of all sessions; None if each follows the settings.
     """
 
     def prepare(plan: SessionPlan, approver: Approver, store: SessionStore) -> PlannedSession:
@@ -34,7 +33,7 @@ def make_command_line(
         servers = list_server_names(programs)
         loaded = load_permissions(settings, plan.cwd, can_ask=True, servers=servers)
         options: dict[str, object] = {"agent": plan.agent} if plan.agent else {}
-        if workers and settings.worker == workers.worker:
+        if workers:
             options |= {"worker": "local", "workers": workers}
         start = SessionStart(
             resume=plan.id if plan.is_recorded else "", id="" if plan.is_recorded else plan.id
