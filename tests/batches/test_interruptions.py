@@ -156,7 +156,7 @@ async def test_ctrl_c_once_lets_the_running_lines_end_and_the_next_process_conti
     async with ModelServer(answer, record=False) as server:
         batch = BatchProcess(tmp_path, server, 40)
         process = await batch.start()
-        await wait_until(lambda: server.in_flight == PARALLEL)
+        await wait_until(lambda: server.in_flight == min(40, PARALLEL))
         send_signal(process, signal.SIGINT)
         assert process.stderr
         while b"no further lines start" not in await process.stderr.readline():
