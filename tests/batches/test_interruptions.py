@@ -148,15 +148,16 @@ async def test_ctrl_c_once_lets_the_running_lines_end_and_the_next_process_conti
     tmp_path: Path,
 ) -> None:
     go_on = asyncio.Event()
+    lines = PARALLEL + 28
 
     async def answer(request: ServerRequest) -> str:
         await go_on.wait()
         return "It is done."
 
     async with ModelServer(answer, record=False) as server:
-        batch = BatchProcess(tmp_path, server, 40)
+        batch = BatchProcess(tmp_path, server, lines)
         process = await batch.start()
-        await wait_until(lambda: server.in_flight == min(40, PARALLEL))
+        await wait_until(lambda: server.in_flight == PARALLEL)
         send_signal(process, signal.SIGINT)
         assert process.stderr
         while b"no further lines start" not in await process.stderr.readline():
@@ -165,12 +166,12 @@ async def test_ctrl_c_once_lets_the_running_lines_end_and_the_next_process_conti
         _, err = await process.communicate()
         assert process.returncode == 130
         assert b"left; the same command continues" in err
-        assert [each["reason"] for each in batch.read()] == ["GOAL"] * min(40, PARALLEL)
+        assert [each["reason"] for each in batch.read()] == ["GOAL"] * PARALLEL
         process = await batch.start()
         await process.communicate()
         assert process.returncode == 0
         batch.check_complete()
-        assert server.request_count == 40, "no answer was bought twice"
+        assert server.request_count == lines, "no answer was bought twice"
 
 
 async def test_ctrl_c_twice_stops_the_running_lines_which_run_again_later(tmp_path: Path) -> None:
