@@ -18,7 +18,7 @@ import msgspec
 from ._platform.event_loop import run_event_loop
 from ._platform.garbage_collector import collect_garbage_less_often
 from ._platform.open_files import raise_open_file_limit
-from .errors import MudroomError
+from .errors import MudroomError, UsageError
 from .projections.past_events import PastEvents
 from .worker_setup.cluster import adapt_to_node
 from .worker_setup.process_services import build_worker_services
@@ -49,7 +49,13 @@ async def _serve_session(config: WorkerConfig, channel: MessageChannel[ToProcess
     to_runs = cast("MessageChannel[ToWorker]", channel)
     link = SessionLink(to_runs)
     past_events = PastEvents()
-    built = build_worker_services(config, link, past_events)
+    try:
+        built = build_worker_services(config, link, past_events)
+    except MudroomError:
+        raise
+    except Exception as error:  # the session says so; other sessions may use the process, too
+        text = f"a worker process cannot prepare the session: {type(error).__name__}: {error}"
+        raise UsageError(text, where="worker") from error
     await RunServer(link, built.services, past_events, config.max_children).serve(to_runs)
     await built.close()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,10 @@ from mudroom import Session, UsageError, Workers
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
+from mudroom.workers.process.connection import ProcessTransport
 from mudroom.workers.remote.shared_messages import SessionMessage
+from mudroom.workers.remote.worker import MAX_STARTS
+from mudroom.workers.shared.processes import SharedProcesses
 from mudroom.workers.shared.serve import _CLOSED_PER_COLLECTION
 
 from ..waiting import wait_until
@@ -142,28 +144,36 @@ async def test_a_session_that_is_cancelled_or_closed_leaves_the_others_alone(
             assert workers.pids == pids
 
 
+@pytest.fixture
+def vanishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a module with the tool `gone`, which can be imported until the file is deleted."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = tmp_path / f"vanishing_{tmp_path.name.replace('-', '_')}.py"
+    module.write_text(
+        "from mudroom import tool\n@tool\ndef gone() -> str:\n    'Go.'\n    return ''\n"
+    )
+    return module
+
+
 async def test_a_session_whose_services_cannot_be_built_leaves_the_others_alone(
-    tmp_path: Path,
+    tmp_path: Path, vanishing: Path
 ) -> None:
     async with Workers("process:1") as workers:
         async with open_shared(tmp_path / "a", workers) as first:
             running = asyncio.create_task(first.run("PARENT"))
             await wait_until(lambda: len(read_log(tmp_path / "a")) > 1)
             pids = workers.pids
-            (tmp_path / "vanishing.py").write_text(
-                "from mudroom import tool\n@tool\ndef gone() -> str:\n    'Go.'\n    return ''\n"
-            )
-            sys.path.append(str(tmp_path))
-            try:
-                async with open_shared(tmp_path / "b", workers, tools=["vanishing:gone"]) as second:
-                    (tmp_path / "vanishing.py").unlink()
-                    report = await second.task("CHILD 0")
-            finally:
-                sys.path.remove(str(tmp_path))
-            assert report.reason == "LOST"
-            assert "vanishing" in report.error
+            tools = [f"{vanishing.stem}:gone"]
+            async with open_shared(tmp_path / "b", workers, tools=tools) as second:
+                vanishing.unlink()
+                reports = await asyncio.gather(*(second.task("x") for _ in range(4)))
+            for report in reports:
+                assert report.reason == "LOST"
+                assert vanishing.stem in report.error
             assert (await running).text == "child 0 is done | child 1 is done"
             assert workers.pids == pids
+        (process,) = get_processes(workers)._processes
+        assert process.load == (0, 0)
 
 
 async def test_a_message_that_cannot_be_read_is_the_loss_of_the_process(tmp_path: Path) -> None:
@@ -244,3 +254,93 @@ async def test_a_wrong_use_of_shared_processes_is_refused(tmp_path: Path) -> Non
     with pytest.raises(UsageError, match="workers of SessionOptions must be"):
         async with Session(cwd=str(tmp_path), workers="process:1"):  # pyright: ignore
             pass
+
+
+async def test_losses_that_other_sessions_cause_do_not_end_a_run_that_gets_further(
+    tmp_path: Path,
+) -> None:
+    def kill(request: Request) -> Answer:
+        if request.turn < 2 * MAX_STARTS:
+            return call("bash", command="kill -9 $PPID")
+        return "still here"
+
+    async with Workers("process:1") as workers:
+        async with (
+            open_session(tmp_path, ScriptedModel(kill), "local", workers=workers) as killer,
+            open_shared(tmp_path / "b", workers) as other,
+        ):
+            killing = asyncio.create_task(killer.task("x"))
+            reports = [await other.task(f"CHILD {number}") for number in range(3)]
+            await killing
+    assert [report.reason for report in reports] == ["GOAL"] * 3
+    assert max(Counter(read_log(tmp_path / "b")).values()) == 1
+
+
+async def test_a_run_that_gets_no_further_in_shared_processes_is_lost(tmp_path: Path) -> None:
+    async with Workers("process:1") as workers:
+        seen: set[int] = set()
+
+        async def end_process(_: Request) -> str:
+            (pid,) = workers.pids
+            seen.add(pid)
+            os.kill(pid, signal.SIGKILL)
+            await asyncio.Event().wait()
+            return ""
+
+        async with open_session(
+            tmp_path, ScriptedModel(end_process), "local", workers=workers
+        ) as session:
+            report = await session.task("x")
+    assert report.reason == "LOST"
+    assert "a process that several sessions use has ended" in report.error
+    assert len(seen) == MAX_STARTS
+
+
+async def test_a_session_that_closes_while_its_process_starts_leaves_nothing_open(
+    tmp_path: Path,
+) -> None:
+    async with Workers("process:1") as workers:
+        for delay in (0, 0.001, 0.01, 0.05, 0.2, 0.4):
+            async with open_shared(tmp_path / "a", workers) as session:
+                task = asyncio.create_task(session.task("CHILD 0"))
+                await asyncio.sleep(delay)
+                started = asyncio.get_running_loop().time()
+            assert asyncio.get_running_loop().time() - started < 2, delay
+            await asyncio.gather(task, return_exceptions=True)
+        async with open_shared(tmp_path / "b", workers) as session:
+            assert (await session.task("CHILD 1")).reason == "GOAL"
+        (process,) = get_processes(workers)._processes
+        assert process.load == (0, 0)
+
+
+async def test_a_process_that_was_lost_without_work_does_not_stop_the_next_session(
+    tmp_path: Path,
+) -> None:
+    async with Workers("process:1") as workers:
+        async with open_shared(tmp_path / "a", workers) as session:
+            await session.task("CHILD 0")
+        os.kill(workers.pids[0], signal.SIGKILL)
+        async with open_shared(tmp_path / "b", workers) as session:
+            assert (await session.task("CHILD 0")).reason == "GOAL"
+
+
+async def test_a_process_that_is_drained_while_it_starts_ends(tmp_path: Path) -> None:
+    async with Workers("process:1") as workers:
+        async with open_shared(tmp_path / "a", workers) as session:
+            task = asyncio.create_task(session.task("CHILD 0"))
+            processes = get_processes(workers)
+            await wait_until(lambda: processes._processes)
+            (process,) = processes._processes
+            process.drain()
+        await asyncio.gather(task, return_exceptions=True)
+        await process.end()
+        pid = process.connection.pid
+        assert pid is None or not Path(f"/proc/{pid}").exists()
+
+
+def test_a_machine_is_asked_for_once_however_many_children_need_it() -> None:
+    transport = ProcessTransport(("false",))
+    processes = SharedProcesses(transport, 2)
+    chosen = {processes.choose("node7", ()) for _ in range(10)}
+    assert len(chosen) == 1
+    assert len(processes._processes) == 3

@@ -41,7 +41,7 @@ class Workers:
         environ: variables of the connection to Ray, such as RAY_ADDRESS; default: those of this
             process.
 
-    Errors: UsageError (another `worker`, no cluster, no such processes).
+    Errors: UsageError (another `worker`, no cluster that can be used).
 
     Example:
         async with Workers("process:4") as workers:
@@ -87,9 +87,11 @@ class Workers:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        processes, self._processes = self._processes, None
-        if processes is not None:
-            await processes.close()
+        if self._processes is not None:
+            try:
+                await self._processes.close()
+            finally:
+                self._processes = None
 
     async def open_worker(
         self, services: SessionServices, config: WorkerConfig, models: ModelRegistry

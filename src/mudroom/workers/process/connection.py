@@ -25,6 +25,7 @@ class ProcessTransport:
     """
 
     kind = "process"
+    is_shared = False
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
@@ -71,7 +72,7 @@ class ProcessConnection:
         self._machine = machine
 
     def drain(self) -> None:
-        """Do nothing: nobody else uses the process."""
+        """Do nothing: whoever shares the process counts who uses it."""
 
     async def open(self, first: FirstMessage) -> None:
         """Start the process and send it its first message. Raises UsageError on another machine."""

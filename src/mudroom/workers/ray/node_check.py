@@ -5,11 +5,12 @@ The node lists what it lacks, the session's process decides.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import secrets
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -82,6 +83,27 @@ def check_files(
 def _get_minor(version: str) -> str:
     """Return the version without its last number."""
     return version.rpartition(".")[0]
+
+
+@asynccontextmanager
+async def show_folders(folders: Sequence[str]) -> AsyncGenerator[dict[str, str]]:
+    """Have a file with a random text in each folder meanwhile; yield the texts by path.
+
+    Raises UsageError.
+    """
+    if not folders:
+        yield {}
+        return
+    writing = asyncio.create_task(asyncio.to_thread(write_nonces, folders))
+    try:
+        yield await asyncio.shield(writing)
+    finally:
+        await asyncio.shield(asyncio.create_task(_remove_written(writing)))
+
+
+async def _remove_written(writing: asyncio.Task[dict[str, str]]) -> None:
+    with suppress(UsageError):
+        await asyncio.to_thread(remove_files, await writing)
 
 
 def write_nonces(folders: Sequence[str]) -> dict[str, str]:

@@ -39,7 +39,7 @@ from .driver_messages import (
     ToTransport,
 )
 from .lease import LEASE_SECONDS, MARGIN_SECONDS
-from .node_check import NodeRequirements, check_node, remove_files, write_nonces
+from .node_check import NodeRequirements, check_node, show_folders
 
 _COMMAND = (sys.executable, "-m", "mudroom.workers.ray.driver")
 _LEASE_REPLY_SECONDS = 1.0
@@ -66,6 +66,7 @@ class RayTransport:
     """
 
     kind = "ray"
+    is_shared = False
 
     def __init__(
         self,
@@ -243,7 +244,7 @@ class RayConnection:
         self.machine = machine
 
     def drain(self) -> None:
-        """Do nothing: nobody else uses the actor."""
+        """Do nothing: whoever shares the actor counts who uses it."""
 
     async def open(self, first: FirstMessage) -> None:
         """Start the actor and send it its first message. Raises UsageError if its node is not fit.
@@ -271,13 +272,10 @@ class RayConnection:
 
     async def _start(self, answer: asyncio.Future[Hello]) -> Hello:
         requirements = self._transport.requirements
-        nonces = await asyncio.to_thread(write_nonces, requirements.folders)
-        try:
+        async with show_folders(requirements.folders) as nonces:
             request = HelloRequest(nonces, requirements.import_path, requirements.tools)
             await self._transport.open_actor(self, request)
             return await answer
-        finally:
-            await asyncio.to_thread(remove_files, nonces)
 
     def send(self, message: msgspec.Struct) -> None:
         """Send a message to the actor, together with all others of this step of the event loop."""

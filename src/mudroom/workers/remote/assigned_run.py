@@ -18,6 +18,7 @@ from ..._core.events import (
     StoredEvent,
     ToolCallFinished,
     ToolCallStarted,
+    TurnFinished,
 )
 from ..._core.messages import NO_USAGE, Usage
 from ..._core.runs import Brief, Report
@@ -105,6 +106,11 @@ class AssignedRun:
                 future = self._waiting.pop((event.run, event.message.id), None)
                 if future is not None:
                     future.set_result(True)
+
+    def count_turns(self) -> int:
+        """Return the number of recorded turns of the run that have finished."""
+        events = self.recorded.get(self.run_id, ())
+        return sum(isinstance(event, TurnFinished) for event in events)
 
     async def wait_until_stored(self, run_id: str, message_id: str) -> bool:
         """Wait until the journal has a message; return False if its run ends without it."""

@@ -124,6 +124,11 @@ class WorkerTransport(Protocol):
         """Name of the way, as the option `worker` has it."""
         ...
 
+    @property
+    def is_shared(self) -> bool:
+        """True if other sessions use the processes: their runs may be the cause of a loss."""
+        ...
+
     def connect(self) -> WorkerConnection:
         """Return a connection to a new worker process, not started."""
         ...

@@ -36,6 +36,7 @@ class RemoteRunHandle(TaskHandle):
         placing: task that gives the run to a process, or ends it; None if that is done.
         loss: why the last process of the run was lost; None if none was.
         starts: number of processes that it was to be given to.
+        turns_before: turns that it had finished before the last start.
         is_ending: the end of the run is recorded here; a request to stop it comes too late.
     """
 
@@ -50,6 +51,7 @@ class RemoteRunHandle(TaskHandle):
         "process",
         "slots",
         "starts",
+        "turns_before",
     )
 
     def __init__(self, grant: Grant, services: SessionServices, on_outcome: OnOutcome) -> None:
@@ -62,6 +64,7 @@ class RemoteRunHandle(TaskHandle):
         self.slots: asyncio.Semaphore | None = None
         self.loss: str | None = None
         self.starts = 0
+        self.turns_before = 0
         self._messages: tuple[InboxMessage, ...] = ()
         self._stop_requests: tuple[WrapUp | Cancel, ...] = ()
         self.is_ending = False

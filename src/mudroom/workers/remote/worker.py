@@ -168,6 +168,7 @@ class RemoteWorker:
         """Give a run to a process. Return its report if none gets it."""
         while handle.starts < MAX_STARTS:
             handle.starts += 1
+            handle.turns_before = assigned.count_turns()
             try:
                 process = await self._choose_process(assigned)
                 await process.send_run(assigned, handle.grant)
@@ -237,6 +238,8 @@ class RemoteWorker:
             return _accept_report(assigned, report)
         if handle.is_cancelled:
             return await self._record_end(handle, assigned, handle.stop_reason)
+        if self._transport.is_shared and assigned.count_turns() > handle.turns_before:
+            handle.starts = 0  # runs of other sessions may have been the cause
         return None
 
     def _select_past_events(self, run_id: str) -> dict[str, list[StoredEvent]]:

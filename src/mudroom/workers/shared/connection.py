@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..._core.json_values import make_binary_decoder
 from ...errors import UsageError
-from ..ray.node_check import NodeRequirements, check_files, remove_files, write_nonces
+from ..ray.node_check import NodeRequirements, check_files, show_folders
 from ..remote.connection import FirstMessage
 from ..remote.frames import encode
 from ..remote.messages import RunReply, StartRun, ToSession, WorkerConfig
@@ -36,6 +36,8 @@ class SharedTransport:
         processes: the worker processes; they go on after `close`.
         requirements: what the machine of each process must have for this session.
     """
+
+    is_shared = True
 
     def __init__(self, processes: SharedProcesses, requirements: NodeRequirements) -> None:
         self.kind = processes.transport.kind
@@ -75,7 +77,9 @@ class SharedConnection:
         self._unread: list[bytes] = []
         self._arrival = asyncio.Event()
         self._opened: asyncio.Future[SessionOpened] | None = None
-        self._has_ended = False
+        self._has_begun = False
+        self._is_closed_there = False
+        self._is_over = False
 
     @property
     def pid(self) -> int | None:
@@ -100,12 +104,12 @@ class SharedConnection:
     @property
     def is_draining(self) -> bool:
         """True if the process gets no further runs of any session."""
-        return self._process is not None and self._process.is_draining
+        return bool(self._process and self._process.is_draining and not self._is_over)
 
     @property
     def other_runs(self) -> int:
         """Number of runs of other sessions in the process."""
-        return self._process.runs - self._runs if self._process else 0
+        return self._process.runs - self._runs if self._process and not self._is_over else 0
 
     def place_on(self, machine: str) -> None:
         """Use a process on this machine, or fail to open."""
@@ -113,49 +117,62 @@ class SharedConnection:
 
     def drain(self) -> None:
         """Give the process no further runs of any session."""
-        if self._process is not None:
+        if self._process is not None and not self._is_over:
             self._process.drain()
 
     async def open(self, first: FirstMessage) -> None:
         """Begin to use a process. Raises UsageError if it cannot execute runs of the session."""
         assert isinstance(first, WorkerConfig)
+        process = self._enter()
+        was_running = process.has_started
+        try:
+            opened = await self._begin(process)
+        except UsageError:
+            if not (was_running and process.is_lost):
+                raise
+            # It was lost since its last use: that says nothing about the others.
+            opened = await self._begin(self._enter())
+        self.sees_folder = not opened.unseen
+        self.send(replace(first, has_own_files=not self.sees_folder))
+
+    def _enter(self) -> SharedProcess:
+        """Choose a process and take a part of it."""
         self._process = process = self._processes.choose(self._machine, self._used)
+        self._is_over = self._has_begun = False
         self._used.append(process)
         self._number = process.attach(self)
+        return process
+
+    async def _begin(self, process: SharedProcess) -> SessionOpened:
+        """Start the process, and check whether it sees the files and tools of the session."""
+        requirements = self._requirements
         try:
             await process.open()
-            opened = await self._begin(process)
-            travel = self._requirements.files_travel
+            async with show_folders(requirements.folders) as nonces:
+                opened = await self._ask(process, nonces)
+            travel = requirements.files_travel
             check_files(self.host, opened.unseen, opened.unloaded, files_travel=travel)
         except BaseException:
             await self.close()
             raise
-        self.sees_folder = not opened.unseen
-        self.send(replace(first, has_own_files=not self.sees_folder))
+        return opened
 
-    async def _begin(self, process: SharedProcess) -> SessionOpened:
-        """Ask the process whether it sees the files of the session."""
-        requirements = self._requirements
+    async def _ask(self, process: SharedProcess, nonces: dict[str, str]) -> SessionOpened:
+        if self._is_over:  # the process was lost, or the session is closing
+            raise UsageError(self._describe_loss(), where="workers")
         self._opened = asyncio.get_running_loop().create_future()
-        if process.is_lost:  # between its start and now
-            self.end()
-        nonces = await asyncio.to_thread(write_nonces, requirements.folders)
-        try:
-            process.connection.send(
-                OpenSession(
-                    self._number,
-                    nonces,
-                    tuple(requirements.import_path),
-                    tuple(requirements.tools),
-                )
-            )
-            return await self._opened
-        finally:
-            await asyncio.to_thread(remove_files, nonces)
+        self._has_begun = True
+        requirements = self._requirements
+        import_path, tools = tuple(requirements.import_path), tuple(requirements.tools)
+        process.connection.send(OpenSession(self._number, nonces, import_path, tools))
+        return await self._opened
+
+    def _describe_loss(self) -> str:
+        return f"no worker process: {self.loss or 'it has ended'}"
 
     def send(self, message: msgspec.Struct) -> None:
         """Send a message of the session to the process."""
-        if self._process is None or self._has_ended:
+        if self._process is None or self._is_over:
             return
         if isinstance(message, StartRun):
             self._count_runs(1)
@@ -170,19 +187,25 @@ class SharedConnection:
             if self._opened and not self._opened.done():
                 self._opened.set_result(message)
         else:
+            self._is_closed_there = True
             self.end()
 
     def end(self) -> None:
-        """Note that the process is lost, or has closed its part."""
-        self._has_ended = True
+        """Give the part back: the process is lost, has closed the part, or the session has."""
+        if self._process is None or self._is_over:
+            return
+        self._is_over = True
+        self._process.runs -= self._runs
+        self._runs = 0
+        self._used.remove(self._process)
+        self._process.detach(self._number)
         self._arrival.set()
         if self._opened and not self._opened.done():
-            text = f"no worker process: {self.loss or 'it has ended'}"
-            self._opened.set_exception(UsageError(text, where="workers"))
+            self._opened.set_exception(UsageError(self._describe_loss(), where="workers"))
 
     async def receive_all(self) -> list[ToSession]:
         """Return the messages that have arrived; none when the process is lost or closed."""
-        while not (self._unread or self._has_ended):
+        while not (self._unread or self._is_over):
             self._arrival.clear()
             await self._arrival.wait()
         unread, self._unread = self._unread, []
@@ -200,31 +223,28 @@ class SharedConnection:
         If it still executes its runs, because a message of it could not be used, it is ended, with
         the parts of all sessions.
         """
-        if self._process and not (self._has_ended and not self._process.is_lost):
-            await self._process.end()
+        if self._process is None or self._is_closed_there:
+            return
+        await self._process.end()
 
     async def close(self) -> None:
-        """Use the process no more; the session has no runs there."""
-        process = self._process
-        if process is None:
-            return
-        if not self._has_ended:
-            process.connection.send(CloseSession(self._number))
+        """Close the session's part. It must have no runs."""
+        if self._process is not None and self._has_begun and not self._is_over:
+            self._process.connection.send(CloseSession(self._number))
             with suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_SECONDS):
-                    await self._wait_for_end()
-            self._has_ended = True
-            self._arrival.set()
-        self._count_runs(-self._runs)
-        if process.detach(self._number):
-            self._used.remove(process)
+                try:
+                    async with asyncio.timeout(_CLOSE_SECONDS):
+                        await self._wait_for_end()
+                finally:
+                    self.end()
+        self.end()
 
     async def _wait_for_end(self) -> None:
-        while not self._has_ended:
+        while not self._is_over:
             self._arrival.clear()
             await self._arrival.wait()
 
     def _count_runs(self, number: int) -> None:
-        if self._process is not None:
+        if self._process is not None and not self._is_over:
             self._runs += number
             self._process.runs += number

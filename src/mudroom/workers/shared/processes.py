@@ -19,6 +19,7 @@ from ..remote.shared_messages import (
     ShareProcess,
 )
 
+_ENDED = "a process that several sessions use has ended"
 _UNREADABLE = "it sent bytes that are not a message"
 
 
@@ -30,7 +31,7 @@ class ProcessPart(Protocol):
         ...
 
     def end(self) -> None:
-        """Note that the process is lost."""
+        """Note that the process is lost, and detach the part."""
         ...
 
 
@@ -39,16 +40,18 @@ class SharedProcess:
 
     Arguments:
         connection: the process, not started.
+        machine: name of the machine it starts on, "" if that does not matter.
 
     Attributes:
         runs: runs of all sessions that the process has.
-        is_lost: it has ended, or could not start.
+        is_lost: it has ended, is being ended, or could not start.
         is_draining: it gets no further runs, and ends after the last session that uses it.
         loss: why it was lost, "" if not known.
     """
 
-    def __init__(self, connection: WorkerConnection) -> None:
+    def __init__(self, connection: WorkerConnection, machine: str = "") -> None:
         self.connection = connection
+        self.machine = machine
         self.runs = 0
         self.is_lost = False
         self.is_draining = False
@@ -65,6 +68,11 @@ class SharedProcess:
         """Numbers of its runs and sessions, to compare processes."""
         return self.runs, len(self._parts)
 
+    @property
+    def has_started(self) -> bool:
+        """True if the process has started."""
+        return self._dispatching is not None
+
     async def open(self) -> None:
         """Start the process, if that is not done. A cancel ends the wait, not the start.
 
@@ -80,6 +88,7 @@ class SharedProcess:
             await self.connection.open(ShareProcess())
         except BaseException:
             self.is_lost = True
+            self._end_parts()
             self._stopped.set()
             raise
         self._dispatching = asyncio.create_task(self._dispatch())
@@ -102,7 +111,7 @@ class SharedProcess:
         """
         was_attached = self._parts.pop(number, None) is not None
         if self.is_draining and not self._parts:
-            self._end()
+            self._start_end()
         return was_attached
 
     def drain(self) -> None:
@@ -111,13 +120,22 @@ class SharedProcess:
 
     async def end(self) -> None:
         """End the process, with the parts of all sessions, and wait until it does nothing more."""
-        self._end()
+        self._start_end()
         await self._stopped.wait()
 
-    def _end(self) -> None:
-        if not self.is_lost:
-            self.is_lost = True
-            self._ending = asyncio.create_task(self.connection.wait_until_stopped())
+    def _start_end(self) -> None:
+        if self.is_lost:
+            return
+        self.is_lost = True
+        if self._opening is None:
+            self._stopped.set()
+        else:
+            self._ending = asyncio.create_task(self._stop(self._opening))
+
+    async def _stop(self, opening: asyncio.Task[None]) -> None:
+        await asyncio.wait((opening,))
+        if self.has_started:
+            await self.connection.wait_until_stopped()
 
     async def close(self) -> None:
         """End the process, which has no runs."""
@@ -139,11 +157,14 @@ class SharedProcess:
         except msgspec.DecodeError as error:
             self.loss = f"{_UNREADABLE}: {error}"
         self.is_lost = True
-        self.loss = self.loss or self.connection.loss
-        for part in list(self._parts.values()):
-            part.end()
+        self.loss = self.loss or self.connection.loss or _ENDED
+        self._end_parts()
         await self.connection.wait_until_stopped()
         self._stopped.set()
+
+    def _end_parts(self) -> None:
+        for part in list(self._parts.values()):
+            part.end()
 
 
 class SharedProcesses:
@@ -172,15 +193,14 @@ class SharedProcesses:
 
         Arguments:
             machine: name of the machine it should be on, "" if that does not matter.
-            used: processes that the session uses already; they are chosen last.
+            used: processes that the session uses already; chosen only if there is no other one.
         """
         if self._is_closed:
             raise UsageError("the worker processes of the sessions are closed", where="workers")
         ready = self._list_ready()
         if machine:
-            ready = [each for each in ready if each.connection.host == machine] or [
-                self._add(machine)
-            ]
+            there = [each for each in ready if machine in (each.machine, each.connection.host)]
+            ready = there or [self._add(machine)]
         unused = [each for each in ready if each not in used]
         return min(unused or ready, key=lambda each: each.load)
 
@@ -191,8 +211,11 @@ class SharedProcesses:
     async def close(self) -> None:
         """End all processes. The sessions that use them are closed."""
         self._is_closed = True
-        await asyncio.gather(*(process.close() for process in (*self._processes, *self._past)))
-        await self.transport.close()
+        processes = (*self._processes, *self._past)
+        try:
+            await asyncio.gather(*(process.close() for process in processes))
+        finally:
+            await self.transport.close()
 
     def _list_ready(self) -> list[SharedProcess]:
         """Return the processes that take runs.
@@ -211,7 +234,7 @@ class SharedProcesses:
         connection = self.transport.connect()
         if machine:
             connection.place_on(machine)
-        process = SharedProcess(connection)
+        process = SharedProcess(connection, machine)
         self._processes.append(process)
         return process
 
