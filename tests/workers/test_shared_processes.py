@@ -344,3 +344,18 @@ def test_a_machine_is_asked_for_once_however_many_children_need_it() -> None:
     chosen = {processes.choose("node7", ()) for _ in range(10)}
     assert len(chosen) == 1
     assert len(processes._processes) == 3
+
+
+async def test_a_process_that_is_slow_to_close_a_session_goes_on_for_the_others(
+    tmp_path: Path,
+) -> None:
+    async with Workers("process:1") as workers:
+        async with open_shared(tmp_path / "a", workers) as first:
+            await first.task("CHILD 0")
+            async with open_shared(tmp_path / "b", workers) as second:
+                await second.task("CHILD 0")
+                (pid,) = workers.pids
+                os.kill(pid, signal.SIGSTOP)
+            os.kill(pid, signal.SIGCONT)
+            assert (await first.task("CHILD 1")).reason == "GOAL"
+            assert workers.pids == (pid,)

@@ -78,7 +78,7 @@ class SharedConnection:
         self._arrival = asyncio.Event()
         self._opened: asyncio.Future[SessionOpened] | None = None
         self._has_begun = False
-        self._is_closed_there = False
+        self._is_closed = False
         self._is_over = False
 
     @property
@@ -138,7 +138,7 @@ class SharedConnection:
     def _enter(self) -> SharedProcess:
         """Choose a process and take a part of it."""
         self._process = process = self._processes.choose(self._machine, self._used)
-        self._is_over = self._has_begun = False
+        self._is_over = self._is_closed = self._has_begun = False
         self._used.append(process)
         self._number = process.attach(self)
         return process
@@ -187,7 +187,7 @@ class SharedConnection:
             if self._opened and not self._opened.done():
                 self._opened.set_result(message)
         else:
-            self._is_closed_there = True
+            self._is_closed = True
             self.end()
 
     def end(self) -> None:
@@ -223,21 +223,23 @@ class SharedConnection:
         If it still executes its runs, because a message of it could not be used, it is ended, with
         the parts of all sessions.
         """
-        if self._process is None or self._is_closed_there:
+        if self._process is None or self._is_closed:
             return
         await self._process.end()
 
     async def close(self) -> None:
         """Close the session's part. It must have no runs."""
-        if self._process is not None and self._has_begun and not self._is_over:
-            self._process.connection.send(CloseSession(self._number))
-            with suppress(TimeoutError):
-                try:
+        if self._process is None or self._is_over:
+            return
+        self._is_closed = True
+        try:
+            if self._has_begun:
+                self._process.connection.send(CloseSession(self._number))
+                with suppress(TimeoutError):
                     async with asyncio.timeout(_CLOSE_SECONDS):
                         await self._wait_for_end()
-                finally:
-                    self.end()
-        self.end()
+        finally:
+            self.end()
 
     async def _wait_for_end(self) -> None:
         while not self._is_over:

@@ -179,7 +179,7 @@ class SharedProcesses:
         self.transport = transport
         self.size = size
         self._processes: list[SharedProcess] = []
-        self._past: list[SharedProcess] = []
+        self._lost: list[SharedProcess] = []
         self._is_closed = False
 
     @property
@@ -211,7 +211,7 @@ class SharedProcesses:
     async def close(self) -> None:
         """End all processes. The sessions that use them are closed."""
         self._is_closed = True
-        processes = (*self._processes, *self._past)
+        processes = (*self._processes, *self._lost)
         try:
             await asyncio.gather(*(process.close() for process in processes))
         finally:
@@ -222,8 +222,8 @@ class SharedProcesses:
 
         A lost process is replaced first. A draining one is replaced only if no other one is left.
         """
-        lost = (each for each in (*self._past, *self._processes) if each.is_lost)
-        self._past = [each for each in lost if not each.has_stopped]
+        lost = (each for each in (*self._lost, *self._processes) if each.is_lost)
+        self._lost = [each for each in lost if not each.has_stopped]
         self._processes = [each for each in self._processes if not each.is_lost]
         while len(self._processes) < self.size:
             self._add()
