@@ -93,7 +93,7 @@ class Workers:
             finally:
                 self._processes = None
 
-    async def open_worker(
+    async def _open_worker(
         self, services: SessionServices, config: WorkerConfig, models: ModelRegistry
     ) -> RemoteWorker:
         """Return the worker of a session that uses the processes. Raises UsageError."""
@@ -132,4 +132,4 @@ async def open_shared_worker(
             where="Session",
             remedy="Pass what `async with Workers(...) as workers:` gives.",
         )
-    return await workers.open_worker(services, config, models)
+    return await workers._open_worker(services, config, models)
