@@ -132,4 +132,4 @@ async def open_shared_worker(
             where="Session",
             remedy="Pass what `async with Workers(...) as workers:` gives.",
         )
-    return await workers._open_worker(services, config, models)
+    return await workers._open_worker(services, config, models)  # noqa: SLF001  (same module)
