@@ -196,6 +196,9 @@ async def test_a_lost_run_ends_its_calls_and_the_runs_below_it(tmp_path: Path) -
         ("1", "GOAL"),
     ]
     assert find_violations(journal.events) == []
+    # The result of the call and the end of the run, of both runs: recorded at one time.
+    below = [event for event in journal.events if event.run.startswith("1.1.1")]
+    assert len({event.at for event in below[-4:]}) == 1
 
 
 async def test_a_cancelled_start_of_all_worker_processes_ends_them(tmp_path: Path) -> None:

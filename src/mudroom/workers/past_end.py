@@ -59,7 +59,7 @@ async def record_past_end(services: SessionServices, past: PastEvents, report: R
     """
     now = services.clock.now()
     run_id = report.run_id
-    closing = _list_closing_events(services, past, run_id, report.reason)
+    closing = _list_closing_events(services, past, run_id, report.reason, now)
     closing.append(RunFinished(at=now, run=run_id, report=report))
     if report.reason is not Reason.LOST:
         # The time without a process does not count. For LOST the reason says that.
@@ -72,10 +72,9 @@ async def record_past_end(services: SessionServices, past: PastEvents, report: R
 
 
 def _list_closing_events(
-    services: SessionServices, past: PastEvents, run_id: str, reason: Reason
+    services: SessionServices, past: PastEvents, run_id: str, reason: Reason, now: float
 ) -> list[StoredEvent]:
     """Return the results of open calls, and the ends of the runs below, for the reason."""
-    now = services.clock.now()
     closing: list[StoredEvent] = []
     for child in reversed(list(past.walk_below(run_id))):
         if find_report(past[child]) is None:
