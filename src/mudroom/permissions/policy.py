@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from .shell_judge import CommandJudge
 
 _SANDBOXED = "no rule is against it, and it runs within the sandbox"
+_UNATTENDED = "no rule is against it, and no user can be asked"
+_SANDBOX_TIERS = ("full", "file")
 _ALLOWED = PermissionVerdict(Verdict.ALLOW, _SANDBOXED)
 _EFFECT_TEXTS = {
     ToolCategory.WRITE: "a file is changed",
@@ -160,9 +162,14 @@ class RulePolicy:
             # Importing the bash grammar takes time, and many sessions judge no command.
             from .shell_judge import CommandJudge
 
-            judge = CommandJudge(self._permissions.rules, tool, self._matcher)
+            judge = CommandJudge(
+                self._permissions.rules, tool, self._matcher, is_sandboxed=self._is_sandboxed
+            )
             self._command_judges[tool.name] = judge
         return self._command_judges[tool.name]
+
+    def _is_sandboxed(self) -> bool:
+        return self._tier() in _SANDBOX_TIERS
 
     def _judge_call(self, tool: Tool, arguments: Mapping[str, Any]) -> CallFinding:
         kind = _get_call_kind(tool)
@@ -206,7 +213,7 @@ class RulePolicy:
         if mode is Mode.DONT_ASK:
             return decide_as(Verdict.DENY, f"{finding.why}, and this mode asks no questions")
         if finding.verdict == Verdict.UNDECIDED and self._runs_unasked(finding.kind, mode):
-            return decide_as(Verdict.ALLOW, _SANDBOXED)
+            return decide_as(Verdict.ALLOW, _SANDBOXED if self._is_sandboxed() else _UNATTENDED)
         return decide_as(Verdict.ASK)
 
     def _runs_unasked(self, kind: CallKind, mode: Mode) -> bool:
@@ -218,7 +225,7 @@ class RulePolicy:
         if kind == CallKind.EDIT and not self._asks_before_edits:
             return True
         is_command = mode is Mode.ACCEPT_EDITS and kind == CallKind.RUN
-        return is_command and self._tier() in ("full", "file")
+        return is_command and self._is_sandboxed()
 
 
 def _get_call_kind(tool: Tool) -> CallKind:
