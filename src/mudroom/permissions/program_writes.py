@@ -24,7 +24,8 @@ class Writes(Struct, frozen=True):
         targets: the words that name them.
         folder: the word that names the folder, or the new name, of what is copied, or None.
         sources: the words whose last component becomes a name in the folder.
-        is_folder: it is certain that `folder` is a folder.
+        is_folder: `folder` is a folder; None if the file system decides, False if it is uncertain
+            that the names of the sources are used.
         is_recursive: what is in the targets is changed too.
         doubt: why the words do not tell everything, "" if they do.
     """
@@ -32,7 +33,7 @@ class Writes(Struct, frozen=True):
     targets: tuple[Word, ...] = ()
     folder: Word | None = None
     sources: tuple[Word, ...] = ()
-    is_folder: bool = False
+    is_folder: bool | None = None
     is_recursive: bool = False
     doubt: str = ""
 
@@ -60,25 +61,26 @@ def find_writes(words: Sequence[Word]) -> Writes | None:
 
 def _find_operands(name: str, writing: Writing, arguments: Sequence[Word]) -> Writes:
     operands, folder, flags = _split_arguments(writing, arguments)
-    doubt = next((f"{word.raw} is known only when it runs" for word in _list_unclear(operands)), "")
+    named = [*operands, folder] if folder else operands
+    doubt = next((f"{word.raw} is known only when it runs" for word in _list_unclear(named)), "")
     is_recursive = writing.recursive == ".*"
     for flag in flags:
         if writing.recursive and re.fullmatch(writing.recursive, flag):
             is_recursive = True
         elif not re.fullmatch(writing.flags, flag):
             doubt = doubt or f"{_UNTOLD} because of {flag}"
-            value = flag.partition("=")[2] if "=" in flag else flag[2:]
-            operands.append(Word(value, value))
+            operands.append(_get_flag_value(flag))
     if writing.operands == "downloads":
+        operands += [_get_flag_value(flag) for flag in flags if "=" in flag]
         return _find_downloads(operands, doubt)
     if writing.operands == "packed":
         operands += [_strip_suffix(word) for word in operands]
     if writing.operands in ("all", "packed"):
         return Writes(tuple(operands), is_recursive=is_recursive, doubt=doubt)
-    is_folder = folder is not None or len(operands) > 2
+    is_folder = True if folder is not None or len(operands) > 2 else None
     if folder is None and len(operands) > 1:
         folder = operands.pop()
-        is_folder = is_folder or folder.raw.endswith("/")
+        is_folder = is_folder or folder.raw.endswith("/") or None
     elif name == "ln" and folder is None:
         folder = Word(".", ".")
     targets = () if writing.operands == "last" else tuple(operands)
@@ -107,6 +109,11 @@ def _split_arguments(
     return operands, folder, flags
 
 
+def _get_flag_value(flag: str) -> Word:
+    value = flag.partition("=")[2] if "=" in flag else flag[2:]
+    return Word(value, value)
+
+
 def _list_unclear(words: Sequence[Word]) -> list[Word]:
     return [word for word in words if word.value is None and not starts_plainly(word)]
 
@@ -117,7 +124,7 @@ def _find_downloads(operands: Sequence[Word], doubt: str) -> Writes:
     if not all(re.fullmatch(r"[^%{\[#]*", word.value or "%") for word in operands):
         doubt = doubt or _UNTOLD
     targets = tuple(word for word in operands if "://" not in word.raw)
-    return Writes(targets, Word(".", "."), addresses, doubt=doubt)
+    return Writes(targets, Word(".", "."), addresses, is_folder=False, doubt=doubt)
 
 
 def _strip_suffix(word: Word) -> Word:

@@ -41,7 +41,7 @@ class WriteJudge:
             return ""
         targets = [*writes.targets, writes.folder] if writes.folder else writes.targets
         names = [word.value for word in targets if word.value]
-        if writes.is_folder or self._is_folder(writes, folders):
+        if self._is_folder(writes, folders):
             names += self._list_copies(writes, folders)
         return self._find_name(names, folders, patterns=False)
 
@@ -106,6 +106,8 @@ class WriteJudge:
                         yield f"{target}/{name.partition('?')[0]}"
 
     def _is_folder(self, writes: Writes, folders: Sequence[str]) -> bool:
+        if writes.is_folder is not None:
+            return writes.is_folder
         target = writes.folder.value if writes.folder else None
         return bool(target) and any(
             os.path.isdir(self._context.make_absolute(target or "", folder)) for folder in folders
