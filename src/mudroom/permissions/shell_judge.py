@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 
-from .._core.tools import Tool, ToolCategory
+from .._core.tools import Tool
 from .._platform.protected_names import find_protected_component
+from .command_rules import CommandRules
 from .match_call import CallMatcher
-from .path_rules import could_cover, matches_file
+from .path_rules import matches_file
 from .program_approvals import find_approved_prefix
 from .program_risk import find_risk, is_read_only, is_safe_variable, obeys_folder
 from .program_table import FILELESS_PROGRAMS, SHELLS
@@ -21,10 +21,9 @@ from .shell_paths import (
     find_option_folders,
     find_unknown_folder,
     find_working_folders,
-    has_wildcard,
 )
 from .shell_words import Redirect, Script, SimpleCommand, Word
-from .shell_writes import MAX_ENTRIES, WriteJudge
+from .shell_writes import WriteJudge
 
 MAX_SHELL_DEPTH = 4
 """Levels of shells within shells that are judged."""
@@ -53,24 +52,13 @@ class CommandJudge:
         allow_reading: bool = True,
         is_sandboxed: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._matcher = matcher
         self._context = matcher.context
         self._paths = CommandPaths(self._context)
         self._writes = WriteJudge(self._context, self._paths)
         self._unknown_folder = ""
         self._allow_reading = allow_reading
         self._is_sandboxed = is_sandboxed
-        self._command_rules = {
-            verdict: [rule for rule in rules if rule.verdict == verdict and rule.names(tool.name)]
-            for verdict in (Verdict.DENY, Verdict.ASK, Verdict.ALLOW)
-        }
-        self._file_rules = [
-            rule for rule in rules if rule.pattern and matcher.get_rule_access(rule) is not None
-        ]
-        # If True, a command that cannot be parsed needs approval: a rule may be about it.
-        self._has_restrictions = bool(
-            self._command_rules[Verdict.DENY] or self._command_rules[Verdict.ASK]
-        ) or any(rule.verdict != Verdict.ALLOW for rule in self._file_rules)
+        self._rules = CommandRules(rules, tool, matcher)
 
     def judge(self, command: str) -> list[CallFinding]:
         """Return the findings of all parts of a command line, in order; at least one."""
@@ -82,7 +70,7 @@ class CommandJudge:
         self._unknown_folder = find_unknown_folder(all_commands)
         restrictions: list[CallFinding] = []
         for part in all_commands:
-            if finding := self._find_restriction(part, all_folders[:MAX_FOLDERS]):
+            if finding := self._rules.find(part, all_folders[:MAX_FOLDERS], self._writes):
                 restrictions.append(finding)
         if any(finding.verdict == Verdict.DENY for finding in restrictions):
             return restrictions
@@ -93,7 +81,12 @@ class CommandJudge:
             for finding in self._judge_command(part, folders, MAX_SHELL_DEPTH)
         ]
         if rule := next(
-            (rule for rule in self._command_rules[Verdict.ALLOW] if not rule.pattern), None
+            (
+                rule
+                for rule in self._rules.command_rules[Verdict.ALLOW]
+                if not rule.pattern and not rule.is_approved
+            ),
+            None,
         ):
             denials = [finding for finding in parts if finding.verdict == Verdict.DENY]
             why = "a rule allows every command"
@@ -106,7 +99,7 @@ class CommandJudge:
     def _judge_problems(
         self, script: Script, command: str, folders: Sequence[str]
     ) -> Iterator[CallFinding]:
-        verdict = Verdict.ASK if self._has_restrictions else Verdict.UNDECIDED
+        verdict = Verdict.ASK if self._rules.can_restrict else Verdict.UNDECIDED
         problems = [*script.problems]
         if len(folders) > MAX_FOLDERS:
             problems.append("it changes to too many folders")
@@ -129,58 +122,6 @@ class CommandJudge:
             words = piece.replace("'", " ").replace('"', " ").replace("\\", "").split()
             if words:
                 yield SimpleCommand(piece.strip(), tuple(Word(word, word) for word in words))
-
-    def _find_restriction(
-        self, command: SimpleCommand, folders: Sequence[str]
-    ) -> CallFinding | None:
-        """Return the finding of a deny or ask rule about a command or a file it names, or None."""
-        spellings = [
-            text for words in expand_commands(command.words) for text in _list_spellings(words)
-        ]
-        for verdict in (Verdict.DENY, Verdict.ASK):
-            for rule in self._command_rules[verdict]:
-                if not rule.pattern or any(
-                    matches_pattern(rule.pattern, text) for text in spellings
-                ):
-                    why = f"a rule says {verdict}"
-                    return CallFinding(verdict, CallKind.RUN, why, rule, command.text)
-            if rule := self._find_file_rule(command, verdict, folders):
-                why = f"a rule says {verdict} for a file it names"
-                return CallFinding(verdict, CallKind.RUN, why, rule, command.text)
-        return None
-
-    def _is_about_reading(self, rule: Rule) -> bool:
-        return self._matcher.get_rule_access(rule) is ToolCategory.READ
-
-    def _find_file_rule(
-        self, command: SimpleCommand, verdict: Verdict, folders: Sequence[str]
-    ) -> Rule | None:
-        rules = [rule for rule in self._file_rules if rule.verdict == verdict]
-        if not rules:
-            return None
-        writes_file = any(redirect.writes_file for redirect in command.redirects)
-        if not writes_file and is_read_only(strip_wrappers(command.words)):
-            rules = [rule for rule in rules if self._is_about_reading(rule)]
-        folders = [*folders, *find_option_folders(command.words)]
-        targets = [redirect.target for redirect in command.redirects if redirect.target]
-        paths = dict.fromkeys(
-            path
-            for word in [*command.words[1:], *targets]
-            for path in self._paths.list_possible_paths(word, folders)
-        )
-        if not is_read_only(strip_wrappers(command.words)):
-            changed = self._writes.list_changed(strip_wrappers(command.words), folders)
-            paths |= dict.fromkeys(islice(changed, MAX_ENTRIES))
-        locations = dict.fromkeys(
-            location for path in paths for location in self._paths.list_locations(path, folders)
-        )
-        patterns = [path for path in locations if has_wildcard(path)]
-        for rule in rules:
-            if matches_file(rule, locations, self._context, match_all=False) or any(
-                could_cover(rule, path, self._context) for path in patterns
-            ):
-                return rule
-        return None
 
     def _judge_command(
         self, command: SimpleCommand, folders: tuple[str, ...], depth: int
@@ -268,7 +209,7 @@ class CommandJudge:
         self, command: SimpleCommand, folders: tuple[str, ...]
     ) -> CallFinding | None:
         """Match the whole text of the command with allow rules that have no wildcard."""
-        for rule in self._command_rules[Verdict.ALLOW]:
+        for rule in self._rules.command_rules[Verdict.ALLOW]:
             is_same = is_literal(rule.pattern) and rule.pattern == command.text.strip()
             if is_same and not (rule.is_approved and _differs_by_folder(command.words, folders)):
                 why = "a rule allows exactly this"
@@ -289,22 +230,22 @@ class CommandJudge:
             return None
         text = " ".join(word.spelling for word in inner)
         doubt = self._find_doubt(inner, folders)
-        for rule in self._command_rules[Verdict.ALLOW]:
-            if not matches_pattern(rule.pattern, text):
-                continue
-            if is_literal(rule.pattern) or not (
-                doubt or (rule.is_approved and not self._covers(rule, inner, folders))
-            ):
+        for rule in self._rules.command_rules[Verdict.ALLOW]:
+            is_covered = is_literal(rule.pattern) or not doubt
+            if rule.is_approved:
+                is_covered = is_covered and self._is_approved(rule, inner, folders)
+            if is_covered and matches_pattern(rule.pattern, text):
                 why = "a rule allows it"
                 return CallFinding(Verdict.ALLOW, CallKind.RUN, why, rule, command.text)
         return None
 
-    def _covers(self, rule: Rule, words: Sequence[Word], folders: tuple[str, ...]) -> bool:
-        """Return whether a rule that the user approved covers a command by its wildcard."""
-        if rule.pattern != f"{find_approved_prefix(words)}:*":
+    def _is_approved(self, rule: Rule, words: Sequence[Word], folders: tuple[str, ...]) -> bool:
+        """Return whether a rule that the user approved covers a command that it matches."""
+        if _differs_by_folder(words, folders):
             return False
-        return not _differs_by_folder(words, folders) and all(
-            self._stays_inside(words, word, folders) for word in words[1:]
+        return is_literal(rule.pattern) or (
+            rule.pattern == f"{find_approved_prefix(words)}:*"
+            and all(self._stays_inside(words, word, folders) for word in words[1:])
         )
 
     def _judge_redirect(
@@ -335,8 +276,8 @@ class CommandJudge:
             if name := find_protected_component(self._context.make_relative(path, folder)):
                 return _deny_protected(name, command)
         locations = [*self._paths.list_locations(path, folders)]
-        for rule in self._file_rules:
-            if rule.verdict != Verdict.ALLOW or self._is_about_reading(rule):
+        for rule in self._rules.file_rules:
+            if rule.verdict != Verdict.ALLOW or self._rules.is_about_reading(rule):
                 continue
             if matches_file(rule, locations, self._context, match_all=True):
                 why = "a rule allows this file"
@@ -372,22 +313,6 @@ def _is_shell_call(words: Sequence[Word]) -> bool:
     if get_program_name(words) not in SHELLS or len(words) != 3:
         return False
     return words[1].value == "-c" and bool(words[2].value)
-
-
-def _list_spellings(words: Sequence[Word]) -> set[str]:
-    """Return the spellings of a command that a rule may use.
-
-    These are the command as written, without quotes, and with the bare name of its program.
-    """
-    if not words:
-        return set()
-    spelling = " ".join(word.spelling for word in words)
-    unquoted = " ".join(word.raw if word.value is None else word.value for word in words)
-    spellings = {spelling, unquoted}
-    if name := get_program_name(words):
-        arguments = spelling.partition(" ")[2]
-        spellings.add(f"{name} {arguments}".strip())
-    return spellings
 
 
 def _find_variable_risk(command: SimpleCommand) -> str:

@@ -28,11 +28,13 @@ class WriteJudge:
 
     Arguments:
         paths: those of the command line.
+
+    Use one object for one judgement, as of CommandPaths.
     """
 
     def __init__(self, context: PathContext, paths: CommandPaths) -> None:
         self._context = context
-        self._paths = paths
+        self.paths = paths
 
     def find_protected(self, words: Sequence[Word], folders: Sequence[str]) -> str:
         """Return a protected name that the command certainly changes, "" if there is none."""
@@ -80,7 +82,7 @@ class WriteJudge:
             yield from self._list_copies(writes, folders)
 
     def _list_paths(self, word: Word, folders: Sequence[str]) -> list[str]:
-        return list(self._paths.list_possible_paths(word, folders))
+        return list(self.paths.list_possible_paths(word, folders))
 
     def _walk(self, path: str, folders: Sequence[str]) -> Iterator[str]:
         for folder in folders:
@@ -125,7 +127,7 @@ class WriteJudge:
             patterns: a component with wildcards counts if it could match a protected name.
         """
         for path in dict.fromkeys(paths):
-            for location in self._paths.list_locations(path, folders):
+            for location in self.paths.list_locations(path, folders):
                 for name in self._context.make_relative(location).split("/"):
                     if is_protected(name) or (patterns and _could_be_protected(name)):
                         return name
