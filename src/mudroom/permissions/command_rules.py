@@ -75,28 +75,40 @@ class CommandRules:
         if not rules:
             return None
         writes_file = any(redirect.writes_file for redirect in command.redirects)
-        if not writes_file and is_read_only(strip_wrappers(command.words)):
+        inner = strip_wrappers(command.words)
+        if not writes_file and is_read_only(inner):
             rules = [rule for rule in rules if self.is_about_reading(rule)]
         folders = [*folders, *find_option_folders(command.words)]
         targets = [redirect.target for redirect in command.redirects if redirect.target]
-        paths = dict.fromkeys(
-            path
-            for word in [*command.words[1:], *targets]
+        words = [*command.words[1:], *targets]
+        locations = self._list_locations(words, folders, writes)
+        if not is_read_only(inner):
+            changed = dict.fromkeys(islice(writes.list_changed(inner, folders), MAX_ENTRIES))
+            for path in changed:
+                locations |= dict.fromkeys(writes.paths.list_locations(path, folders))
+        # Quotes keep patterns from bash, but git expands those too.
+        is_git = get_program_name(inner) == "git"
+        expanded = [word for word in words if word.value is None or is_git]
+        patterns = [*filter(has_wildcard, self._list_locations(expanded, folders, writes))]
+        return next(
+            (
+                rule
+                for rule in rules
+                if matches_file(rule, locations, self._context, match_all=False)
+                or any(could_cover(rule, path, self._context) for path in patterns)
+            ),
+            None,
+        )
+
+    def _list_locations(
+        self, words: Sequence[Word], folders: Sequence[str], writes: WriteJudge
+    ) -> dict[str, None]:
+        return dict.fromkeys(
+            location
+            for word in words
             for path in writes.paths.list_possible_paths(word, folders)
+            for location in writes.paths.list_locations(path, folders)
         )
-        if not is_read_only(strip_wrappers(command.words)):
-            changed = writes.list_changed(strip_wrappers(command.words), folders)
-            paths |= dict.fromkeys(islice(changed, MAX_ENTRIES))
-        locations = dict.fromkeys(
-            location for path in paths for location in writes.paths.list_locations(path, folders)
-        )
-        patterns = [path for path in locations if has_wildcard(path)]
-        for rule in rules:
-            if matches_file(rule, locations, self._context, match_all=False) or any(
-                could_cover(rule, path, self._context) for path in patterns
-            ):
-                return rule
-        return None
 
 
 def _list_spellings(words: Sequence[Word]) -> set[str]:

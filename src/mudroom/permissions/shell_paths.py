@@ -14,6 +14,8 @@ from .shell_words import SimpleCommand, Word
 
 _MAX_ALTERNATIVES = 64
 _MAX_MATCHES = 1000
+_SIGN = re.compile("[=:@<,]")
+"""Characters after which programs read a path, or before which it ends."""
 _MAX_FLAGS = 64
 """Characters of a word of short flags that may be followed by a path."""
 _FOLDER_VARIABLES = re.compile(r"\$(?:(HOME\b|\{HOME\})|PWD\b|\{PWD\})|^~\+(?=/|$)")
@@ -71,13 +73,18 @@ def has_wildcard(path: str) -> bool:
 def list_named_paths(text: str) -> Iterator[str]:
     """Yield the paths that programs may read in one word, first the word itself."""
     yield text
-    for sign in re.finditer("[=:@<,]", text):
-        if rest := text[sign.end() :]:
-            yield rest
-            if sign[0] == ":" and "://" not in text:  # relative to the root of a repository
-                yield rest.lstrip("/") or "."
-    if re.match(r"-[^-]", text):
-        yield from (text[at:] for at in range(2, min(len(text), _MAX_FLAGS)))
+    starts = [0]
+    for sign in _SIGN.finditer(text):
+        rest = text[sign.end() :]
+        starts.append(sign.end())
+        if sign[0] == ":" and "://" not in text:  # relative to the root of a repository
+            yield from filter(None, [rest.lstrip("/")])
+        yield from filter(None, [rest])
+    for start in starts:
+        piece = _SIGN.split(text[start:], maxsplit=1)[0]
+        yield from filter(None, [piece])
+        if start == 0 and re.match(r"-[^-]", piece):
+            yield from (piece[at:] for at in range(2, min(len(piece), _MAX_FLAGS)))
 
 
 def find_working_folders(commands: Sequence[SimpleCommand]) -> tuple[str, ...]:
