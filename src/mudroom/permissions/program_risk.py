@@ -152,15 +152,15 @@ def is_read_only(words: Sequence[Word]) -> bool:
         return len(arguments) == 1 and bool(arguments[0]) and not arguments[0].startswith("-")
     if name in READING_PROGRAMS | FILELESS_PROGRAMS:
         return True
+    if arguments in (["--version"], ["-V"]) and strip_version(name) in VERSION_PROGRAMS:
+        return True
     if name == "git":
         return _git_reads_only(arguments)
     if name == "command":
         return arguments[:1] in (["-v"], ["-V"])
     if name in ("sed", "find", "sort", "tree", "file"):
         return True
-    if name == "date":
-        return all(_DATE_FORMAT.fullmatch(value) for value in arguments)
-    return arguments in (["--version"], ["-V"]) and strip_version(name) in VERSION_PROGRAMS
+    return name == "date" and all(_DATE_FORMAT.fullmatch(value) for value in arguments)
 
 
 def obeys_folder(words: Sequence[Word]) -> bool:
