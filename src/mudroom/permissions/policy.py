@@ -25,6 +25,7 @@ _SANDBOXED = "no rule is against it, and it runs within the sandbox"
 _UNATTENDED = "no rule is against it, and no user can be asked"
 _SANDBOX_TIERS = ("full", "file")
 _ALLOWED = PermissionVerdict(Verdict.ALLOW, _SANDBOXED)
+_ALLOWED_UNATTENDED = PermissionVerdict(Verdict.ALLOW, _UNATTENDED)
 _EFFECT_TEXTS = {
     ToolCategory.WRITE: "a file is changed",
     ToolCategory.RUN: "a command runs",
@@ -141,7 +142,7 @@ class RulePolicy:
             and tool.category is not ToolCategory.WRITE
             and mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS)
         ):
-            return _ALLOWED
+            return _ALLOWED if self._is_sandboxed() else _ALLOWED_UNATTENDED
         findings = self.collect_findings(tool, arguments)
         verdicts = [self.apply_mode(finding, mode) for finding in findings]
         return min(verdicts, key=lambda verdict: RULE_VERDICTS.index(Verdict(verdict.verdict)))

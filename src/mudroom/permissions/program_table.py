@@ -329,7 +329,7 @@ APPROVALS = {
         r"-[uqv]+|--(set-upstream|quiet|verbose|dry-run|tags|follow-tags|porcelain)", _REMOTE
     ),
     "git fetch": Approval(r"-[pqvt]+|--(all|prune|tags|quiet|verbose)", _REMOTE),
-    **{f"git {name}": Approval("-.*") for name in GIT_READING_COMMANDS},
+    **{f"git {name}": Approval("-.*") for name in sorted(GIT_READING_COMMANDS)},
 }
 """Program or module, with its subcommand -> what one approval of it covers.
 
