@@ -88,7 +88,7 @@ def test_a_response_reads_the_same_however_its_bytes_are_cut(name: str) -> None:
         parser, body = parse(parts)
         assert (parser.status, body) == (200, b"hello"), parts
         assert parser.headers["content-type"] == "text/event-stream"
-        assert not parser.surplus
+        assert not parser.has_surplus
 
 
 @pytest.mark.parametrize("name", ["length", "chunks", "chunks with extensions and trailers"])
