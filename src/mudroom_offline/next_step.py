@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from textwrap import shorten
 
 from msgspec import Struct
 
@@ -80,8 +81,16 @@ def find_next_step(
 
 
 def _describe_refusal(unsupported: list[str], say: Translator) -> str:
-    """Say which words are not understood, and what the model can do."""
-    unknown = [word for part in unsupported for word in find_unknown_words(part, "")]
+    """Say what is not understood, and what the model can do.
+
+    An English word is named by itself. Chinese has no spaces, so what the vocabulary leaves over is
+    often half a word; the whole phrase is named instead.
+    """
+    unknown: list[str] = []
+    for part in unsupported:
+        words = find_unknown_words(part, "")
+        phrase = shorten(part.strip(" ?？!！。."), 60, placeholder="…")
+        unknown += [word for word in words if not is_chinese(word)] or [phrase] * bool(words)
     words = say.join(f"“{word}”" for word in dict.fromkeys(unknown[:8]))
     lead = say("not_understood_words", words=words) if words else say("not_understood")
     return f"{lead}\n{say('abilities')}"

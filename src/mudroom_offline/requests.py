@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from functools import cache
 
 from .catalog import DemoFunction, Intent, join_patterns, load_data, load_pattern, load_rows
+from .chinese import CJK, normalize
 from .plans import Request
 
 _LONGEST_PROMPT = 40_000  # characters; the patterns below cost more than their length
 _LONG_WORD = re.compile(r"\S{1000}")
 _STDIN = re.compile(r"<stdin>\n.*?\n</stdin>", re.DOTALL)  # text that no request reads
-_CJK = re.compile(r"[\u3400-\u9fff]")
 _LIST_ITEM = re.compile(r"(?m)^\s*- .*$")
 _GLOB = re.compile(r"(?<![\w*])(?:[\w.@-]+/)*(?:\*\*/)?(?:[\w.-]*/)*[\w.-]*\*[\w.*/{},-]*")
 _SUFFIX = load_pattern("suffix")
@@ -33,18 +33,21 @@ _ABOUT_A_PLACE = ("count", "summarise", "find")
 
 def is_chinese(text: str) -> bool:
     """Return True when the prompt is in Chinese, also with English words in it."""
-    return bool(_CJK.search(_LIST_ITEM.sub("", text)))
+    return bool(CJK.search(_LIST_ITEM.sub("", text)))
 
 
 def parse_prompt(prompt: str) -> tuple[list[Request], list[str]]:
     """Return requests, and parts without a rule. A prompt that writes has no other part."""
-    delegate = bool(load_pattern("delegate").search(_LIST_ITEM.sub("", prompt)))
-    if is_writing_form(prompt):
-        return [Request("create", prompt, delegate)], []
-    prompt, stdin_blocks = _STDIN.subn("", load_pattern("polite_end").sub("", prompt))
-    if len(prompt) > _LONGEST_PROMPT or _LONG_WORD.search(prompt):
-        return [], [f"{prompt[:60]}…"]
-    parts = list(_add_places(_split_requests(prompt)))
+    asked, stdin_blocks = _STDIN.subn("", prompt)
+    if len(asked) > _LONGEST_PROMPT or _LONG_WORD.search(asked):
+        return [], [f"{asked[:60]}…"]
+    asked = normalize(asked)
+    delegate = bool(load_pattern("delegate").search(_LIST_ITEM.sub("", asked)))
+    if not stdin_blocks and is_writing_form(asked):
+        return [Request("create", asked, delegate)], []
+    for taken_off in ("polite_end", "delegate_lead"):
+        asked = load_pattern(taken_off).sub("", asked)
+    parts = list(_add_places(_split_requests(asked)))
     kinds = {kind for kind, _, _ in parts} - {"", "help"}
     forbids = load_pattern("forbids")
     unsupported = [text for kind, text, _ in parts if not kind and not forbids.search(text)]
@@ -59,7 +62,7 @@ def is_writing_form(prompt: str) -> bool:
     """Return True when the whole prompt, without spaces at its ends, is an instruction to write."""
     names = "|".join(row.name for row in load_rows("demo", "function", DemoFunction))
     forms = [x.replace("NAME", f"(?-i:{names})") for x in load_data("intents")["writing_forms"]]
-    return bool(join_patterns(tuple(forms)).fullmatch(prompt.strip(" ")))
+    return bool(join_patterns(tuple(forms)).fullmatch(normalize(prompt).strip(" ")))
 
 
 def find_unknown_words(text: str, kind: str) -> list[str]:
@@ -176,7 +179,7 @@ def _load_vocabulary(kind: str) -> tuple[frozenset[str], re.Pattern[str]]:
     """Return the English words that a kind of request knows, and a pattern of the Chinese ones."""
     intent = next(row for row in load_rows("intents", "intent", Intent) if row.name == kind)
     words = [*intent.words.split(), *load_data("intents")["common_words"].split()]
-    chinese = sorted((word for word in words if _CJK.match(word)), key=len, reverse=True)
+    chinese = sorted((word for word in words if CJK.match(word)), key=len, reverse=True)
     return frozenset(words), re.compile("|".join(chinese))
 
 
