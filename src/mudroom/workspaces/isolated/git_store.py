@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import tempfile
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -30,6 +32,9 @@ _NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !dif
 """Attributes with precedence over all files `.gitattributes`."""
 
 _STATUS = {"A": "added", "M": "modified", "D": "deleted", "T": "type"}
+
+_FAN_OUT = re.compile("[0-9a-f]{2}")
+"""Names of the folders of loose objects."""
 
 _COMMIT = "mudroom <mudroom@localhost> 946684800 +0000"
 """Author of all commits: equal trees and parents give equal ids."""
@@ -88,7 +93,11 @@ class GitStore(TreeStore):
         git = replace(self.git, index=index, files=files.top, prefix=files.prefix)
         forget_recent_files(git, files.folder)
         changed = git.run("ls-files", "-z", "-o", "-m", "-d", "--exclude-standard", "--", ".")
-        forced = self._find_forced(files)
+        repository = find_repository(files.folder) if is_inside(files.folder, self.source) else None
+        forced = _ForcedFiles()
+        if repository:
+            self._borrow_objects(repository)
+            forced = self._find_forced(repository, files)
         paths = sorted({*split_at_nul(changed), *forced.list_present(files.folder)})
         nested = [path.rstrip("/") for path in paths if path.endswith("/")]
         if not paths and (known := self._known.get(index)) and known[0] == _stat(index):
@@ -101,8 +110,6 @@ class GitStore(TreeStore):
         trees: dict[str, str] = {}
         for number, path in enumerate(nested):
             folder = os.path.join(files.folder, path)
-            if (repository := find_repository(folder)) and repository.top == folder:
-                self._borrow_objects(repository)
             stored = self._store_files(WorkingFiles(folder), f"{index_name}+{number}")
             trees[path] = stored.tree
             notes += [f"{path}/{note}" for note in stored.missing]
@@ -110,11 +117,8 @@ class GitStore(TreeStore):
         self._known[index] = (_stat(index), stored)
         return stored
 
-    def _find_forced(self, files: WorkingFiles) -> _ForcedFiles:
+    def _find_forced(self, repository: Repository, files: WorkingFiles) -> _ForcedFiles:
         """Return the files that the user's repository tracks although it ignores them."""
-        repository = find_repository(files.folder)
-        if repository is None or not is_inside(files.folder, self.source):
-            return _ForcedFiles()
         # Only a new index can have further ones: the index of the store has the others already.
         facts = _stat(os.path.join(repository.directory, "index"))
         known = self._forced.get(files.folder)
@@ -162,17 +166,13 @@ class GitStore(TreeStore):
         """
         name = hashlib.sha256(os.fsencode(repository.objects)).hexdigest()
         view = os.path.join(self._views, name)
-        if os.path.isdir(view) or os.path.islink(repository.objects):
+        if os.path.islink(repository.objects):
             return
-        temporary = f"{self.directory}.{os.urandom(6).hex()}{UNFINISHED}"
-        os.makedirs(temporary)
-        for name in (VIEW_MARK, *(f"{number:02x}" for number in range(256))):
-            os.symlink(os.path.join(repository.objects, name), os.path.join(temporary, name))
-        os.makedirs(self._views, exist_ok=True)
-        try:
-            os.rename(temporary, view)
-        except OSError:  # another thread or process was faster
-            shutil.rmtree(temporary)
+        os.makedirs(view, exist_ok=True)
+        names = {VIEW_MARK, *filter(_FAN_OUT.fullmatch, os.listdir(repository.objects))}
+        for name in names.difference(os.listdir(view)):
+            with suppress(FileExistsError):  # another thread or process was faster
+                os.symlink(os.path.join(repository.objects, name), os.path.join(view, name))
 
     def _write_index(self, git: Git, nested: dict[str, str]) -> str:
         """Write the tree of an index, with the trees of nested repositories in it."""
