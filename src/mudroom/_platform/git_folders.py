@@ -69,9 +69,11 @@ def find_git_folders(top: str) -> GitFolders | None:
 
 
 def _check(folders: GitFolders) -> GitFolders | None:
-    """Return git folders if they have what git requires of them."""
+    """Return git folders if they look like some."""
     has_head = all(os.path.lexists(os.path.join(folder, "HEAD")) for folder in folders)
-    return folders if has_head and os.path.isdir(os.path.join(folders.common, "objects")) else None
+    is_own = folders.common == folders.directory
+    is_whole = has_head and (is_own or os.path.isdir(os.path.join(folders.common, "objects")))
+    return folders if is_whole else None
 
 
 def read_first_line(path: str) -> str:

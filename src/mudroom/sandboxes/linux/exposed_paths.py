@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..._platform.git_folders import find_git_folders
 from ..._platform.lazy_pattern import compile_later
@@ -132,6 +133,17 @@ def find_linked_git(workspace: str) -> list[str]:
     """Return the common git folder of a workspace that is a linked worktree, else nothing."""
     folders = find_git_folders(workspace)
     return [folders.common] if folders and folders.common != folders.directory else []
+
+
+def check_no_links(folders: Iterable[str]) -> None:
+    """Raise OSError if a folder is reached through a symbolic link.
+
+    They were folders of the workspace when they were chosen. A command may have put a link to any
+    other folder there since.
+    """
+    for folder in folders:
+        if os.path.realpath(folder) != folder:
+            raise OSError(errno.ELOOP, f"{folder} is or has become a symbolic link", folder)
 
 
 def _read_text(path: str) -> str:

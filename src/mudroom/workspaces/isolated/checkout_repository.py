@@ -34,7 +34,7 @@ def make_repository(
             shutil.copyfile(file, directory / "info" / name)
     _copy_refs(store, source, directory)
     shutil.copyfile(index, directory / "index")
-    borrowed = (os.path.join(store.directory, "objects"), source.objects)
+    borrowed = (os.path.join(os.path.realpath(store.directory), "objects"), source.objects)
     return _borrow_objects(directory, borrowed, same_path=same_path)
 
 
