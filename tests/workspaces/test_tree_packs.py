@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._core.ports import FilesLostError, SourceFacts
-from mudroom._core.runs import Work
+from mudroom._core.ports import FilesLostError
 from mudroom.errors import WorkspaceError
 from mudroom.workspaces.isolated import node_workspaces
 from mudroom.workspaces.isolated.node_workspaces import NodeWorkspaces, remove_old_sessions

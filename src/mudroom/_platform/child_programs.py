@@ -9,9 +9,10 @@ from __future__ import annotations
 import atexit
 import os
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from typing import IO, BinaryIO
 
@@ -105,23 +106,24 @@ def run_program(
     Raises OSError if the program cannot be started, and StoppedError.
     """
     stop = _STOP.get()
-    process = subprocess.Popen(
-        command,
-        stdin=read_from or subprocess.PIPE,
-        stdout=write_to or subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=folder,
-        env=environ,
-        process_group=_GROUP.find_id(),
-    )
+    with ExitStack() as stack:
+        if data:  # a pipe would have to be written while the output is read
+            read_from = stack.enter_context(tempfile.TemporaryFile())
+            read_from.write(data)
+            read_from.seek(0)
+        process = subprocess.Popen(
+            command,
+            stdin=read_from or subprocess.DEVNULL,
+            stdout=write_to or subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            env=environ,
+            process_group=_GROUP.find_id(),
+        )
     try:
-        waiting: bytes | None = None if read_from else data
         while True:
-            try:
-                output, errors = process.communicate(waiting, timeout=_LOOK_SECONDS)
-            except subprocess.TimeoutExpired:
-                waiting = None  # `communicate` keeps what is not written yet
-            else:
+            with suppress(subprocess.TimeoutExpired):
+                output, errors = process.communicate(timeout=_LOOK_SECONDS)
                 return subprocess.CompletedProcess(command, process.returncode, output, errors)
             if stop and stop.is_set():
                 raise StoppedError

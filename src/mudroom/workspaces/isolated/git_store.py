@@ -20,8 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import WorkspaceError
-from .blocked_git import BlockedGitError
 from .git import VIEW_MARK, Git, OwnGitFolder, make_git_folder, remove_stale_lock, split_at_nul
+from .git.progress import KilledGitError
 from .packs import add_pack, has_tree, write_pack
 from .recent_files import forget_recent_files, trust_index
 from .repository import Repository, find_repository, is_inside
@@ -137,7 +137,7 @@ class GitStore(TreeStore):
             try:
                 repository.copy_index(folder)
                 paths = self._read_forced(folder, repository, files)
-            except BlockedGitError:
+            except KilledGitError:
                 raise
             except (OSError, WorkspaceError) as error:
                 reason = error.strerror if isinstance(error, OSError) else error
@@ -166,7 +166,7 @@ class GitStore(TreeStore):
         """
         name = hashlib.sha256(os.fsencode(repository.objects)).hexdigest()
         view = os.path.join(self._views, name)
-        if os.path.islink(repository.objects):
+        if os.path.islink(repository.objects) or not os.path.isdir(repository.objects):
             return
         os.makedirs(view, exist_ok=True)
         names = {VIEW_MARK, *filter(_FAN_OUT.fullmatch, os.listdir(repository.objects))}

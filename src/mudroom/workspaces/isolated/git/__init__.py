@@ -12,9 +12,9 @@ from typing import BinaryIO, NewType
 
 from msgspec import Struct
 
-from ..._platform.child_programs import StoppedError, find_program, run_program
-from ...errors import WorkspaceError
-from .blocked_git import ProgressCheck
+from ...._platform.child_programs import StoppedError, find_program, run_program
+from ....errors import WorkspaceError
+from .progress import KilledGitError, ProgressCheck
 
 MIN_VERSION = (2, 31)
 """The first version that takes settings from the environment."""
@@ -121,7 +121,7 @@ class Git(Struct, frozen=True):
             read_from: file for the standard input, in place of `data`.
             write_to: file for the output; then b"" is returned.
 
-        Raises WorkspaceError if git is missing or fails, and BlockedGitError if it waits for
+        Raises WorkspaceError if git is missing or fails, and KilledGitError if it waits for
         something that does not come.
         """
         program = _find_git(self.source)
@@ -148,7 +148,7 @@ class Git(Struct, frozen=True):
                 remedy="Install git.",
             ) from error
         except StoppedError as error:
-            raise WorkspaceError(f"git {arguments[0]} was stopped") from error
+            raise KilledGitError(f"git {arguments[0]} was stopped") from error
         if result.returncode not in codes:
             reason = result.stderr.decode("utf-8", "replace").strip()
             raise WorkspaceError(

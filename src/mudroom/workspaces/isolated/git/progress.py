@@ -10,9 +10,9 @@ import stat
 import time
 from collections.abc import Sequence
 
-from ..._platform.path_text import path_to_text
-from ..._platform.processes import list_processes
-from ...errors import WorkspaceError
+from ...._platform.path_text import path_to_text
+from ...._platform.processes import list_processes
+from ....errors import WorkspaceError
 
 LOOK_AFTER = 1.5
 """Seconds without progress after which pipes are looked for where git opens every file."""
@@ -36,8 +36,8 @@ _NULL = os.makedev(1, 3)
 _REMEDY = "Remove it, or let the run share the folder."
 
 
-class BlockedGitError(WorkspaceError):
-    """A git that made no progress and was killed. To try again would take as long."""
+class KilledGitError(WorkspaceError):
+    """A git that was killed: it made no progress, or nobody waits for it. It is not run again."""
 
 
 class ProgressCheck:
@@ -57,7 +57,7 @@ class ProgressCheck:
         self._next_look = LOOK_AFTER
 
     def look(self, pid: int) -> None:
-        """Raise BlockedGitError if the process waits for a pipe or a device, or for too long."""
+        """Raise KilledGitError if the process waits for a pipe or a device, or for too long."""
         now = time.monotonic()
         progress = _read_progress(pid)
         if progress != self._last:
@@ -67,7 +67,7 @@ class ProgressCheck:
             return
         quiet = now - self._changed
         if quiet > (MAX_QUIET if progress else TIMEOUT):
-            raise BlockedGitError(
+            raise KilledGitError(
                 f"git {self._name} made no progress for {quiet:.0f} s",
                 where=self._folder,
                 remedy="Look whether its disk answers, or let the run share the folder.",
@@ -77,7 +77,7 @@ class ProgressCheck:
             self._next_look = _LOOK_EVERYWHERE_AFTER if not everywhere else quiet + MAX_QUIET / 3
             for place in self._places:
                 if path := find_blocking_file(place, everywhere=everywhere):
-                    raise BlockedGitError(
+                    raise KilledGitError(
                         f"git {self._name} waits for {path_to_text(path)}, which is a pipe or a "
                         "device",
                         where=self._folder,
