@@ -105,7 +105,7 @@ def _open_file(request: SandboxRequest) -> Sandbox:
     try:
         check_no_links(request.read_only.values())
     except OSError as error:
-        raise WorkspaceError(error.strerror, where=request.workspace) from error
+        raise WorkspaceError(str(error.strerror), where=request.workspace) from error
     return LandlockSandbox(
         request.workspace,
         quarantine=_choose_quarantine(request),
