@@ -145,10 +145,10 @@ def find_program(name: str, path: str, ignored: str = "") -> str:
         ignored: folder whose programs are ignored, such as a workspace; "" for none. A command
             could have put one there.
     """
-    ignored = ignored.rstrip("/")
+    prefix = f"{ignored.rstrip('/')}/" if ignored else ""
     for folder in path.split(os.pathsep):
         program = os.path.join(folder, name)
-        is_ignored = ignored and f"{os.path.realpath(program)}/".startswith(f"{ignored}/")
+        is_ignored = prefix and os.path.realpath(program).startswith(prefix)
         if not os.path.isabs(folder) or is_ignored:
             continue
         if os.access(program, os.X_OK) and os.path.isfile(program):
