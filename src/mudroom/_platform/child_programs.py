@@ -64,6 +64,8 @@ class _ProcessGroup:
     def _start(self) -> subprocess.Popen[bytes]:
         if self._owner == 0:
             atexit.register(self._end)
+        if self._leader:
+            _close_pipes(self._leader)
         self._owner = os.getpid()
         self._leader = subprocess.Popen(
             ["/bin/sh", "-c", _LEADER],
