@@ -97,9 +97,13 @@ def _apply_style(
     remedy = ""
     if options.agent_files:
         loaded = agent_files.load_output_styles(
-            folder, user_home=user_home, plugins=options.plugins
+            folder,
+            user_home=user_home,
+            plugins=options.plugins,
+            trusts_folder=options.trusted,
         )
         styles = loaded.by_name
+        remedy = loaded.explain_untrusted(name)
     else:
         remedy = "Styles are files: pass agent_files=True."
     style = agent_files.find_style(styles, name)
@@ -130,9 +134,15 @@ def _collect_agents(
         return AgentCatalog(root_agent=_find_root_agent(options.agent, agents), agents=agents)
     tools = (*KNOWN_TOOLS, *(tool.name for tool in load_tools(options.tools)))
     loaded = agent_files.load_agent_files(
-        folder, user_home=user_home, tools=tools, plugins=options.plugins
+        folder,
+        user_home=user_home,
+        tools=tools,
+        plugins=options.plugins,
+        trusts_folder=options.trusted,
     )
-    context = agent_files.load_context_files(folder, user_home=user_home)
+    context = agent_files.load_context_files(
+        folder, user_home=user_home, trusts_folder=options.trusted
+    )
     personal = None if options.trusted else loaded.personal_names
     from_files: dict[str, Agent] = {}
     for agent in (*loaded.main_agents, *loaded.agents):
@@ -275,6 +285,11 @@ def _describe_files(
                 "; they only read until you trust this folder (mudroom trust add, or --trust)"
             )
         messages.append(message)
+    messages.extend(
+        f"agent {name} of {path} is not used: you have an agent of this name, and do not trust"
+        " this folder. To use it: mudroom trust add, or --trust for one run."
+        for name, path in loaded.shadowing.items()
+    )
     faults = [
         diagnostic
         for diagnostic in (*loaded.diagnostics, *context.diagnostics)

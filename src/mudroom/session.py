@@ -183,6 +183,11 @@ class Session(RunControls, ServerControls, TaskCalls):
         return tuple(self._options.plugins)
 
     @property
+    def trusted(self) -> bool:
+        """Whether agents of the folder have the rights that their files ask for."""
+        return self._options.trusted
+
+    @property
     def workspace(self) -> Workspace:
         """The files that the runs see."""
         return self._require_open().resources.services.environments.shared.workspace

@@ -12,6 +12,8 @@ from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom.cli.actions.load_permissions import load_permissions
 from mudroom.cli.actions.load_settings import load_settings
 from mudroom.cli.actions.open_session import create_session
+from mudroom.cli.actions.programs.load_programs import load_programs
+from mudroom.cli.actions.prompts import prepare_prompt
 from mudroom.cli.actions.prompts.prompt_calls import fill_call, make_call
 from mudroom.cli.actions.prompts.prompt_files import load_prompt_files
 from mudroom.cli.interactive.conversation import Conversation
@@ -23,6 +25,7 @@ from mudroom.errors import UsageError
 from mudroom.permissions.rules import Permissions
 
 from ..plugin_folder import write
+from ..tools.test_read_images import make_png
 
 Ask = Callable[..., tuple[int, str]]
 TOUCH = """---
@@ -67,11 +70,10 @@ def test_rules_of_a_folder_that_is_not_trusted_do_not_count(ask: Ask, project: P
     write(project / ".claude/commands/make.md", TOUCH)
     code, err = ask("/make new.txt")
     assert code == 2
-    assert "not used: allowed-tools of" in err
-    assert "is refused" in err
+    assert "you have not trusted the shell commands in it: touch $ARGUMENTS" in err
     assert not (project / "new.txt").exists()
-    ask("/make new.txt", "--trust")
-    assert (project / "new.txt").exists()
+    write(project / ".claude/commands/make.md", TOUCH.partition("!")[0])
+    assert "not used: allowed-tools of" in ask("/make new.txt")[1]
 
 
 def test_an_unknown_command_is_not_sent_as_a_prompt(ask: Ask, project: Path) -> None:
@@ -106,10 +108,12 @@ class Session:
     """A session at the prompt, with the commands of a project."""
 
     def __init__(self, project: Path) -> None:
-        self.settings = load_settings(".", model="offline", sandbox="off")
+        self.settings = load_settings(".", model="offline", sandbox="off", trust=True)
         self.loaded = load_permissions(self.settings, ".", can_ask=True)
         self.ui = PlainUI(self.settings)
-        self.approver = ApprovalPrompt(self.ui, self.settings.home)
+        programs = load_programs(self.settings, ".")
+        trusted = programs.trusted_prompts if programs else frozenset[str]()
+        self.approver = ApprovalPrompt(self.ui, self.settings.home, trusted)
         self.session = create_session(
             self.settings, ".", self.loaded, approver=self.approver, journal="memory"
         )
@@ -135,6 +139,41 @@ async def test_outputs_and_files_are_in_the_prompt_and_mentions_in_outputs_are_n
     assert "Then: @secret.txt" in prompt
     assert "a note" in prompt
     assert "a secret" not in prompt
+
+
+async def test_a_file_of_the_folder_sends_no_image_from_outside(project: Path) -> None:
+    image = project.parent / "private.png"
+    image.write_bytes(make_png(2, 2))
+    inside = project / "inside.png"
+    inside.write_bytes(make_png(2, 2))
+    write(project / ".claude/commands/look.md", f"See @{image} and @inside.png $ARGUMENTS")
+    write(project.parent / "user/.claude/commands/mine.md", f"See @{image}")
+    settings = load_settings(".", model="offline")
+
+    async def count_images(name: str, arguments: str = "") -> int:
+        file = load_prompt_files(str(project))[name]
+        call = make_call(file, arguments, settings, ".")
+        filled = await fill_call(call, at_prompt.session, settings, Permissions())
+        prompt = await prepare_prompt(
+            at_prompt.session, settings, filled.line, teammates=(), typed=filled.typed
+        )
+        return len(prompt.images)
+
+    at_prompt = Session(project)
+    async with at_prompt.session:
+        assert await count_images("/look") == 1
+        assert await count_images("/look", f"and @{image}") == 2
+        assert await count_images("/mine") == 1
+
+
+def test_arguments_are_no_shell_syntax(ask: Ask, project: Path) -> None:
+    write(project.parent / "user/.claude/commands/make.md", TOUCH)
+    ask("/make one.txt two;touch$IFS.three")
+    assert (project / "one.txt").exists()
+    assert {path.name for path in project.glob("*three")} == {"two;touch$IFS.three"}
+    write(project.parent / "user/.claude/commands/sub.md", "!`touch $(echo $ARGUMENTS)`")
+    code, err = ask("/sub a;touch b")
+    assert code == 2 and "the arguments have characters that a shell interprets" in err
 
 
 async def test_context_fork_is_a_task_and_its_report_is_in_the_next_prompt(
@@ -169,8 +208,10 @@ async def test_rules_of_a_command_hold_for_its_prompt_only(project: Path) -> Non
 
 
 def make(project: Path, name: str) -> Any:
-    settings = load_settings(".", model="offline")
-    return make_call(load_prompt_files(str(project))[name], "", settings, ".")
+    settings = load_settings(".", model="offline", trust=True)
+    programs = load_programs(settings, ".")
+    trusted = programs.trusted_prompts if programs else ()
+    return make_call(load_prompt_files(str(project))[name], "", settings, ".", trusted)
 
 
 class Answer:

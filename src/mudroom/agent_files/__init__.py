@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
     from .commands import check_commands, load_commands
     from .context_files import ContextFiles, load_context_files
-    from .declared_servers import DeclaredServer, may_declare_servers
+    from .declared_servers import DeclaredServer, may_declare_servers, may_have_rights
     from .diagnostics import Diagnostic, Severity, count_by_severity
     from .fields import fold_name, normalize_name
     from .output_styles import (
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from .skills import Skill, load_skill, load_skills
 
 BUILTIN_AGENTS = ("general", "explore", "plan")
-"""Agents that always exist; an agent file with the same name replaces one."""
+"""Agents that always exist. An agent file replaces one if it is the user's, or trusted."""
 
 _MODULES = {
     "agents": "LoadedAgents TEMPLATE_DESCRIPTION load_agent_file load_agent_files parse_agent_keys",
     "commands": "check_commands load_commands",
     "context_files": "ContextFiles load_context_files",
-    "declared_servers": "DeclaredServer may_declare_servers",
+    "declared_servers": "DeclaredServer may_declare_servers may_have_rights",
     "diagnostics": "Diagnostic Severity count_by_severity",
     "fields": "fold_name normalize_name",
     "output_styles": "NO_STYLE OutputStyle apply_style find_style load_output_styles",
@@ -67,6 +67,7 @@ __all__ = [  # noqa: RUF022  (by theme)
     "load_skills",
     "load_commands",
     "check_commands",
+    "may_have_rights",
     "load_output_styles",
     "find_style",
     "apply_style",

@@ -10,13 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._core.agents import Agent, Mode
+from . import BUILTIN_AGENTS
 from .codex_config import CONFIG_NAME, read_declared_agents
 from .declared_servers import DeclaredServer, list_declared
 from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .fields import AgentDraft, draft_agent, fold_name, normalize_name
 from .frontmatter import Entry, parse_document
-from .locations import AGENT_LOCATIONS, Location, find_locations
-from .plugin_folders import PluginFolders, list_plugin_locations, make_part_name
+from .locations import AGENT_LOCATIONS, Location
+from .plugin_folders import PluginFolders, list_locations, make_part_name
 from .safe_read import list_files, read_text
 from .skills import Skill, format_preloaded, load_skills
 from .toml_document import parse_toml
@@ -24,6 +25,7 @@ from .toml_document import parse_toml
 TEMPLATE_DESCRIPTION = "when to use this agent (the only text that its caller reads)"
 """Description of an agent file that `mudroom agents new` writes."""
 _NAMED_BY_FILE = ("agents", "opencode")
+_RESERVED = ("main", *BUILTIN_AGENTS)
 
 
 class LoadedAgents(Struct, frozen=True, kw_only=True):
@@ -34,6 +36,8 @@ class LoadedAgents(Struct, frozen=True, kw_only=True):
         main_agents: usable as root agent only. skills: by name. diagnostics: file by file.
         servers: the MCP servers that agent files declare.
         paths: agent name -> its file. personal_names: names of agents from the user's home.
+        shadowing: agents of a folder that is not trusted, which have the name of a built-in agent
+            or of one of the user's: name -> file. They are not used.
     """
 
     agents: tuple[Agent, ...] = ()
@@ -43,6 +47,7 @@ class LoadedAgents(Struct, frozen=True, kw_only=True):
     servers: tuple[DeclaredServer, ...] = ()
     paths: dict[str, str] = {}
     personal_names: frozenset[str] = frozenset()
+    shadowing: Mapping[str, str] = {}
 
 
 def load_agent_files(
@@ -51,6 +56,7 @@ def load_agent_files(
     user_home: str | None = None,
     tools: Collection[str],
     plugins: Iterable[PluginFolders] = (),
+    trusts_folder: bool = True,
 ) -> LoadedAgents:
     """Load the agents and skills of a project, of the folders above it in its git repository,
     of the user, and of plugins.
@@ -59,19 +65,20 @@ def load_agent_files(
         folder: of the project.
         user_home: the user's home; None is the home of this process, "" leaves it out.
         tools: names of all tools; others get a warning.
+        trusts_folder: false if agents and skills of the project must not take the place of
+            built-in ones and of the user's own.
 
     Never raises for the contents of a file.
     """
     user_home = os.path.expanduser("~") if user_home is None else user_home
     plugins = tuple(plugins)
-    skills = load_skills(folder, user_home=user_home, plugins=plugins)
+    skills = load_skills(folder, user_home=user_home, plugins=plugins, trusts_folder=trusts_folder)
     diagnostics = list(skills.diagnostics)
-    found = _Agents(skills.by_name)
+    found = _Agents(skills.by_name, trusts_folder=trusts_folder)
     declared_paths: set[str] = set()
-    locations = [
-        *find_locations(AGENT_LOCATIONS, folder, user_home),
-        *list_plugin_locations(plugins, "agents"),
-    ]
+    locations = list_locations(
+        AGENT_LOCATIONS, "agents", folder, user_home, plugins, trusts_folder=trusts_folder
+    )
     for location in locations:
         for path, declared in _list_agent_files(location, declared_paths, diagnostics):
             diagnostics += found.load(path, location, tools, declared)
@@ -83,18 +90,21 @@ def load_agent_files(
         servers=tuple(found.servers),
         paths=found.paths,
         personal_names=frozenset(found.personal_names),
+        shadowing=found.shadowing,
     )
 
 
 class _Agents:
     """Agents that are loaded one after the other; of those with one name, the first is used."""
 
-    def __init__(self, skills: dict[str, Skill]) -> None:
+    def __init__(self, skills: dict[str, Skill], *, trusts_folder: bool) -> None:
         self.agents: list[Agent] = []
         self.main_agents: list[Agent] = []
         self.servers: list[DeclaredServer] = []
         self.paths: dict[str, str] = {}
         self.personal_names = set[str]()
+        self.shadowing: dict[str, str] = {}
+        self._trusts_folder = trusts_folder
         self._skills = skills
         self._first_paths: dict[str, str] = {}
 
@@ -116,6 +126,10 @@ class _Agents:
         agent = _fit_to_location(agent, location)
         if draft.servers and location.plugin:
             draft.diagnostics.add_note(1, "MCP servers of an agent of a plugin are not used")
+        if self._is_shadowing(agent.name, location):
+            self.shadowing.setdefault(agent.name, path)
+            draft.diagnostics.add_note(1, "not used before you trust the folder: its name is taken")
+            return draft.diagnostics.items
         first_path = self._first_paths.setdefault(fold_name(agent.name), path)
         if first_path != path:
             return [*draft.diagnostics.items, make_name_clash(path, first_path, agent.name)]
@@ -126,6 +140,13 @@ class _Agents:
         if location.is_personal:
             self.personal_names.add(agent.name)
         return draft.diagnostics.items
+
+    def _is_shadowing(self, name: str, location: Location) -> bool:
+        """Return whether a stranger's agent has a name that already means another agent."""
+        if self._trusts_folder or location.is_personal:
+            return False
+        own = (*_RESERVED, *self.personal_names)
+        return fold_name(name) in set(map(fold_name, own))
 
 
 def _fit_to_location(agent: Agent, location: Location) -> Agent:

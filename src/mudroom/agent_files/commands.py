@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 from msgspec import Struct
 
 from .diagnostics import Diagnostic
-from .locations import COMMAND_LOCATIONS, Location, find_locations
-from .plugin_folders import PluginFolders, list_plugin_locations, make_part_name
+from .locations import COMMAND_LOCATIONS, Location
+from .plugin_folders import PluginFolders, list_locations, make_part_name
 from .prompt_template import PromptTemplate, load_template
 from .safe_read import list_files
 
@@ -22,12 +22,14 @@ class CommandFile(Struct, frozen=True):
         path: absolute path.
         boundary: see `safe_read.read_text`.
         is_personal: false if it is of the project.
+        place: project folder that it belongs to, "" for a file of the user.
     """
 
     name: str
     path: str
     boundary: str = ""
     is_personal: bool = False
+    place: str = ""
 
     @property
     def description(self) -> str:
@@ -40,14 +42,18 @@ class CommandFile(Struct, frozen=True):
 
 
 def load_commands(
-    folder: str, *, user_home: str, plugins: Iterable[PluginFolders] = ()
+    folder: str,
+    *,
+    user_home: str,
+    plugins: Iterable[PluginFolders] = (),
+    trusts_folder: bool = True,
 ) -> dict[str, CommandFile]:
     """Return the commands of a project's folder, of the user and of plugins by name.
 
     A command in a subfolder is named `SUBFOLDER:NAME`. Of several with one name, the nearest one
-    counts.
+    counts; in a folder that is not trusted, the user's own.
     """
-    return _load_commands(folder, user_home, plugins, [])
+    return _load_commands(folder, user_home, plugins, [], trusts_folder=trusts_folder)
 
 
 def check_commands(
@@ -66,20 +72,20 @@ def _load_commands(
     user_home: str,
     plugins: Iterable[PluginFolders],
     diagnostics: list[Diagnostic],
+    *,
+    trusts_folder: bool = True,
 ) -> dict[str, CommandFile]:
     commands: dict[str, CommandFile] = {}
-    locations = [
-        *find_locations(COMMAND_LOCATIONS, folder, user_home),
-        *list_plugin_locations(plugins, "commands"),
-    ]
+    locations = list_locations(
+        COMMAND_LOCATIONS, "commands", folder, user_home, plugins, trusts_folder=trusts_folder
+    )
     for location in locations:
         for path in list_files(
             location.folder, location.kind.suffix, diagnostics, boundary=location.boundary
         ):
             name = _derive_name(path, location)
-            commands.setdefault(
-                name, CommandFile(name, path, location.boundary, location.is_personal)
-            )
+            file = CommandFile(name, path, location.boundary, location.is_personal, location.place)
+            commands.setdefault(name, file)
     return commands
 
 

@@ -25,6 +25,10 @@ _IMPORT = compile_later(r"(?<![\w`@/.])@([^\s`'\"<>]+)")
 _FENCE = compile_later(r"\s*(`{3,}|~{3,})")
 _BACKTICKS = compile_later(r"`+")
 _TITLE = "Instructions from files of the user and of this project; later ones take precedence:"
+_TITLE_BEFORE_TRUST = (
+    "Instructions from files of this project, which the user has not trusted, and of the user; "
+    "those of the user come last and take precedence:"
+)
 
 
 class ContextFile(Struct, frozen=True):
@@ -42,27 +46,36 @@ class ContextFile(Struct, frozen=True):
 
 
 class ContextFiles(Struct, frozen=True):
-    """The context files, outermost first, and their diagnostics."""
+    """The context files, lowest precedence first, and their diagnostics."""
 
     files: tuple[ContextFile, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
+    trusts_folder: bool = True
 
     def to_prompt(self, *, include_personal: bool = True) -> str:
         """Return the text for a system prompt, "" without files."""
         files = [file for file in self.files if include_personal or not file.is_personal]
         if not files:
             return ""
-        return "\n".join([_TITLE, *map(_format, files)])
+        title = _TITLE if self.trusts_folder else _TITLE_BEFORE_TRUST
+        return "\n".join([title, *map(_format, files)])
 
 
 def load_context_files(
-    folder: str, *, user_home: str, max_bytes: int = MAX_TOTAL_BYTES
+    folder: str,
+    *,
+    user_home: str,
+    max_bytes: int = MAX_TOTAL_BYTES,
+    trusts_folder: bool = True,
 ) -> ContextFiles:
     """Load the context files that apply to a folder.
 
+    The innermost file takes precedence. Before the user trusts the folder, the user's own files
+    do, and a long file of the project does not push them out.
+
     Arguments:
         user_home: the user's home; "" leaves it out.
-        max_bytes: of all files together; the outermost files are cut first.
+        max_bytes: of all files together; those of the lowest precedence are cut first.
     """
     files: list[ContextFile] = []
     diagnostics: list[Diagnostic] = []
@@ -76,9 +89,11 @@ def load_context_files(
         if text and text not in seen_texts:
             seen_texts.add(text)
             files.append(ContextFile(path, text, is_personal))
+    if not trusts_folder:
+        files.sort(key=lambda file: file.is_personal)
     cut = _cut_to_size(files, max_bytes)
     diagnostics += [_make_cut_diagnostic(file, max_bytes) for file in cut if file.omitted_bytes]
-    return ContextFiles(tuple(cut), tuple(diagnostics))
+    return ContextFiles(tuple(cut), tuple(diagnostics), trusts_folder)
 
 
 def _find_files(folder: str, user_home: str) -> Iterator[tuple[str, str, bool]]:

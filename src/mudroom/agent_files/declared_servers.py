@@ -1,17 +1,28 @@
-"""MCP servers that agent files declare for one agent alone, not yet checked."""
+"""MCP servers that agent files declare for one agent alone, not yet checked.
+
+Also quick looks at the bytes of files, for the start of a session.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
 from .._platform.regular_files import read_regular_file
-from .locations import AGENT_LOCATIONS, Location, find_locations
+from .locations import (
+    AGENT_LOCATIONS,
+    COMMAND_LOCATIONS,
+    SKILL_LOCATIONS,
+    Location,
+    find_locations,
+)
 from .safe_read import list_files
 from .servers_field import Entry
 
 _KEYS = (b"mcpServers", b"mcp_servers", b"mcp-servers")
+_RIGHTS = (b"!`", b"```!", b"!{", b"allowed-tools")
+"""Texts without which a command or skill neither runs a shell command nor allows a tool."""
 
 
 class DeclaredServer(Struct, frozen=True):
@@ -52,9 +63,23 @@ def may_declare_servers(folder: str, user_home: str) -> bool:
     Arguments:
         folder: of the project. user_home: the user's home; "" leaves it out.
     """
+    return _have_text(find_locations(AGENT_LOCATIONS, folder, user_home), _KEYS)
+
+
+def may_have_rights(folder: str, user_home: str) -> bool:
+    """Return whether a command or skill of the project runs shell commands or allows tools.
+
+    This is quick, too. Arguments as for `may_declare_servers`.
+    """
+    locations = find_locations((*COMMAND_LOCATIONS, *SKILL_LOCATIONS), folder, user_home)
+    return _have_text((each for each in locations if each.place), _RIGHTS)
+
+
+def _have_text(locations: Iterable[Location], texts: tuple[bytes, ...]) -> bool:
+    """Return whether a file in one of the folders contains one of the texts."""
     return any(
-        _has_key(path)
-        for location in find_locations(AGENT_LOCATIONS, folder, user_home)
+        _has_text(path, texts)
+        for location in locations
         for path in list_files(
             location.folder,
             location.kind.suffix,
@@ -65,9 +90,9 @@ def may_declare_servers(folder: str, user_home: str) -> bool:
     )
 
 
-def _has_key(path: str) -> bool:
+def _has_text(path: str, texts: tuple[bytes, ...]) -> bool:
     try:
         content = read_regular_file(path)
-    except (OSError, ValueError):  # the reader of agent files reports it
+    except (OSError, ValueError):  # the reader of the file reports it
         return False
-    return any(key in content for key in _KEYS)
+    return any(text in content for text in texts)

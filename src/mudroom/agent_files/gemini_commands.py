@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-import shlex
+import re
 from collections.abc import Iterator
 
 from .._platform.lazy_pattern import compile_later
 from .diagnostics import FileDiagnostics
 from .prompt_pieces import ShellText
+from .shell_arguments import fill_command
 from .toml_document import parse_toml
 
 MISSING_PROMPT = "the key prompt is missing"
 _ARGUMENTS = "{{args}}"
+_PLACE = re.compile(re.escape(_ARGUMENTS))
 _SHELL_START = "!{"
 _FILE = compile_later(r"@\{([^{}\n]+)\}")
 
@@ -43,8 +45,8 @@ def read_gemini_command(text: str, diagnostics: FileDiagnostics) -> tuple[str, s
 def fill_gemini_command(prompt: str, arguments: str, path: str) -> list[str | ShellText]:
     """Return a prompt with its arguments, and the shell commands in it, in order.
 
-    In a shell command the arguments are one quoted word. Without a place for them, the whole line
-    of the user is added at the end.
+    In a shell command outside quotation marks, the arguments are one word. Without a place for
+    them, the whole line of the user is added at the end.
 
     Arguments:
         path: of the file.
@@ -52,8 +54,8 @@ def fill_gemini_command(prompt: str, arguments: str, path: str) -> list[str | Sh
     pieces: list[str | ShellText] = []
     for text, is_command in _split(prompt):
         if is_command:
-            command = text.strip().replace(_ARGUMENTS, shlex.quote(arguments))
-            pieces.append(ShellText(command, f"{_SHELL_START}{text}}}"))
+            source = f"{_SHELL_START}{text}}}"
+            pieces.append(fill_command(text.strip(), source, _PLACE, lambda _: arguments))
         else:
             mentions = _FILE.sub(lambda match: f"@{match[1].strip()}", text)
             pieces.append(mentions.replace(_ARGUMENTS, arguments))
@@ -61,6 +63,11 @@ def fill_gemini_command(prompt: str, arguments: str, path: str) -> list[str | Sh
         name = os.path.basename(path).removesuffix(".toml")
         pieces.append(f"\n\n/{name} {arguments}")
     return pieces
+
+
+def list_gemini_commands(prompt: str) -> list[str]:
+    """Return the shell commands in a prompt, before the arguments are filled in."""
+    return [text.strip() for text, is_command in _split(prompt) if is_command]
 
 
 def _split(prompt: str) -> Iterator[tuple[str, bool]]:

@@ -75,6 +75,7 @@ class Location(Struct, frozen=True):
         boundary: real path that the files must lie beneath, links resolved; "" for anywhere.
         is_personal: true in the user's home, false in the project.
         plugin: name of the plugin that it belongs to, "" for none.
+        plugin_place: project folder whose settings turned the plugin on, "" for none.
     """
 
     kind: LocationKind
@@ -82,12 +83,14 @@ class Location(Struct, frozen=True):
     boundary: str
     is_personal: bool
     plugin: str = ""
+    plugin_place: str = ""
 
     @property
     def place(self) -> str:
-        """The project folder that it belongs to, "" for none."""
-        is_of_project = not (self.is_personal or self.plugin)
-        return self.folder.removesuffix(f"/{self.kind.folder}") if is_of_project else ""
+        """The project folder that it belongs to, "" for one of the user."""
+        if self.is_personal or self.plugin:
+            return self.plugin_place
+        return self.folder.removesuffix(f"/{self.kind.folder}")
 
 
 def list_project_folders(folder: str) -> list[str]:
@@ -111,10 +114,13 @@ def find_locations(
         folder: of the project. user_home: the user's home; "" leaves it out.
     """
     project = list_project_folders(folder)
+    home = os.path.realpath(user_home) if user_home else ""
     seen = set[str]()
     for parent in project:
         for kind in kinds:
-            location = Location(kind, os.path.join(parent, kind.folder), project[-1], False)
+            path = os.path.join(parent, kind.folder)
+            # The home may be a repository, or hold the session; its files are still the user's.
+            location = Location(kind, path, project[-1], parent == home)
             if _remember_folder(location, seen):
                 yield location
     if not user_home:

@@ -14,8 +14,8 @@ from . import load_builtin_agent
 from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .fields import fold_name
 from .frontmatter import Document, Entry, parse_document
-from .locations import STYLE_LOCATIONS, Location, find_locations
-from .plugin_folders import PluginFolders, list_plugin_locations, make_part_name
+from .locations import STYLE_LOCATIONS, Location
+from .plugin_folders import PluginFolders, list_locations, make_part_name
 from .safe_read import list_files, read_text
 
 NO_STYLE = "default"
@@ -47,14 +47,34 @@ class OutputStyle(Struct, frozen=True):
 
 
 class LoadedStyles(Struct, frozen=True):
-    """The usable output styles by name, and the diagnostics of their files."""
+    """The usable output styles by name, and the diagnostics of their files.
+
+    Arguments:
+        untrusted: styles of a folder that is not trusted, by name. They are not used: a style is
+            part of the instructions of the agent that the user talks with.
+    """
 
     by_name: dict[str, OutputStyle]
     diagnostics: tuple[Diagnostic, ...]
+    untrusted: Mapping[str, OutputStyle] = {}
+
+    def explain_untrusted(self, name: str) -> str:
+        """Return how to use a style that is left out for lack of trust, "" for any other name."""
+        style = find_style(self.untrusted, name)
+        if style is None:
+            return ""
+        return (
+            f"{style.path} has a style of this name, but you have not trusted its folder. "
+            "Read the file, then: mudroom trust add, or --trust for one run."
+        )
 
 
 def load_output_styles(
-    folder: str, *, user_home: str, plugins: Iterable[PluginFolders] = ()
+    folder: str,
+    *,
+    user_home: str,
+    plugins: Iterable[PluginFolders] = (),
+    trusts_folder: bool = True,
 ) -> LoadedStyles:
     """Load the output styles of a project's folder, of the user and of plugins.
 
@@ -62,14 +82,15 @@ def load_output_styles(
 
     Arguments:
         user_home: the user's home; "" leaves it out.
+        trusts_folder: false if the styles of the project must not be used.
     """
     styles: dict[str, OutputStyle] = {}
+    untrusted: dict[str, OutputStyle] = {}
     first_paths: dict[str, str] = {}
     diagnostics: list[Diagnostic] = []
-    locations = [
-        *find_locations(STYLE_LOCATIONS, folder, user_home),
-        *list_plugin_locations(plugins, "output_styles"),
-    ]
+    locations = list_locations(
+        STYLE_LOCATIONS, "output_styles", folder, user_home, plugins, trusts_folder=trusts_folder
+    )
     for location in locations:
         for path in list_files(
             location.folder,
@@ -82,12 +103,15 @@ def load_output_styles(
             diagnostics += remarks
             if style is None:
                 continue
+            if not (trusts_folder or location.is_personal):
+                untrusted.setdefault(style.name, style)
+                continue
             first = first_paths.setdefault(fold_name(style.name), path)
             if first == path:
                 styles[style.name] = style
             else:
                 diagnostics.append(make_name_clash(path, first, style.name))
-    return LoadedStyles(styles, tuple(diagnostics))
+    return LoadedStyles(styles, tuple(diagnostics), untrusted)
 
 
 def load_output_style(

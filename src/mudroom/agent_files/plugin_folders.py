@@ -1,11 +1,11 @@
-"""Parts of plugins that are text: agents, skills, commands and output styles."""
+"""Where agents, skills, commands and output styles are found: folders and plugins."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Literal, Protocol
 
-from .locations import Location, LocationKind
+from .locations import Location, LocationKind, find_locations
 
 Component = Literal["agents", "skills", "commands", "output_styles"]
 
@@ -36,6 +36,11 @@ class PluginFolders(Protocol):
         ...
 
     @property
+    def place(self) -> str:
+        """Project folder whose settings turned it on, "" for a plugin of the user."""
+        ...
+
+    @property
     def agents(self) -> tuple[str, ...]:
         """Paths of agent files and folders with them."""
         ...
@@ -56,13 +61,47 @@ class PluginFolders(Protocol):
         ...
 
 
-def list_plugin_locations(
+def list_locations(
+    kinds: tuple[LocationKind, ...],
+    component: Component,
+    folder: str,
+    user_home: str,
+    plugins: Iterable[PluginFolders],
+    *,
+    trusts_folder: bool,
+) -> list[Location]:
+    """Return the existing folders of one kind of parts, highest precedence first.
+
+    Folders of the project come first because they are nearest, those of plugins last. Before the
+    user trusts the project, the user's own come first: a file with a familiar name must not take
+    the place of the one the user means.
+
+    Arguments:
+        folder: of the project. user_home: the user's home; "" leaves it out.
+    """
+    locations = [
+        *find_locations(kinds, folder, user_home),
+        *_list_plugin_locations(plugins, component),
+    ]
+    if not trusts_folder:
+        locations.sort(key=lambda location: not location.is_personal)
+    return locations
+
+
+def _list_plugin_locations(
     plugins: Iterable[PluginFolders], component: Component
 ) -> Iterator[Location]:
     """Yield the places of one kind of parts; the folder of a location may be a file."""
     for plugin in plugins:
         for path in getattr(plugin, component):
-            yield Location(_KINDS[component], path, plugin.root, plugin.is_personal, plugin.name)
+            yield Location(
+                _KINDS[component],
+                path,
+                plugin.root,
+                plugin.is_personal,
+                plugin.name,
+                plugin.place,
+            )
 
 
 def make_part_name(location: Location, name: str) -> str:

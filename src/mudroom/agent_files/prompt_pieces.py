@@ -6,7 +6,12 @@ from msgspec import Struct
 
 
 class ShellText(Struct, frozen=True):
-    """A shell command in a text; its output takes the place of `source`."""
+    """A shell command in a text; its output takes the place of `source`.
+
+    Arguments:
+        problem: why the command must not run, "" if it may.
+    """
 
     command: str
     source: str
+    problem: str = ""

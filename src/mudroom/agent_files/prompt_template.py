@@ -52,6 +52,15 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
     problem: str = "the file is empty"
     errors: tuple[Diagnostic, ...] = ()
 
+    def list_commands(self) -> tuple[str, ...]:
+        """Return the shell commands in the text, as the file has them."""
+        if self.gemini_path:
+            from .gemini_commands import list_gemini_commands
+
+            return tuple(list_gemini_commands(self.text))
+        pieces = _split_shell(self.text)
+        return tuple(piece.command for piece in pieces if isinstance(piece, ShellText))
+
     def fill(self, arguments: str = "") -> list[str | ShellText]:
         """Return the text with its arguments, and the shell commands in it, in order.
 
@@ -64,9 +73,7 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
             return fill_gemini_command(self.text, arguments, self.gemini_path)
         filler = _Filler(self, arguments)
         pieces = [
-            ShellText(filler.fill(piece.command), piece.source)
-            if isinstance(piece, ShellText)
-            else filler.fill(piece)
+            filler.fill_command(piece) if isinstance(piece, ShellText) else filler.fill(piece)
             for piece in _split_shell(self.text)
         ]
         if arguments and not filler.has_placeholder:
@@ -81,6 +88,8 @@ class _Filler:
         self.has_placeholder = False
         self._template = template
         self._arguments = arguments
+        from .shell_arguments import split_arguments
+
         self._words = split_arguments(arguments)
         names = "|".join(sorted(map(re.escape, template.argument_names), key=len, reverse=True))
         named = rf"|\$({names})(?!\w)" if names else "|(?!)()"
@@ -89,6 +98,18 @@ class _Filler:
     def fill(self, text: str) -> str:
         """Return a text with its placeholders filled in."""
         return self._pattern.sub(self._replace, text)
+
+    def fill_command(self, piece: ShellText) -> ShellText:
+        """Return a shell command with its placeholders filled in."""
+        from .shell_arguments import fill_command
+
+        return fill_command(
+            piece.command,
+            piece.source,
+            self._pattern,
+            self._replace,
+            splits=lambda match: match[0] == "$ARGUMENTS",
+        )
 
     def _replace(self, match: re.Match[str]) -> str:
         escaped, index, digit, name = match.groups()
@@ -107,16 +128,6 @@ class _Filler:
         if number is None:
             return self._arguments
         return self._words[number] if 0 <= number < len(self._words) else ""
-
-
-def split_arguments(text: str) -> list[str]:
-    """Split arguments as a shell does; at blanks if a quotation mark is left open."""
-    try:
-        import shlex
-
-        return shlex.split(text)
-    except ValueError:
-        return text.split()
 
 
 def _split_shell(text: str) -> Iterator[str | ShellText]:

@@ -16,8 +16,8 @@ from .._core.json_values import JsonValue
 from .._platform.lazy_pattern import compile_later
 from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .frontmatter import Document, Entry, parse_document
-from .locations import SKILL_LOCATIONS, Location, find_locations
-from .plugin_folders import PluginFolders, list_plugin_locations, make_part_name
+from .locations import SKILL_LOCATIONS, Location
+from .plugin_folders import PluginFolders, list_locations, make_part_name
 from .prompt_template import PromptTemplate, load_template
 from .safe_read import find_files, list_files, read_text
 
@@ -52,6 +52,7 @@ class Skill(Struct, frozen=True):
         description: when to use it. path: absolute path of its SKILL.md.
         boundary: see `safe_read.read_text`. is_hidden: true when models do not see it.
         is_personal: false if it is of the project.
+        place: project folder that it belongs to, "" for a skill of the user.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Skill(Struct, frozen=True):
     boundary: str = ""
     is_hidden: bool = False
     is_personal: bool = False
+    place: str = ""
 
     @property
     def folder(self) -> str:
@@ -119,19 +121,23 @@ class LoadedSkills(Struct, frozen=True):
 
 
 def load_skills(
-    folder: str, *, user_home: str, plugins: Iterable[PluginFolders] = ()
+    folder: str,
+    *,
+    user_home: str,
+    plugins: Iterable[PluginFolders] = (),
+    trusts_folder: bool = True,
 ) -> LoadedSkills:
     """Load the skills of a project's folder, of the user and of plugins.
 
     Arguments:
         user_home: the user's home; "" leaves it out.
+        trusts_folder: false if the user's skills go before those of the project.
     """
     skills: dict[str, Skill] = {}
     diagnostics: list[Diagnostic] = []
-    locations = [
-        *find_locations(SKILL_LOCATIONS, folder, user_home),
-        *list_plugin_locations(plugins, "skills"),
-    ]
+    locations = list_locations(
+        SKILL_LOCATIONS, "skills", folder, user_home, plugins, trusts_folder=trusts_folder
+    )
     for location in locations:
         suffix = location.kind.suffix
         paths = list_files(location.folder, suffix, diagnostics, boundary=location.boundary)
@@ -144,7 +150,9 @@ def load_skills(
             if skill is None:
                 continue
             name = make_part_name(location, skill.name)
-            skill = replace(skill, name=name, is_personal=location.is_personal)
+            skill = replace(
+                skill, name=name, is_personal=location.is_personal, place=location.place
+            )
             if skill.name in skills:
                 diagnostics.append(make_name_clash(path, skills[skill.name].path, skill.name))
             else:

@@ -1,4 +1,4 @@
-"""Selection of the MCP servers and hooks that a session may use: trusted, and each only once."""
+"""Selection of the programs that a session may use: trusted ones, each only once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .._core.counts import count_noun
 from .config_files import Finding
@@ -19,8 +20,9 @@ from .plugins.load import load_plugins
 from .plugins.programs import list_plugin_hooks, list_plugin_servers
 from .plugins.spec import ListedPlugin, Plugin
 from .program_trust import load_trusted_programs, trust_programs
+from .prompt_rights import PROMPT_PREFIX, PromptRights
 
-Program = ServerSpec | HookSpec
+Program = ServerSpec | HookSpec | PromptRights
 NOT_TRUSTED = "not trusted"
 
 
@@ -43,11 +45,19 @@ class ListedHook(Struct, frozen=True):
         return not explain_never_fires(self.spec.event, self.spec.kind)
 
 
+class ListedPrompt(Struct, frozen=True):
+    """Rights of a slash command or skill, and why they are not used, "" if they are."""
+
+    spec: PromptRights
+    reason: str = ""
+
+
 class UsablePrograms(Struct, frozen=True):
     """All servers, hooks and plugins that files declare, and which of them a session uses.
 
     Arguments:
         server_findings, hook_findings, plugin_findings: remarks about the files of each.
+        listed_prompts: slash commands and skills of the folder that have rights.
     """
 
     listed_servers: tuple[ListedServer, ...] = ()
@@ -56,6 +66,7 @@ class UsablePrograms(Struct, frozen=True):
     hook_findings: tuple[Finding, ...] = ()
     listed_plugins: tuple[ListedPlugin, ...] = ()
     plugin_findings: tuple[Finding, ...] = ()
+    listed_prompts: tuple[ListedPrompt, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -80,26 +91,51 @@ class UsablePrograms(Struct, frozen=True):
 
     @property
     def untrusted(self) -> tuple[Program, ...]:
-        """The servers and hooks that are not used because the user has not trusted them."""
-        items = (*self.listed_servers, *self.listed_hooks)
+        """The programs that are not used because the user has not trusted them."""
+        items = (*self.listed_servers, *self.listed_hooks, *self.listed_prompts)
         return tuple(item.spec for item in items if item.reason == NOT_TRUSTED)
+
+    @property
+    def trusted_prompts(self) -> frozenset[str]:
+        """The digests of the rights that slash commands and skills of the folder have."""
+        return frozenset(item.spec.digest for item in self.listed_prompts if not item.reason)
 
     def trust_all(self) -> UsablePrograms:
         """Return the programs as they are if the user trusts those of the folder."""
-        return UsablePrograms(
-            tuple(_judge_servers((item.spec for item in self.listed_servers), None)),
-            tuple(_judge_hooks((item.spec for item in self.listed_hooks), None)),
-            self.server_findings,
-            self.hook_findings,
-            self.listed_plugins,
-            self.plugin_findings,
+        return replace(
+            self,
+            listed_servers=tuple(_judge_servers((item.spec for item in self.listed_servers), None)),
+            listed_hooks=tuple(_judge_hooks((item.spec for item in self.listed_hooks), None)),
+            listed_prompts=tuple(ListedPrompt(item.spec) for item in self.listed_prompts),
         )
+
+    def add_prompts(
+        self, prompts: Iterable[PromptRights], home: str, *, trusts_all: bool = False
+    ) -> UsablePrograms:
+        """Return the programs with the rights of slash commands and skills of the folder.
+
+        Each file is judged on its own: editing one command does not stop the hooks of the folder.
+
+        Arguments:
+            home: mudroom's state folder, with the list of trusted programs.
+            trusts_all: trust them without the list.
+        """
+        rights = tuple(prompts)
+        trusted = load_trusted_programs(home) if rights and not trusts_all else {}
+        listed = tuple(
+            ListedPrompt(each)
+            if trusts_all or each.digest in trusted.get(each.place, ())
+            else ListedPrompt(each, NOT_TRUSTED)
+            for each in rights
+        )
+        return replace(self, listed_prompts=listed)
 
     @property
     def programs_of_folder(self) -> tuple[Program, ...]:
-        """The servers and hooks that need trust, also those that have it."""
+        """The programs that need trust, also those that have it."""
         hooks = _select_running(item.spec for item in self.listed_hooks)
-        programs = (*(item.spec for item in self.listed_servers), *hooks)
+        prompts = (item.spec for item in self.listed_prompts)
+        programs = (*(item.spec for item in self.listed_servers), *hooks, *prompts)
         return tuple(program for program in programs if program.place)
 
     def remember_trust(self, home: str) -> None:
@@ -115,7 +151,9 @@ class UsablePrograms(Struct, frozen=True):
     def notices(self) -> tuple[str, ...]:
         """A line about what is not trusted, and one about problems in files, if there are any."""
         lines: list[str] = []
-        if untrusted := self.untrusted:
+        # A slash command says so itself when it is called; here it would be noise.
+        untrusted = [each for each in self.untrusted if not isinstance(each, PromptRights)]
+        if untrusted:
             lines.append(
                 f"not used: {describe_count(untrusted)} of this folder, which are not trusted."
                 " See them: mudroom trust. Use them: mudroom trust add, or --trust for one run."
@@ -207,13 +245,16 @@ def _group_by_place(programs: Iterable[Program]) -> dict[str, set[str]]:
 def describe_count(programs: Iterable[Program]) -> str:
     """Return the counts as text, such as "1 MCP server and 2 hooks"."""
     listed = list(programs)
-    servers = sum(isinstance(program, ServerSpec) for program in listed)
-    counts = ((servers, "MCP server"), (len(listed) - servers, "hook"))
-    return " and ".join(count_noun(count, noun) for count, noun in counts if count)
+    kinds = ((ServerSpec, "MCP server"), (HookSpec, "hook"), (PromptRights, "slash command"))
+    counts = [(sum(isinstance(each, kind) for each in listed), noun) for kind, noun in kinds]
+    parts = [count_noun(count, noun) for count, noun in counts if count]
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 
 def describe_program(program: Program) -> str:
-    """Return the name of a server, or the event and matcher of a hook."""
+    """Return the name of a server or slash command, or the event and matcher of a hook."""
+    if isinstance(program, PromptRights):
+        return f"slash command {program.name}"
     if isinstance(program, ServerSpec):
         owner = f" of agent {program.agent}" if program.agent else ""
         return f"MCP server {program.name}{owner}"
@@ -222,10 +263,15 @@ def describe_program(program: Program) -> str:
 
 
 def _list_trusted_places(home: str, programs: Iterable[Program]) -> set[str]:
-    """Return the folders whose present programs are those that the user has trusted."""
+    """Return the folders whose present servers and hooks are those that the user has trusted."""
     digests = _group_by_place(programs)
     trusted = load_trusted_programs(home) if digests and home else {}
-    return {place for place, present in digests.items() if trusted.get(place) == frozenset(present)}
+    return {
+        place
+        for place, present in digests.items()
+        if {each for each in trusted.get(place, ()) if not each.startswith(PROMPT_PREFIX)}
+        == present
+    }
 
 
 def _is_untrusted(program: Program, trusted: set[str] | None) -> bool:

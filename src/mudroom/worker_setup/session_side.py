@@ -28,7 +28,8 @@ from ..workers.remote.session_tools import (
 from ..workers.remote.worker import RemoteWorker
 from .cluster import make_hidden_check
 
-COMMAND = (sys.executable, "-m", "mudroom.worker_process")
+# Without -P, Python would import modules of the current folder first, which may be a stranger's.
+COMMAND = (sys.executable, "-P", "-m", "mudroom.worker_process")
 """Command line of a worker process, without the number of its socket."""
 
 

@@ -47,12 +47,14 @@ _DIALECTS = ("opencode", "codex", "claude", "gemini", "qwen", "goose")
 
 def load_agents(cwd: str) -> LoadedAgents:
     """Load all agent files and skills that apply in a folder."""
-    programs = load_programs(load_settings(cwd), cwd)
+    settings = load_settings(cwd)
+    programs = load_programs(settings, cwd)
     return agent_files.load_agent_files(
         cwd,
         user_home=os.environ.get("HOME", ""),
         tools=KNOWN_TOOLS,
         plugins=programs.plugins if programs else (),
+        trusts_folder=is_trusted(settings, cwd),
     )
 
 

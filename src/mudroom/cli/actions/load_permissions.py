@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..._core.agents import Mode
 from ..._core.tool_names import SERVER_PREFIX, is_known_elsewhere, make_server_pattern
@@ -14,6 +14,9 @@ from ...errors import UnknownName, UsageError
 from ...permissions import settings as permission_files
 from ...permissions.approved_rules import load_approved
 from ...permissions.rules import Permissions, Rule, Verdict, parse_rules, split_rules
+
+if TYPE_CHECKING:
+    from ...permissions.policy import RulePolicy
 
 
 class LoadedPermissions(NamedTuple):
@@ -98,6 +101,26 @@ def _may_name_server(rule: Rule, servers: Iterable[str] | None) -> bool:
         return True
     patterns = [make_server_pattern(server) for server in servers]
     return any(fnmatchcase(rule.tool, each) or fnmatchcase(each, rule.tool) for each in patterns)
+
+
+def make_policy(
+    permissions: Permissions, cwd: str, *, tier: Callable[[], str] = lambda: "off"
+) -> RulePolicy:
+    """Return the policy of a folder.
+
+    Arguments:
+        tier: returns the tier of the sandbox; without it there is none.
+    """
+    from ...permissions.policy import RulePolicy  # slow to import, as is the next one
+    from ...tools import make_builtin_tools
+
+    return RulePolicy(
+        permissions,
+        workspace=os.path.realpath(cwd),
+        user_home=os.environ.get("HOME", "/"),
+        tools=make_builtin_tools(),
+        tier=tier,
+    )
 
 
 def is_trusted(settings: Settings, cwd: str) -> bool:

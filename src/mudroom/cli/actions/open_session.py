@@ -117,16 +117,24 @@ def _choose_output_style(settings: Settings, cwd: str, notices: list[str]) -> tu
     if settings.output_style:
         return settings.output_style, settings.get_persistent_origin("output_style")
     user_home = os.environ.get("HOME", "")
-    folders = [*list_places(cwd), *([user_home] if user_home else [])]
+    home = os.path.realpath(user_home) if user_home else ""
+    folders = [*list_places(cwd), *([home] if home else [])]
     paths = [os.path.join(folder, name) for folder in folders for name in CLAUDE_FILES]
     for path in dict.fromkeys(filter(os.path.isfile, paths)):
+        is_personal = os.path.dirname(os.path.dirname(path)) == home
         from ...integrations.config_files import read_json  # slow to import
 
         # Another reader reports a file that is not JSON.
         name = read_json(path, []).get("outputStyle")
-        if isinstance(name, str) and name.strip():
+        if name is not None and not (is_personal or is_trusted(settings, cwd)):
+            # A style replaces instructions, so a stranger's file does not choose one.
+            notices.append(
+                f"{path}: outputStyle is not used: you have not trusted this folder."
+                " To use it: mudroom trust add, or --trust for one run."
+            )
+        elif isinstance(name, str) and name.strip():
             return name.strip(), path
-        if name is not None:
+        elif name is not None:
             notices.append(f"{path}: outputStyle is not used: it is not the name of a style")
     return "", ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 from msgspec.structs import replace
@@ -19,15 +19,12 @@ from ...integrations.program_trust import load_trusted_programs, untrust_program
 from ...integrations.usable_programs import describe_program
 from ...open_adapters import collect_tools
 from ...permissions import trust
-from ...permissions.policy import RulePolicy
-from ...permissions.rules import Permissions
 from ...projections.safe_text import sanitize_line
-from ...tools import make_builtin_tools
 from ...tools.function import declare_tool
 from ...tools.skill import make_skill_tool
 from ..output.json_output import print_json
 from ..output.listing import print_entry
-from .load_permissions import load_permissions
+from .load_permissions import load_permissions, make_policy
 from .load_settings import load_settings
 from .programs.load_programs import require_programs
 from .programs.print_programs import print_programs_of_folder
@@ -69,23 +66,6 @@ def explain_call(
     else:
         _print_decision(decision, parts if len(parts) > 1 else ())
     return 0 if decision.verdict == "allow" else 1
-
-
-def make_policy(
-    permissions: Permissions, cwd: str, *, tier: Callable[[], str] = lambda: "off"
-) -> RulePolicy:
-    """Return the policy of a folder.
-
-    Arguments:
-        tier: returns the tier of the sandbox; without it there is none.
-    """
-    return RulePolicy(
-        permissions,
-        workspace=os.path.realpath(cwd),
-        user_home=os.environ.get("HOME", "/"),
-        tools=make_builtin_tools(),
-        tier=tier,
-    )
 
 
 def _find_tier(settings: Settings, cwd: str) -> str:
@@ -142,7 +122,7 @@ def print_trusted(*, as_json: bool = False) -> int:
     for place, count in places.items():
         print_entry(f"{count_noun(count, 'trusted program')} of {place}")
     if programs.programs_of_folder:
-        print("MCP servers and hooks of this folder:")
+        print("Programs of this folder:")
         print_programs_of_folder(programs)
     if programs.untrusted:
         print_entry("To trust them: mudroom trust add, or --trust for one run.")
@@ -155,7 +135,10 @@ def add_trusted(folder: str) -> int:
     print_entry(f"trusted: {trust.trust_folder(settings.home, folder)}")
     programs = require_programs(settings, folder)
     if programs.programs_of_folder:
-        print("These MCP servers and hooks may start now, outside the sandbox:")
+        print(
+            "These programs may start now. MCP servers and hooks run outside the sandbox; commands"
+            " of slash commands run in it, when you call them:"
+        )
         programs.remember_trust(settings.home)
         print_programs_of_folder(programs.trust_all())
     return 0

@@ -33,7 +33,7 @@ from ...session import Session
 from ..actions.prompts import prepare_prompt, run_prepared
 from ..actions.prompts.mentions import begins_with_path, split_message
 from ..actions.prompts.prompt_calls import FilledPrompt
-from ..actions.prompts.prompt_files import PromptFile, find_prompt_file, load_prompt_files
+from ..actions.prompts.prompt_files import PromptFile, find_prompt_file, load_session_prompts
 from ..actions.prompts.server_prompts import list_prompts
 from ..actions.user_store import open_store
 from ..output.report import (
@@ -144,7 +144,7 @@ class Conversation:
 
     def load_prompt_files(self) -> dict[str, PromptFile]:
         """Return the commands and skills of files by slash command."""
-        return load_prompt_files(self.session.cwd, self.session.plugins)
+        return load_session_prompts(self.session)
 
     def _list_prompt_files(self) -> list[tuple[str, str]]:
         files = self.load_prompt_files().values()
@@ -255,7 +255,7 @@ class Conversation:
         if command:
             return await command(self, arguments.strip())
         files = await asyncio.to_thread(self.load_prompt_files)
-        if file := find_prompt_file(files, name):
+        if file := find_prompt_file(files, name, trusts_folder=self.session.trusted):
             await run_prompt_file(self, file, arguments.strip())
         elif not await run_server_prompt(self, name, arguments.strip()):
             nearest = describe_nearest(name) or suggest_names(name, [*self.commands, *files])
@@ -297,7 +297,8 @@ class Conversation:
     async def run_prompt(self, line: str, filled: FilledPrompt | None = None) -> None:
         """Send a prompt. `filled`: outputs to put into it, and its model."""
         teammates = self.list_teammate_names()
-        work = prepare_prompt(self.session, self.settings, line, teammates=teammates)
+        typed = filled.typed if filled else None
+        work = prepare_prompt(self.session, self.settings, line, teammates=teammates, typed=typed)
         with self._mark_busy():
             prompt = await self.run_stoppable(work, stopped="Stopped before anything was sent.")
             if prompt is None:

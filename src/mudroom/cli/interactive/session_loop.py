@@ -48,7 +48,7 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
             return ui.exit_code
     answer, shown = await _decide_trust(ui, settings, options.cwd, start.resume)
     settings = answer.settings
-    approver = ApprovalPrompt(ui, settings.home)
+    approver = ApprovalPrompt(ui, settings.home, answer.trusted_prompts)
     fixed: dict[str, Any] = {"programs": answer.programs, "approver": approver, "prices": True}
     step = NextStep()
     servers = list_server_names(answer.programs)

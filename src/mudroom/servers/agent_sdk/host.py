@@ -83,7 +83,12 @@ class Host:
     def _list_styles(self) -> list[str]:
         """Return the names of the output styles of files."""
         session = self.hosted.session
-        loaded = load_output_styles(session.cwd, user_home=self._user_home, plugins=session.plugins)
+        loaded = load_output_styles(
+            session.cwd,
+            user_home=self._user_home,
+            plugins=session.plugins,
+            trusts_folder=session.trusted,
+        )
         return list(loaded.by_name)
 
     def describe(self) -> dict[str, Any]:

@@ -41,7 +41,8 @@ from .driver_messages import (
 from .lease import LEASE_SECONDS, MARGIN_SECONDS
 from .node_check import NodeRequirements, check_node, show_folders
 
-_COMMAND = (sys.executable, "-m", "mudroom.workers.ray.driver")
+# Without -P, Python would import modules of the current folder first, which may be a stranger's.
+_COMMAND = (sys.executable, "-P", "-m", "mudroom.workers.ray.driver")
 _LEASE_REPLY_SECONDS = 1.0
 """Longest wait for the driver to tell the lease of an actor."""
 _EXIT_SECONDS = 10.0

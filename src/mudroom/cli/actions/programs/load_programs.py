@@ -1,13 +1,14 @@
-"""MCP servers and hooks of a folder and of the user, as the settings allow them."""
+"""MCP servers, hooks and rights of slash commands of a folder, as the settings allow them."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
-from ....agent_files import may_declare_servers
+from ....agent_files import may_declare_servers, may_have_rights
 from ....config import Settings, find_user_file
 from ....integrations.file_names import has_program_files
+from ..load_permissions import is_trusted
 
 if TYPE_CHECKING:
     from ....integrations.mcp_servers.files import ServerEntry
@@ -25,7 +26,7 @@ def find_own_servers() -> str:
 
 
 def load_programs(settings: Settings, cwd: str) -> UsablePrograms | None:
-    """Return the servers and hooks that files declare; None if there is no such file.
+    """Return the programs that files declare; None if there is no such file.
 
     The flag --trust trusts those of the folder. The same setting in a file does not: it is about
     agents of all folders, and no setting may start programs that the user has not seen.
@@ -33,31 +34,45 @@ def load_programs(settings: Settings, cwd: str) -> UsablePrograms | None:
     user_home = os.environ.get("HOME", "")
     plugin_dirs = list_plugin_dirs(settings)
     has_agent_servers = may_declare_servers(cwd, user_home)
+    has_rights = may_have_rights(cwd, user_home)
     has_files = has_agent_servers or has_program_files(cwd, user_home, find_own_servers())
-    if not plugin_dirs and not has_files:
+    if not (plugin_dirs or has_files or has_rights):
         return None
     from ....integrations.usable_programs import load_usable_programs
 
-    return load_usable_programs(
+    trusts_all = settings.trust and settings.get_origin("trust") == "flag"
+    programs = load_usable_programs(
         cwd,
         home=settings.home,
         user_home=user_home,
         environ=os.environ,
         own_file=find_own_servers(),
         plugin_dirs=plugin_dirs,
-        agent_servers=_load_agent_servers(cwd, user_home) if has_agent_servers else (),
-        trusts_all=settings.trust and settings.get_origin("trust") == "flag",
+        agent_servers=_load_agent_servers(settings, cwd, user_home) if has_agent_servers else (),
+        trusts_all=trusts_all,
+    )
+    if not (has_rights or any(plugin.place for plugin in programs.plugins)):
+        return programs
+    from ..prompts.prompt_files import list_rights
+
+    return programs.add_prompts(
+        list_rights(cwd, programs.plugins), settings.home, trusts_all=trusts_all
     )
 
 
-def _load_agent_servers(cwd: str, user_home: str) -> list[ServerEntry]:
+def _load_agent_servers(settings: Settings, cwd: str, user_home: str) -> list[ServerEntry]:
     """Return the servers that agent files declare for their agents."""
     from ....agent_catalog import KNOWN_TOOLS
     from ....agent_files import load_agent_files
     from ....integrations.mcp_servers.files import ServerEntry
 
     # The session reads the files again and reports what is wrong with them.
-    declared = load_agent_files(cwd, user_home=user_home, tools=KNOWN_TOOLS).servers
+    declared = load_agent_files(
+        cwd,
+        user_home=user_home,
+        tools=KNOWN_TOOLS,
+        trusts_folder=is_trusted(settings, cwd),
+    ).servers
     return [
         ServerEntry(
             each.name,
@@ -83,7 +98,7 @@ def list_server_names(programs: UsablePrograms | None) -> list[str]:
 
 
 def require_programs(settings: Settings, cwd: str) -> UsablePrograms:
-    """Return the servers and hooks that files declare; an empty value if there is no such file."""
+    """Return the programs that files declare; an empty value if there is no such file."""
     from ....integrations.usable_programs import UsablePrograms
 
     return load_programs(settings, cwd) or UsablePrograms()

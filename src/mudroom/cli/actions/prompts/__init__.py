@@ -36,16 +36,22 @@ class PreparedPrompt(Struct):
 
 
 async def prepare_prompt(
-    session: Session, settings: Settings, line: str, *, teammates: Collection[str]
+    session: Session,
+    settings: Settings,
+    line: str,
+    *,
+    teammates: Collection[str],
+    typed: str | None = None,
 ) -> PreparedPrompt:
     """Return a prompt with its mentions expanded and its files read.
 
     Arguments:
         teammates: names of the named children that can work.
+        typed: see `load_attachments`.
     """
     agents = [agent.name for agent in session.agents]
     attachments = await asyncio.to_thread(
-        load_attachments, session, settings, line, without=teammates
+        load_attachments, session, settings, line, without=teammates, typed=typed
     )
     resources, mentioned = await fetch_resources(session, line, attachments.notes)
     text = expand_mentions(

@@ -52,7 +52,12 @@ def remove_attachments(prompt: str) -> str:
 
 
 def load_attachments(
-    session: Session, settings: Settings, line: str, *, without: Collection[str] = ()
+    session: Session,
+    settings: Settings,
+    line: str,
+    *,
+    without: Collection[str] = (),
+    typed: str | None = None,
 ) -> Attachments:
     """Read the files that a line mentions with "@", and the images whose path it contains.
 
@@ -60,17 +65,19 @@ def load_attachments(
 
     Arguments:
         without: mentions that name no file.
+        typed: the part of the line that the user wrote, None for all of it. An image outside the
+            workspace is read only if the user names it: a file of a stranger must not send one.
     """
     attachments = Attachments()
     paths = [each for each in _find_paths(session.cwd, line) if each[0] not in without]
     if not paths:
         return attachments
     from ....tools.read import READ  # slow to import, as are the next two
-    from ..load_permissions import load_permissions
-    from ..permissions import make_policy
+    from ..load_permissions import load_permissions, make_policy
 
     permissions, _ = load_permissions(settings, session.cwd, can_ask=True)
     policy = make_policy(permissions, session.cwd)
+    own = {path for _, path in (paths if typed is None else _find_paths(session.cwd, typed))}
     for word, path in paths:
         absolute = os.path.join(session.cwd, path)
         if os.path.isdir(absolute):
@@ -83,7 +90,7 @@ def load_attachments(
         if denied:
             _add_note(attachments, path, f"not attached: {denied.why}")
         else:
-            _attach(attachments, session, word, path)
+            _attach(attachments, session, word, path, reads_outside=path in own)
     return attachments
 
 
@@ -106,10 +113,12 @@ def _find_paths(folder: str, line: str) -> Iterator[tuple[str, str]]:
             yield "", path
 
 
-def _attach(attachments: Attachments, session: Session, word: str, path: str) -> None:
+def _attach(
+    attachments: Attachments, session: Session, word: str, path: str, *, reads_outside: bool
+) -> None:
     """Add one file, or a note why only its path is sent."""
     try:
-        data = _read(session, path)
+        data = _read(session, path, reads_outside=reads_outside)
     except (OSError, WorkspaceError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         _add_note(attachments, path, f"only the path is sent: {reason}")
@@ -144,14 +153,14 @@ def _attach(attachments: Attachments, session: Session, word: str, path: str) ->
         _add_note(attachments, path, f"attached, {lines}, {format_size(len(data))}")
 
 
-def _read(session: Session, path: str) -> bytes:
-    """Read a file of the workspace; outside of it, only an image."""
+def _read(session: Session, path: str, *, reads_outside: bool) -> bytes:
+    """Read a file of the workspace; outside of it, only an image that the user names."""
     try:
         return session.workspace.read(path, 0, MAX_IMAGE_BYTES + 1)
     except WorkspaceError:
         import shlex
 
-        if not _IMAGE_PATH.fullmatch(shlex.quote(path)):
+        if not reads_outside or not _IMAGE_PATH.fullmatch(shlex.quote(path)):
             raise
         return read_regular_file(path, max_bytes=MAX_IMAGE_BYTES)
 

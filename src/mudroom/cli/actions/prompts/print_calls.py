@@ -14,7 +14,7 @@ from ...._core.tool_names import SERVER_PREFIX
 from ...._platform.lazy_pattern import compile_later
 from ....config import Settings
 from ....errors import UnknownName, suggest_names
-from ..load_permissions import LoadedPermissions
+from ..load_permissions import LoadedPermissions, is_trusted
 from . import prepare_prompt, run_prepared
 
 if TYPE_CHECKING:
@@ -47,10 +47,12 @@ def find_call(
 
     name, _, arguments = words.partition(" ")
     plugins = programs.plugins if programs else ()
-    files = load_prompt_files(os.path.realpath(cwd), plugins)
-    file = find_prompt_file(files, name)
+    trusts_folder = is_trusted(settings, cwd)
+    files = load_prompt_files(os.path.realpath(cwd), plugins, trusts_folder=trusts_folder)
+    file = find_prompt_file(files, name, trusts_folder=trusts_folder)
     if file:
-        return make_call(file, arguments.strip(), settings, cwd)
+        trusted = programs.trusted_prompts if programs else ()
+        return make_call(file, arguments.strip(), settings, cwd, trusted)
     if _COMMAND.fullmatch(name) and not os.path.lexists(name):
         remedy = suggest_names(name, files, otherwise=HINT)
         raise UnknownName("command", name, files, remedy=f"{remedy} {_AS_TEXT}")
@@ -108,7 +110,10 @@ class WordsRun(Struct):
     async def _run_line(
         self, line: str, data: str, options: dict[str, Any], filled: FilledPrompt | None = None
     ) -> Report:
-        prompt = await prepare_prompt(self.session, self.settings, line, teammates=self.teammates)
+        typed = filled.typed if filled else None
+        prompt = await prepare_prompt(
+            self.session, self.settings, line, teammates=self.teammates, typed=typed
+        )
         if filled:
             prompt.text = filled.put_outputs(prompt.text)
         return await run_prepared(self.session, prompt, data, self.warn, **options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -15,18 +15,24 @@ from ....agent_files.prompt_pieces import ShellText
 from ....agent_files.prompt_template import PromptTemplate
 from ....config import Settings
 from ....errors import UsageError
+from ....integrations.program_trust import load_trusted_programs
+from ....integrations.prompt_rights import PromptRights
 from ....model_registry import explain_unusable
 from ....permissions.policy import RulePolicy
-from ....permissions.rules import Permissions, Rule, Verdict, parse_rule, split_rules
+from ....permissions.rules import Permissions, Rule, Verdict, parse_rule
+from ....projections.safe_text import escape_line
 from ....tools import make_builtin_tools
 from ....tools.bash import BASH
 from ..load_permissions import is_trusted
 from . import prepare_prompt
-from .prompt_files import PromptFile
+from .prompt_files import PromptFile, find_rights
 from .shell_escape import ShellEscape
 
 if TYPE_CHECKING:
     from ....session import Session
+
+
+_TRUST_REMEDY = "Read the file, then: mudroom trust add, or --trust for one run."
 
 
 class PromptCall(Struct, frozen=True):
@@ -57,11 +63,13 @@ class FilledPrompt(Struct):
     Arguments:
         model: for this prompt only, "" for that of the session.
         outputs: by mark.
+        typed: what the user wrote, if the rest of the text is not the user's; else None.
     """
 
     line: str
     model: str = ""
     outputs: dict[str, str] = field(default_factory=dict[str, str])
+    typed: str | None = None
 
     def put_outputs(self, text: str) -> str:
         """Return a text with the outputs in the places of their marks."""
@@ -70,26 +78,39 @@ class FilledPrompt(Struct):
         return text
 
 
-def make_call(file: PromptFile, arguments: str, settings: Settings, cwd: str) -> PromptCall:
-    """Return a call. Its rules and its model count if the file is the user's, or trusted."""
+def make_call(
+    file: PromptFile,
+    arguments: str,
+    settings: Settings,
+    cwd: str,
+    trusted: Collection[str] = (),
+) -> PromptCall:
+    """Return a call of a file of the user, or of one with the rights that the user trusts.
+
+    Arguments:
+        trusted: digests of the rights that the user trusts for this session, besides those in
+            the list of trusted programs.
+
+    Raises UsageError if the file runs shell commands that the user has not trusted.
+    """
     template = file.source.load_template()
+    # The rights and the text that runs are of the same reading: a file may change meanwhile.
+    rights = find_rights(file, template)
     path = file.source.path
-    model = "" if template.model == "inherit" else template.model
-    texts = split_rules(template.allowed_tools)
     notices: list[str] = []
-    if (texts or model) and not (file.source.is_personal or is_trusted(settings, cwd)):
-        unused = " and ".join(
-            filter(None, ["allowed-tools" if texts else "", "model" if model else ""])
+    texts: tuple[str, ...] = ()
+    if _has_rights(file, rights, settings.home, trusted):
+        texts = rights.rules
+    elif rights.commands:
+        raise UsageError(
+            f"{file.name} is not sent, because you have not trusted the shell commands in it: "
+            + "; ".join(escape_line(command) for command in rights.commands),
+            where=path,
+            remedy=f"{_TRUST_REMEDY} A session that is open asks again at its next start.",
         )
-        notices.append(
-            f"not used: {unused} of {path}, because the folder is not trusted. "
-            "Trust it: mudroom trust add"
-        )
-        texts = []
-        model = ""
-    if model and (reason := explain_unusable(model, os.environ)):
-        notices.append(f"{path}: the model {model} cannot be used ({reason})")
-        model = ""
+    elif rights.rules:
+        notices.append(_describe_unused("allowed-tools", path))
+    model = _choose_model(file, template.model, settings, cwd, notices)
     rules: list[Rule] = []
     for text in texts:
         try:
@@ -98,6 +119,39 @@ def make_call(file: PromptFile, arguments: str, settings: Settings, cwd: str) ->
             notices.append(str(error))
     template = replace(template, model=model)
     return PromptCall(file, template, arguments, tuple(rules), tuple(notices))
+
+
+def _choose_model(
+    file: PromptFile, wanted: str, settings: Settings, cwd: str, notices: list[str]
+) -> str:
+    """Return the model of a call, "" for that of the session."""
+    path = file.source.path
+    if wanted in ("", "inherit"):
+        return ""
+    if not (file.source.is_personal or is_trusted(settings, cwd)):
+        notices.append(_describe_unused("model", path))
+        return ""
+    if reason := explain_unusable(wanted, os.environ):
+        notices.append(f"{path}: the model {wanted} cannot be used ({reason})")
+        return ""
+    return wanted
+
+
+def _describe_unused(key: str, path: str) -> str:
+    return (
+        f"not used: {key} of {path}, because you have not trusted this folder, or the file has"
+        f" changed since. {_TRUST_REMEDY}"
+    )
+
+
+def _has_rights(
+    file: PromptFile, rights: PromptRights, home: str, trusted: Collection[str]
+) -> bool:
+    """Return whether a file is the user's, or the user trusts exactly what it may do."""
+    if file.source.is_personal or rights.digest in trusted:
+        return True
+    listed = load_trusted_programs(home).get(rights.place, ()) if rights.place else ()
+    return rights.digest in listed
 
 
 async def fill_call(
@@ -125,11 +179,19 @@ async def fill_call(
             remedy="Remove disableSkillShellExecution, or the commands.",
         )
     judge = _ShellJudge(call, session, permissions, approver)
-    prompt = FilledPrompt("", call.template.model)
+    typed = None if call.file.source.is_personal else call.arguments
+    prompt = FilledPrompt("", call.template.model, typed=typed)
     for piece in pieces:
         if isinstance(piece, str):
             prompt.line += piece
             continue
+        if piece.problem:
+            raise UsageError(
+                f"the command {escape_line(piece.source)} is not run: {piece.problem}",
+                where=call.file.source.path,
+                remedy="Leave these characters out, or write the command so that its arguments"
+                " are words of its own.",
+            )
         await judge.check(piece.command)
         mark = f"\x02{len(prompt.outputs)}\x03"
         prompt.outputs[mark] = await ShellEscape(session, settings.home).run(piece.command)
@@ -156,7 +218,7 @@ async def run_forked(
         warn: takes each line for the user. data: follows the text.
         options: further arguments of `Session.task`.
     """
-    prompt = await prepare_prompt(session, settings, filled.line, teammates=())
+    prompt = await prepare_prompt(session, settings, filled.line, teammates=(), typed=filled.typed)
     for note in prompt.notes:
         warn(note)
     return await session.task(

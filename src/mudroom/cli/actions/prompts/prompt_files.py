@@ -10,8 +10,11 @@ from msgspec import Struct
 
 from ....agent_files import load_commands, load_skills
 from ....agent_files.commands import CommandFile, find_by_name
+from ....agent_files.prompt_template import PromptTemplate
 from ....agent_files.skills import Skill
 from ....integrations.plugins.spec import Plugin
+from ....integrations.prompt_rights import PromptRights
+from ....permissions.rules import split_rules
 
 if TYPE_CHECKING:
     from ....servers.file_prompts import FilePrompt
@@ -46,17 +49,44 @@ class PromptFile(Struct, frozen=True):
         return f'<skill name="{self.source.name}" folder="{self.source.folder}">\n{text}\n</skill>'
 
 
-def load_prompt_files(folder: str, plugins: Iterable[Plugin] = ()) -> dict[str, PromptFile]:
+def find_rights(file: PromptFile, template: PromptTemplate) -> PromptRights:
+    """Return what the file does beyond sending its prompt."""
+    return PromptRights(
+        name=file.name,
+        origin=file.source.path,
+        place=file.source.place,
+        commands=template.list_commands(),
+        rules=tuple(split_rules(template.allowed_tools)),
+    )
+
+
+def list_rights(folder: str, plugins: Iterable[Plugin]) -> list[PromptRights]:
+    """Return the rights of the files that the user has not written, of those that have any."""
+    files = load_prompt_files(folder, plugins).values()
+    found = [find_rights(file, file.source.load_template()) for file in files]
+    return [each for each in found if each.place and (each.commands or each.rules)]
+
+
+def load_prompt_files(
+    folder: str, plugins: Iterable[Plugin] = (), *, trusts_folder: bool = True
+) -> dict[str, PromptFile]:
     """Return the prompt files of a folder, of the user and of plugins by name.
 
     A command hides a skill. A file that only models use is left out.
+
+    Arguments:
+        trusts_folder: false if the files of the user go before those of the folder.
     """
     user_home = os.environ.get("HOME", "")
     plugins = tuple(plugins)
-    sources: dict[str, CommandFile | Skill] = {
-        **load_skills(folder, user_home=user_home, plugins=plugins).by_name,
-        **load_commands(folder, user_home=user_home, plugins=plugins),
-    }
+    skills = load_skills(folder, user_home=user_home, plugins=plugins, trusts_folder=trusts_folder)
+    commands = load_commands(
+        folder, user_home=user_home, plugins=plugins, trusts_folder=trusts_folder
+    )
+    sources: dict[str, CommandFile | Skill] = {**skills.by_name, **commands}
+    if not trusts_folder:
+        own = {name: skill for name, skill in skills.by_name.items() if skill.is_personal}
+        sources |= {name: skill for name, skill in own.items() if not sources[name].is_personal}
     return {
         f"/{name}": PromptFile(f"/{name}", source)
         for name, source in sources.items()
@@ -77,11 +107,27 @@ def list_file_prompts(session: Session) -> list[FilePrompt]:
             format_prompt=file.format_prompt,
             find_problem=file.find_problem,
         )
-        for file in load_prompt_files(session.cwd, session.plugins).values()
+        for file in load_session_prompts(session).values()
     ]
 
 
-def find_prompt_file(files: Mapping[str, PromptFile], name: str) -> PromptFile | None:
-    """Return the file of a slash command, which may lack the names of its plugin and folders."""
+def load_session_prompts(session: Session) -> dict[str, PromptFile]:
+    """Return the prompt files of an open session by name."""
+    return load_prompt_files(session.cwd, session.plugins, trusts_folder=session.trusted)
+
+
+def find_prompt_file(
+    files: Mapping[str, PromptFile], name: str, *, trusts_folder: bool = True
+) -> PromptFile | None:
+    """Return the file of a slash command, which may lack the names of its plugin and folders.
+
+    Arguments:
+        trusts_folder: false if a short name means a file of the user before one of the folder.
+    """
     by_name = {file.name.removeprefix("/"): file for file in files.values()}
-    return by_name.get(find_by_name(by_name, name.removeprefix("/")))
+    typed = name.removeprefix("/")
+    if not trusts_folder:
+        own = [each for each, file in by_name.items() if file.source.is_personal]
+        if found := find_by_name(own, typed):
+            return by_name[found]
+    return by_name.get(find_by_name(by_name, typed))

@@ -62,12 +62,13 @@ async def run_prompt_file(conversation: PromptScreen, file: PromptFile, argument
     """Send the prompt of a file; one with `context: fork` is a task of a child."""
     session = conversation.session
     settings = conversation.settings
-    call = make_call(file, arguments, settings, session.cwd)
+    approvals = conversation.approvals
+    trusted = approvals.trusted_prompts if approvals else ()
+    call = make_call(file, arguments, settings, session.cwd, trusted)
     conversation.print_text(f"Prompt of {file.source.path}", "dim")
     for notice in call.notices:
         conversation.print_text(notice, "yellow")
     permissions = load_permissions(settings, session.cwd, can_ask=True).permissions
-    approvals = conversation.approvals
     filled = await conversation.run_stoppable(
         fill_call(call, session, settings, permissions, approvals)
     )

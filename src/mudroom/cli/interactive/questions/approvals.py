@@ -39,11 +39,15 @@ class ApprovalPrompt:
 
     Arguments:
         home: mudroom's state folder; rules that the user keeps for a folder are stored there.
+        trusted_prompts: digests of the rights of slash commands that the user trusted at the start.
 
     `asking_runs` has the id of a run once for each of its calls that waits for an answer.
     """
 
-    def __init__(self, ui: QuestionUI, home: str) -> None:
+    def __init__(
+        self, ui: QuestionUI, home: str, trusted_prompts: frozenset[str] = frozenset()
+    ) -> None:
+        self.trusted_prompts = trusted_prompts
         self._ui = ui
         self._home = home
         self._folder = "."

@@ -1,4 +1,4 @@
-"""The question whether to trust a folder that contains agent files, MCP servers or hooks."""
+"""The question whether to trust a folder that contains agent files or programs."""
 
 from __future__ import annotations
 
@@ -37,6 +37,11 @@ class TrustAnswer(NamedTuple):
     settings: Settings
     programs: UsablePrograms | None
 
+    @property
+    def trusted_prompts(self) -> frozenset[str]:
+        """The digests of the rights that slash commands of the folder have in these sessions."""
+        return self.programs.trusted_prompts if self.programs else frozenset()
+
 
 def find_untrusted_files(settings: Settings, cwd: str) -> list[str]:
     """Return the agent files of a folder, none if the folder is trusted."""
@@ -55,7 +60,7 @@ async def ask_for_trust(
 
     Arguments:
         names: the agent files that the folder contains, if it is not trusted.
-        programs: the MCP servers and hooks; those that are not trusted are asked for.
+        programs: those that are not trusted are asked for.
     """
     needs_programs = programs is not None and bool(programs.untrusted)
     what = "this folder" if names else "these programs"
@@ -91,18 +96,22 @@ def _format_title(cwd: str, names: Sequence[str], programs: UsablePrograms | Non
             f"{folder} contains {', '.join(names)}. Do you trust this folder? "
             "Until you do, its agents are read-only."
         )
+    from ....integrations.prompt_rights import PromptRights
     from ....integrations.usable_programs import describe_count
 
     count = describe_count(untrusted)
+    where = "They run outside the sandbox."
+    if any(isinstance(program, PromptRights) for program in untrusted):
+        where = "MCP servers and hooks run outside the sandbox; slash commands when you call them."
     if not names:
         return (
             f"{folder} declares {count} that you have not trusted, or that have changed. "
-            "Do you trust these programs? They run outside the sandbox."
+            f"Do you trust these programs? {where}"
         )
     return (
         f"{folder} contains {', '.join(names)}, and declares {count}. Do you trust this folder? "
         "Until you do, its agents are read-only, and none of these programs starts. "
-        "They run outside the sandbox."
+        f"{where}"
     )
 
 

@@ -22,6 +22,7 @@ async def output_style(conversation: Conversation, name: str) -> NextStep | None
         session.cwd,
         user_home=os.environ.get("HOME", ""),
         plugins=session.plugins,
+        trusts_folder=session.trusted,
     )
     styles = loaded.by_name
     if not name:
@@ -36,7 +37,8 @@ async def output_style(conversation: Conversation, name: str) -> NextStep | None
         return None
     style = find_style(styles, name)
     if style is None and fold_name(name) != NO_STYLE:
-        raise UnknownName("output style", name, (NO_STYLE, *styles))
+        remedy = loaded.explain_untrusted(name)
+        raise UnknownName("output style", name, (NO_STYLE, *styles), remedy=remedy)
     chosen = style.name if style else NO_STYLE
     text = style.description if style else _NO_STYLE_TEXT
     conversation.print_text(f"output style {escape_line(chosen)}: {escape_line(text)}", "dim")
