@@ -46,7 +46,6 @@ _LINES = (
     "page from the web:",
     "not stored, so not merged:",
     "cleared to save space:",
-    r"sandbox(?: \w+)?:",
     "also changed by ",
     r"hook(?: \w+)?\]",
     "From mudroom",
@@ -57,8 +56,12 @@ _LINES = (
     "You are asked to stop",
     r"… (?:cut\b|the whole\b|[\d,]+ (?:characters|bytes)\b)",
 )
-"""How lines of the engine begin after their bracket. `[redacted: …]` and `[image: …]` are left
-out: they stand for something that a text had, and claim nothing."""
+"""How lines of the engine begin after their bracket.
+
+Two kinds are left out. `[redacted: …]` and `[image: …]` stand for something that a text had, and
+claim nothing. `[exit code 1]`, `[timed out …]` and `[sandbox …]` are what a tool says of its own
+command, in a result that the command could fill with anything.
+"""
 
 _HEADINGS = (
     r"Your (?:earlier tasks|task), word for word",
@@ -71,7 +74,8 @@ _HEADINGS = (
 
 _FORMS = compile_later(
     rf"(?P<tag></?[ \t]*)(?=(?:{'|'.join(_TAGS)})\b)"
-    rf"|(?<!\w)\[[ \t]*(?=(?:{'|'.join(_LINES)}))"  # rows[data:end] is code
+    # rows[data:end] is code, but JSON writes a line break before a bracket as \n
+    rf"|(?:(?<!\w)|(?<=\\[nrt]))\[[ \t]*(?=(?:{'|'.join(_LINES)}))"
     rf"|^(?:#+ (?=(?:{'|'.join(_HEADINGS)})\b)|(?=Outputs: \{{))",
     re.IGNORECASE | re.MULTILINE,
 )
