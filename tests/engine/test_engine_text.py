@@ -270,11 +270,14 @@ def test_a_formatter_quotes_forms_of_the_engine(source: str) -> None:
     check_quoted(SOURCES[source]())
 
 
-@pytest.mark.parametrize("form", [*FORMS, "data[merge:]", "[x](y)", "<message>", "[error: no]"])
+NO_FORMS = ("rows[data:end]", "[x](y)", "<message>", "[error: no]", "quoted text", "[1] evidence:")
+
+
+@pytest.mark.parametrize("form", [*FORMS, "all pass[evidence: 9 tests]", *NO_FORMS])
 def test_quoting_twice_changes_nothing(form: str) -> None:
     quoted = quote(form)
     assert quote(quoted) == quoted and unquote(quoted) == form
-    assert (quoted != form) == (form in FORMS)
+    assert (quoted != form) == (form not in NO_FORMS) == is_quoted(quoted)
 
 
 def test_a_block_is_closed_once() -> None:

@@ -41,7 +41,7 @@ _LINES = (
     "evidence:",
     "merge:",
     "overlap:",
-    "data:",
+    r"data:\s",  # rows[data:end] is code
     "refused:",
     "page from the web:",
     "not stored, so not merged:",
@@ -74,8 +74,7 @@ _HEADINGS = (
 
 _FORMS = compile_later(
     rf"(?P<tag></?[ \t]*)(?=(?:{'|'.join(_TAGS)})\b)"
-    # rows[data:end] is code, but JSON writes a line break before a bracket as \n
-    rf"|(?:(?<!\w)|(?<=\\[nrt]))\[[ \t]*(?=(?:{'|'.join(_LINES)}))"
+    rf"|\[[ \t]*(?=(?:{'|'.join(_LINES)}))"
     rf"|^(?:#+ (?=(?:{'|'.join(_HEADINGS)})\b)|(?=Outputs: \{{))",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -83,7 +82,12 @@ _APPENDED = compile_later(
     r"(^|[\r\v\f\x85\u2028\u2029])\[(?=hook \w+\]|also changed by |… [\d,]+ characters left out)",
     re.MULTILINE,
 )
-_QUOTED = compile_later(r"(</?[ \t]*|\[[ \t]*|^(?:#+ )?)quoted[ -](?=\S)", re.MULTILINE)
+_QUOTED = compile_later(
+    r"(</?[ \t]*)quoted-(?=\w)"
+    rf"|(\[[ \t]*)quoted (?=(?:{'|'.join(_LINES)}))"
+    rf"|^((?:#+ )?)quoted (?=(?:{'|'.join(_HEADINGS)})\b|Outputs: \{{)",
+    re.IGNORECASE | re.MULTILINE,
+)
 _HOOK_LINES = compile_later(r"^\[quoted (?=hook \w+\] |… the whole text is in /)", re.MULTILINE)
 _DELIMITERS = compile_later(r'[\[\];"]|, ')
 _PAIRS = compile_later(r"\[[^\[\];]*\]")
@@ -113,7 +117,7 @@ def is_quoted(text: str) -> bool:
 
 def unquote(text: str) -> str:
     """Remove the marks of `quote` from a text that a model copied."""
-    return _QUOTED.sub(r"\1", text)
+    return _QUOTED.sub(r"\1\2\3", text)
 
 
 def quote_appended(text: str) -> str:
