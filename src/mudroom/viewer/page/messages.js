@@ -11,8 +11,10 @@ const drawNotice = (name, text) =>
 /** Return a note of the engine, of the user or of a hook, or a message of another run. */
 const drawNote = (item) => {
   const [, head, result] = NOTIFICATION.exec(item.text) ?? [];
-  // The sender of a notification is the work that ended; other texts can only look like one.
-  if (head?.includes(`<task-id>${item.origin}</task-id>`)) return drawNotification(item, head, result);
+  // A notification comes from the work that ended, or in imported logs from the engine. A text of
+  // the user or of a hook can only look like one.
+  if (head && (item.origin === "engine" || head.includes(`<task-id>${item.origin}</task-id>`)))
+    return drawNotification(item, head, result);
   if (item.origin === "user") return drawNotice("you", item.text);
   if (item.origin === "hook")
     return splitHookTexts(item.text).map(([name, text]) => drawNotice(name, text));
