@@ -160,7 +160,10 @@ async def test_a_message_is_stored_before_the_sender_reads_that_it_was_sent(stag
     assert stage.results[1].text == "Sent to 1.1.1. It is read after the current tool calls."
     sent = next(event for event in stage.events if isinstance(event, MessageSent))
     assert (sent.run, sent.message.id, sent.message.sender) == ("1.1.1", "1.2.1:1.1.1", "1")
-    assert 'I read: <message from="1">\nmind the gap\n</message>' in list_notifications(stage)[0]
+    assert (
+        'I read: <quoted-message from="1">\nmind the gap\n</message>'
+        in list_notifications(stage)[0]
+    )
 
 
 @pytest.mark.parametrize("worker", WORKERS)

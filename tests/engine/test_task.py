@@ -232,7 +232,7 @@ async def test_the_parent_reads_the_last_text_and_one_line_of_evidence(stage: St
         "Three lines, one of mud.",
     ]
     await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": works})
-    words, evidence = stage.results[0].text.split("\n")
+    words, evidence = stage.results[0].text.split("\n\n")
     assert words == "Three lines, one of mud." and not stage.results[0].error
     assert evidence.startswith(
         "[evidence: 5 tool calls (read 3, write 1, bash 1); read notes.txt, b.txt; wrote new.txt; "
@@ -362,7 +362,7 @@ async def test_a_reason_other_than_goal_is_stated_first(stage: Stage) -> None:
     await stage.run(
         {"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [read_parts]}
     )
-    first, second, _ = stage.results[0].text.split("\n")
+    first, second, *_ = stage.results[0].text.split("\n")
     assert (
         first == "[MAX_TURNS: stopped after 2 turns, its limit; "
         "what follows is its summary, not a finished result]"

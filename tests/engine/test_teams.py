@@ -99,7 +99,7 @@ async def test_a_child_at_work_reads_a_message_by_name_with_its_next_request(sta
         await check_record(stage)
     assert stage.results[1].text == "Sent to alice, who reads it after the current tool calls."
     assert stage.runs == ["1", "1.1.1"]
-    assert 'I read: <message from="parent">\nmind the gap' in list_notifications(stage)[0]
+    assert 'I read: <quoted-message from="parent">\nmind the gap' in list_notifications(stage)[0]
 
 
 async def test_siblings_write_to_each_other_and_an_idle_one_works_again(stage: Stage) -> None:
@@ -622,7 +622,7 @@ async def test_two_children_that_only_write_to_each_other_are_warned_and_stopped
         await check_record(stage)
     assert report.ok
     sent = [event for event in stage.events if isinstance(event, TeamMessageSent)]
-    warned = [n for n, event in enumerate(sent, 1) if "messages in a row" in event.message.text]
+    warned = [n for n, event in enumerate(sent, 1) if event.message.notes]
     assert len(sent) == 12 and warned == list(range(6, 13))
     assert "12 messages in a row between you two" in results[0]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mudroom.models.scripted import Answer, Request, call
+from mudroom.projections.engine_text import quote
 
 from .conftest import Play, RuleJudge, ScriptedApprover
 
@@ -423,7 +424,7 @@ async def test_68_child_result_inject(play: Play, report: str) -> None:
 
     await play(story)
     text = play.results[-1].result.text
-    assert text.startswith("[data: this report holds text shaped like") and report in text
+    assert text.startswith("[data: this report holds text shaped like") and quote(report) in text
     assert len([event for event in play.results if event.run == "1"]) == 1
 
 

@@ -161,6 +161,7 @@ class InboxMessage(Struct, frozen=True, gc=False):
         name: how the receiver addresses the sender: a name or "parent"; "" without one.
         approve: the answer to a request: a plan, or a request to stop. None in other messages.
         task: id of the task of the board that the engine claimed for the receiver, else 0.
+        notes: lines of the engine below the text.
     """
 
     id: str
@@ -170,6 +171,7 @@ class InboxMessage(Struct, frozen=True, gc=False):
     name: str = ""
     approve: bool | None = None
     task: int = 0
+    notes: tuple[str, ...] = ()
 
 
 class Work(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -12,6 +12,7 @@ from .._core.counts import count_noun
 from .._core.merge_counts import describe_merges
 from .._core.runs import Reason, Report
 from .._platform.lazy_pattern import compile_later
+from ..projections.engine_text import format_value, quote
 from ..projections.safe_text import sanitize_line
 from .call_context import CallContext
 
@@ -22,9 +23,9 @@ NO_SUMMARY = "(no summary)"
 
 _MAX_LISTED_FILES = 5
 _MAX_REASON = 120
-"""Characters of the reason why tools were missing."""
-_MAX_PATH = 400
-"""Characters of a path with characters that are not printed."""
+"""Characters of a reason, a command or a name among the facts."""
+_MAX_CAUSE = 2_000
+"""Characters of the error in a warning line."""
 _OUTPUT_OF_SERVER = "; last lines:"
 """Text of a reason before the last output of the server."""
 _NO_DELIMITERS = str.maketrans("[];", "(),")
@@ -51,24 +52,35 @@ class ParsedReport(Struct, frozen=True):
 def format_report(context: CallContext, report: Report) -> tuple[str, str]:
     """Return the report's text for the parent and the path of its spill file ("" if it is not cut).
 
-    The text has a warning line unless the reason is GOAL, then text and outputs, then a line of
-    evidence.
+    The text has a warning line unless the reason is GOAL, then text and outputs, in which every
+    form of the engine is quoted, then an empty line and a line of evidence.
     """
-    parts = [report.text.strip()]
-    if report.outputs:
-        parts.append(f"Outputs: {msgspec.json.encode(report.outputs).decode()}")
-    text = "\n".join(filter(None, parts)) or NO_SUMMARY
-    spill = ""
+    text = format_words(report)
+    spill = notice = ""
     if len(text) > REPORT_CAP:
         spill = context.spill_path("report")
         with open(spill, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
-        notice = f"[… cut: the whole report, {len(text):,} characters, is in {spill}]"
-        text = f"{text[:REPORT_CAP]}\n{notice}"
-    lines = [context.run.services.mark_report(text), format_evidence(report)]
-    if report.reason is not Reason.GOAL:
-        lines.insert(0, format_warning(report))
-    return "\n".join(lines), spill
+        notice = f"\n[… cut: the whole report, {len(text):,} characters, is in {spill}]"
+    words = context.run.services.mark_report(text[:REPORT_CAP]) + notice
+    return add_facts(report, words), spill
+
+
+def format_words(report: Report) -> str:
+    """Return what a child wrote: its text and its outputs, quoted."""
+    parts = [quote(report.text.strip())]
+    if report.outputs:
+        parts.append(f"Outputs: {quote(msgspec.json.encode(report.outputs).decode())}")
+    return "\n".join(filter(None, parts)) or NO_SUMMARY
+
+
+def add_facts(report: Report, words: str) -> str:
+    """Return the words of a child between what the engine knows of its run.
+
+    The empty line keeps the evidence out of the last paragraph or list of the words.
+    """
+    text = f"{words}\n\n{format_evidence(report)}"
+    return text if report.reason is Reason.GOAL else f"{format_warning(report)}\n{text}"
 
 
 def parse_report(text: str) -> ParsedReport:
@@ -80,7 +92,7 @@ def parse_report(text: str) -> ParsedReport:
         warning = match[1]
         lines = lines[1:]
     if lines and _EVIDENCE.fullmatch(lines[-1]):
-        lines = lines[:-1]
+        lines = "\n".join(lines[:-1]).rstrip("\n").split("\n")
         if lines and (match := _CUT.fullmatch(lines[-1])):
             spill = match[1]
             lines = lines[:-1]
@@ -100,6 +112,7 @@ def format_warning(report: Report) -> str:
         Reason.LOST: ": ".join(filter(None, ("its worker was lost", report.error))),
     }
     cause = causes.get(report.reason, report.error or "it failed")
+    cause = quote(sanitize_line(cause, _MAX_CAUSE))
     kind = "its summary, not a finished result" if report.recovered else "partial"
     return f"[{report.reason}: {cause}; what follows is {kind}]"
 
@@ -115,7 +128,7 @@ def format_evidence(report: Report) -> str:
     """Return one line with what the engine saw the run do."""
     count = sum(report.calls.values())
     if count:
-        by_tool = ", ".join(f"{name} {calls}" for name, calls in report.calls.items())
+        by_tool = ", ".join(f"{_clean(name)} {calls}" for name, calls in report.calls.items())
         facts = [
             f"{count_noun(count, 'tool call')} ({by_tool})",
             _list_files("read", report.files_read) or "no file read",
@@ -128,9 +141,9 @@ def format_evidence(report: Report) -> str:
     if report.merges:
         facts.append(f"work of children: {describe_merges(report.merges)}")
     if report.stopped_commands:
-        facts.append(f"stopped at its end: {', '.join(report.stopped_commands)}")
+        facts.append(f"stopped at its end: {', '.join(map(_clean, report.stopped_commands))}")
     if report.unread_messages:
-        counts = (f"{count} to {name}" for name, count in report.unread_messages.items())
+        counts = (f"{count} to {_clean(name)}" for name, count in report.unread_messages.items())
         facts.append(f"messages that were not read: {', '.join(counts)}")
     at_least = "at least " if report.has_unknown_usage else ""
     facts.append(f"{at_least}{report.usage.total_tokens:,} tokens")
@@ -145,11 +158,15 @@ def _describe_missing(lines: tuple[str, ...]) -> str:
     A reason may quote a server. Its output is left out, and the rest cannot end the line or look
     like another fact.
     """
-    reason = lines[0].partition(_OUTPUT_OF_SERVER)[0].rstrip(".")
-    first = sanitize_line(reason, _MAX_REASON + 1).translate(_NO_DELIMITERS)
-    first = f"{first[:_MAX_REASON]}…" if len(first) > _MAX_REASON else first
+    first = _clean(lines[0].partition(_OUTPUT_OF_SERVER)[0].rstrip("."))
     more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
     return f"tools were missing: {first}{more}"
+
+
+def _clean(text: str) -> str:
+    """Return a short text that cannot end the line of evidence or look like another fact."""
+    line = sanitize_line(text, _MAX_REASON + 1).translate(_NO_DELIMITERS)
+    return f"{line[:_MAX_REASON]}…" if len(line) > _MAX_REASON else line
 
 
 def _list_changes(report: Report) -> list[str]:
@@ -158,7 +175,8 @@ def _list_changes(report: Report) -> list[str]:
         _list_files("changed while commands ran:", report.observed_changes),
     ]
     if report.unknown_changes:
-        facts.append(f"commands may have changed other files ({report.unknown_changes})")
+        why = _clean(report.unknown_changes)
+        facts.append(f"commands may have changed other files ({why})")
     return list(filter(None, facts)) or ["no changed file seen"]
 
 
@@ -172,5 +190,4 @@ def _list_files(verb: str, paths: tuple[str, ...]) -> str:
 
 def _format_path(path: str) -> str:
     """Return a path without `..`, on one line; "folder/" keeps its slash."""
-    path = path if path.endswith("/") else os.path.normpath(path)
-    return path if path.isprintable() else sanitize_line(path, _MAX_PATH)
+    return format_value(path if path.endswith("/") else os.path.normpath(path))

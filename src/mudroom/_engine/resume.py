@@ -155,7 +155,7 @@ class _Restorer:
         if isinstance(event, MessageDelivered):
             self.is_interrupted = False
             run.inbox.restore_delivery(event.message_id)
-            if is_notification(event.text):
+            if is_notification(event):
                 self._notifications.append(event.text)
             return
         run.conversation.restored_notes.append(event.text)

@@ -18,6 +18,7 @@ from .._core.token_counts import (
     estimate_tokens,
 )
 from .._core.tools import make_result_block
+from ..projections.engine_text import quote_hook
 from .call_batch import CallBatch, CallOutcome
 from .context_policy import Thresholds
 from .conversation import REQUESTED_FOCUS, Conversation
@@ -198,7 +199,7 @@ class RunContext:
 
     def add_note(self, text: str, origin: str = "engine") -> None:
         """Add a note of the engine or of a hook to the next message to the model."""
-        text = clean_text(text)
+        text = clean_text(quote_hook(text) if origin == "hook" else text)
         if text in self.conversation.restored_notes:
             self.conversation.restored_notes.remove(text)
             return
@@ -225,10 +226,10 @@ class RunContext:
         """Add the unread messages to the next message to the model."""
         if not self.inbox.has_unread:
             return
-        for text in await self.inbox.take_unread(self.services.spill_folder):
-            self.conversation.queue_text(text)
-            if is_notification(text):
-                self.loop_detector.add_notification(text)
+        for event in await self.inbox.take_unread(self.services.spill_folder):
+            self.conversation.queue_text(event.text)
+            if is_notification(event):
+                self.loop_detector.add_notification(event.text)
         for context in self.inbox.take_contexts():
             self.add_note(context, origin="hook")
 

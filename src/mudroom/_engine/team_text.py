@@ -6,6 +6,7 @@ import re
 import unicodedata
 
 from .._core.runs import Brief
+from ..projections.engine_text import quote
 from ..projections.team import normalize_name
 from .team_registry import ALL, PARENT, PARENT_NAMES
 
@@ -78,4 +79,4 @@ def format_team(brief: Brief) -> str:
 
 def format_shutdown(reason: str) -> str:
     """Return the text of a request to stop."""
-    return f"{_SHUTDOWN_TEXT}\n{reason}".strip()
+    return f"{_SHUTDOWN_TEXT}\n{quote(reason)}".strip()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from .._platform.lazy_pattern import compile_later
+from ..projections.engine_text import wrap
 from .diagnostics import Diagnostic, FileDiagnostics, Severity
 from .locations import list_project_folders
 from .safe_read import is_beneath, read_text
@@ -291,4 +292,4 @@ def _format(file: ContextFile) -> str:
             f"\n[… {file.omitted_bytes:,} bytes left out: the context files are too large; "
             "read the file if it matters]"
         )
-    return f'<file path="{file.path}">\n{file.text}{omission}\n</file>'
+    return wrap("file", f"{file.text}{omission}", path=file.path)

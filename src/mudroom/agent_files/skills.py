@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from .._core.json_values import JsonValue
 from .._platform.lazy_pattern import compile_later
+from ..projections.engine_text import wrap
 from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .frontmatter import Document, Entry, parse_document
 from .locations import SKILL_LOCATIONS, Location
@@ -286,6 +287,5 @@ def _read_text(
 def format_preloaded(skills: Iterable[Skill]) -> str:
     """Return the texts of skills that an agent gets from the start."""
     return "\n\n".join(
-        f'<skill name="{skill.name}" folder="{skill.folder}">\n{skill.load_text()}\n</skill>'
-        for skill in skills
+        wrap("skill", skill.load_text(), name=skill.name, folder=skill.folder) for skill in skills
     )

@@ -22,6 +22,8 @@ from ..errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
 _SECONDS = re.compile(r"\b\d+(?:\.\d+)? s\b")
 _AT_LEAST = re.compile(r"\bat least (?=[\d,]+ tokens)")
 """Part of evidence lines that older versions lack."""
+_EVIDENCE_GAP = re.compile(r"(?:\n|\\n)(?=(?:\n|\\n)\[evidence: )")  # in a text, or in JSON
+_QUOTES = re.compile(r"quoted[ -]")
 _SPILL_PATH = re.compile(r"/[^\s\"]*/(\d[\d.]*-\d+\.\d+-\w+\.txt)")
 _MAX_DIFF = 2_000
 
@@ -145,8 +147,12 @@ def is_same(recorded: Message, message: Message) -> bool:
 
 
 def remove_varying_text(text: str) -> str:
-    """Return the text without measured seconds and without the folder of spill files."""
-    text = _AT_LEAST.sub("", _SECONDS.sub("_ s", text))
+    """Return the text without measured seconds and without the folder of spill files.
+
+    Earlier versions wrote no empty line before the evidence, and quoted nothing.
+    """
+    text = _QUOTES.sub("", _AT_LEAST.sub("", _SECONDS.sub("_ s", text)))
+    text = _EVIDENCE_GAP.sub("", text)
     return _SPILL_PATH.sub(r"\1", text)
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from .._core.board_tasks import BoardTask
+from .engine_text import quote
 from .safe_text import sanitize, sanitize_line
 
 MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
@@ -18,9 +19,9 @@ _REPORT_LENGTH = 20_000
 
 def format_task(task: BoardTask) -> str:
     """Return a task as one line: "[ ] #2 Write code (waits for #1)"."""
-    line = f"{MARKS[task.status]} #{task.id} {sanitize_line(task.subject, _SUBJECT_LENGTH)}"
+    line = f"{MARKS[task.status]} #{task.id} {quote(sanitize_line(task.subject, _SUBJECT_LENGTH))}"
     if task.status == "in_progress" and task.owner:
-        return f"{line} ({sanitize_line(task.owner, _OWNER_LENGTH)})"
+        return f"{line} ({quote(sanitize_line(task.owner, _OWNER_LENGTH))})"
     if task.status == "pending" and task.waits_for:
         return f"{line} (waits for {format_ids(task.waits_for)})"
     return line
@@ -34,10 +35,10 @@ def format_details(task: BoardTask) -> str:
             lines.append(f"{label}: {format_ids(ids)}")
     if task.metadata:
         values = json.dumps(task.metadata, ensure_ascii=False)
-        lines.append(f"metadata: {sanitize_line(values, _METADATA_LENGTH)}")
+        lines.append(f"metadata: {quote(sanitize_line(values, _METADATA_LENGTH))}")
     for label, text in (("description", task.description), ("report", task.report)):
         if text:
-            lines.append(f"{label}:\n{sanitize(text)}")
+            lines.append(f"{label}:\n{quote(sanitize(text))}")
     return "\n".join(lines)
 
 
@@ -50,9 +51,10 @@ def format_prompt(task: BoardTask, blockers: Iterable[BoardTask]) -> str:
         parts.append(f"Report of the last attempt:\n{task.report[:_REPORT_LENGTH]}")
     for blocker in blockers:
         if blocker.report:
-            title = f"Report of the completed task #{blocker.id} ({blocker.subject}):"
+            subject = sanitize_line(blocker.subject, _SUBJECT_LENGTH)
+            title = f"Report of the completed task #{blocker.id} ({subject}):"
             parts.append(f"{title}\n{blocker.report[:_REPORT_LENGTH]}")
-    return "\n\n".join(parts)
+    return quote("\n\n".join(parts))
 
 
 def count_tasks(tasks: Sequence[BoardTask]) -> str:

@@ -18,11 +18,14 @@ from .._core.events import (
     ToolCallStarted,
 )
 from .._core.runs import Brief, Report
+from .engine_text import quote
 from .safe_text import describe_call, sanitize_line
 
 _MAX_LISTED = 300
 """Maximum lines of one list; the newest are kept."""
 _MAX_COMMANDS = 100
+_MAX_ROW = 4_200
+"""Characters of one row; a path may have 4,096."""
 _REPORT_LENGTH = 300
 _TASK_LENGTH = 300
 
@@ -198,7 +201,7 @@ def _format_section(title: str, rows: list[str]) -> Iterator[str]:
     if left_out > 0:
         yield f"({left_out} earlier ones are only in the record)"
     for row in rows[-_MAX_LISTED:]:
-        yield f"- {row}"
+        yield f"- {quote(sanitize_line(row, _MAX_ROW))}"
 
 
 def _format_open_children(facts: ConversationFacts) -> Iterator[str]:

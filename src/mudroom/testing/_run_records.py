@@ -17,10 +17,12 @@ from .._core.events import (
 )
 from .._core.messages import AssistantMessage, TextBlock, ToolResultBlock, Usage
 from .._core.run_ids import is_next_run
-from .._core.runs import Brief, Reason
+from .._core.runs import Brief, Reason, Report
 from .._core.tools import ToolResult
 from .._engine.call_batch import INTERRUPTED
+from .._engine.child_report import NO_SUMMARY, REPORT_CAP
 from .._engine.inbox.notification import make_end_id
+from ..projections.engine_text import quote, unquote
 from ..projections.transcript import build_transcript
 
 
@@ -146,6 +148,11 @@ def check_messages(run_id: str, run: RunRecord) -> Iterator[Violation]:
             yield Violation("S11", run_id, f"it ended before it read message {message_id}")
 
 
+def get_delivered_words(report: Report) -> str:
+    """Return what the parent of a run must have read, without quotes: older records have none."""
+    return unquote(quote(report.text.strip())[:REPORT_CAP]) or NO_SUMMARY
+
+
 def check_notification(run_id: str, text: str, parent: RunRecord) -> Iterator[Violation]:
     """Yield violations of S4: a background child whose parent did not get its report.
 
@@ -156,7 +163,7 @@ def check_notification(run_id: str, text: str, parent: RunRecord) -> Iterator[Vi
     if notification is None:
         if parent.finished.report.reason is Reason.GOAL:
             yield Violation("S4", run_id, "its parent continued without its report")
-    elif text not in notification and "has ended; read " not in notification:
+    elif text not in unquote(notification) and "has ended; read " not in notification:
         yield Violation("S4", run_id, "its parent got a text that differs from its report")
 
 

@@ -32,7 +32,7 @@ from .._core.events import (
 )
 from .._core.runs import Reason
 from .._core.tool_names import normalize_tool_name
-from .._engine.child_report import NO_SUMMARY, REPORT_CAP
+from ..projections.engine_text import unquote
 from ._run_records import (
     CallRecord,
     RunRecord,
@@ -40,6 +40,7 @@ from ._run_records import (
     check_messages,
     check_notification,
     conversation_errors,
+    get_delivered_words,
 )
 
 __all__ = ["Violation", "find_violations"]
@@ -341,7 +342,7 @@ class _SessionChecker:
             if is_goal and summaries.count(run_id) != 1:
                 yield Violation("S4", run_id, "its parent continued without its notes")
             return
-        text = finished.report.text.strip()[:REPORT_CAP] or NO_SUMMARY
+        text = get_delivered_words(finished.report)
         if run_id in self._returned:
             return  # the parent reads the last report only
         while run.is_returned:
@@ -372,7 +373,7 @@ class _SessionChecker:
         if delivered_run != run_id:
             problem = f"call {call_id} was answered with the report of run {delivered_run}"
             yield Violation("S4", run_id, problem)
-        elif text not in call.result.text:
+        elif text not in unquote(call.result.text):
             yield Violation("S4", run_id, "its parent got a text that differs from its report")
 
     def check_effects(self, effects: Mapping[str, int]) -> Iterator[Violation]:

@@ -13,6 +13,7 @@ from .._core.counts import count_noun
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
 from .._platform.lazy_pattern import compile_later
+from ..projections.engine_text import is_quoted, unquote
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
     MAX_PROPOSED_BYTES,
@@ -93,9 +94,10 @@ def _edit(workspace: Workspace, arguments: Arguments) -> ToolResult:
 
 
 def _list_interpretations(arguments: Arguments, file: FileText) -> Iterator[tuple[str, str]]:
-    """Yield old and new text: as sent; with the file's line ends; without line numbers.
+    """Yield old and new text: as sent; with the file's line ends; without what models copy.
 
-    Models sometimes copy the numbers that `read` puts before each line.
+    That is the numbers that `read` puts before each line, and the marks of quoted text: the lines
+    may come from a report or from an attached file.
     """
     old = arguments.old_string
     new = arguments.new_string
@@ -109,6 +111,8 @@ def _list_interpretations(arguments: Arguments, file: FileText) -> Iterator[tupl
     if bare_old:
         bare_new = _strip_line_numbers(new)
         yield bare_old, new if bare_new is None else bare_new
+    if is_quoted(old):
+        yield unquote(old), unquote(new)
 
 
 def _strip_line_numbers(text: str) -> str | None:

@@ -12,6 +12,7 @@ from .._core.listings import find_entries, format_entries
 from .._core.ports import ToolContext
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import suggest_names
+from ..projections.engine_text import format_value, quote, wrap
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import make_error_result
 
@@ -67,7 +68,9 @@ def make_skill_tool(skills: Mapping[str, Skill], *, length: int | None = None) -
 
     `length`: maximum characters of one description, None for all, 0 for names only.
     """
-    visible = [(skill.name, skill.description) for skill in skills.values() if not skill.is_hidden]
+    visible = [
+        (skill.name, quote(skill.description)) for skill in skills.values() if not skill.is_hidden
+    ]
     catalog = format_entries(visible, length) + ("" if length is None else _FIND)
 
     async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
@@ -99,8 +102,8 @@ def _load(ctx: ToolContext, skill: Skill, arguments: str) -> ToolResult:
         return make_error_result(
             f"The skill {skill.name} cannot be read from {skill.path}. Do without it."
         )
-    files = "".join(f"\n- {path}" for path in skill.list_files())
+    files = "".join(f"\n- {format_value(path)}" for path in skill.list_files())
     listing = f"\n\nIts files, in {skill.folder}:{files}" if files else ""
-    content = f'<skill_content name="{skill.name}">\n{text}{listing}\n</skill_content>'
+    content = wrap("skill_content", f"{text}{listing}", name=skill.name)
     path = ctx.workspace.locate(skill.path)
     return ToolResult(content, display=f"skill {skill.name}", reads=(path,))

@@ -36,6 +36,7 @@ from .._engine.server_tools.run_servers import (
 from .._engine.server_tools.toolset import list_full_patterns
 from .._engine.session_context import SessionServices
 from ..errors import MudroomError
+from ..projections.engine_text import quote
 
 LOST_COPY = (
     "Your copy of the folder was lost in an interruption and made again: "
@@ -383,4 +384,4 @@ def _describe_lost_memory(past: Sequence[StoredEvent] | None) -> str:
 
 def _send_notice(run: RunContext, texts: Iterable[str]) -> None:
     if text := "\n".join(filter(None, texts)):
-        run.inbox.put(InboxMessage(uuid.uuid4().hex, text, "mudroom"))
+        run.inbox.put(InboxMessage(uuid.uuid4().hex, quote(text), "mudroom"))

@@ -72,7 +72,7 @@ async def test_owners_have_tasks_of_their_own(make_http_host: MakeHttpHost, era:
             listed = await other.call_tool("task_result", {})
             refused = await other.call_tool("task", {"prompt": "Write.", "agent": "general"})
             agents = await other.call_tool("agents", {})
-    assert get_text(result).startswith("It is about mud.\n[evidence: ")
+    assert get_text(result).startswith("It is about mud.\n\n[evidence: ")
     assert seen[0] == "waiting"
     assert [each["task"] for each in get_values(own)["results"]] == ["t1"]
     assert foreign.is_error

@@ -38,7 +38,7 @@ async def test_a_task_returns_its_report_as_text_and_values(make_host: MakeHost,
     async with host.connect(era) as client:
         result = await client.call_tool("task", {"prompt": "What is it about?"})
     assert not result.is_error
-    assert get_text(result).startswith("It is about mud.\n[evidence: ")
+    assert get_text(result).startswith("It is about mud.\n\n[evidence: ")
     values = get_values(result)
     jsonschema.validate(values, get_schema("task"))
     assert (values["reason"], values["report"]) == ("GOAL", "It is about mud.")

@@ -12,6 +12,7 @@ from ..._core.ports import ApprovalRequest, Isolation
 from ..._core.runs import Check
 from ..._core.tools import ToolCategory
 from ...errors import UsageError, WorkspaceError
+from ...projections.engine_text import quote
 from ...projections.safe_text import sanitize
 from ..run_context import RunContext
 from .decisions import decide
@@ -127,5 +128,5 @@ async def find_failed_check(run: RunContext) -> str:
 def describe_check(result: CheckFinished) -> str:
     """Return the command of a check, how it ended, and the end of its output."""
     ending = "timed out" if result.timed_out else f"exit code {result.exit_code}"
-    output = result.output or "(no output)"
-    return f"{result.command} ({ending}, {result.seconds:.1f} s):\n{output}"
+    output = quote(result.output) or "(no output)"
+    return f"{quote(result.command)} ({ending}, {result.seconds:.1f} s):\n{output}"

@@ -20,6 +20,7 @@ from ..._core.tool_patterns import (
     select_tools,
 )
 from ..._core.tools import Tool, ToolCategory
+from ...projections.engine_text import quote
 from ...projections.team import MESSAGE_TOOL
 from ..inbox.inbox import format_message
 from ..recorded_conversations import find_workspace
@@ -68,7 +69,7 @@ def narrow_tools(
 
 def list_agents(agents: Mapping[str, Agent]) -> list[tuple[str, str]]:
     """Return names and descriptions of agents."""
-    return [(agent.name, agent.description) for agent in agents.values()]
+    return [(agent.name, quote(agent.description)) for agent in agents.values()]
 
 
 def select_agents(run: RunContext) -> dict[str, Agent]:

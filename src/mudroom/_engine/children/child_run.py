@@ -16,6 +16,7 @@ from ..._core.run_ids import make_following_id
 from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._core.tools import ToolResult
 from ...errors import MudroomError
+from ...projections.engine_text import quote
 from ..call_context import CallContext
 from ..child_report import format_report
 from ..inbox.notification import choose_status, make_notification
@@ -163,7 +164,7 @@ class ChildRun:
             status = choose_status(report.reason)
         except Exception as error:  # noqa: BLE001  the parent continues, as after a failed call
             self._context.run.evidence.unknown_changes = NO_REPORT
-            text = str(error)
+            text = quote(str(error))
         finally:
             await self._end()
         return make_notification(self._id, status, self.title, text, name=self._brief.name)
@@ -222,7 +223,7 @@ class ChildRun:
         try:
             self._next = await prepare_return(run, self._brief, merged)
         except ValueError as error:
-            note = f"[The work could not go back to the child: {error}]"
+            note = f"[The work could not go back to the child: {quote(str(error))}]"
             return replace(merged, text=f"{merged.text}\n{note}")
         return replace(merged, returned=self._next[0].run_id)
 

@@ -10,12 +10,16 @@ from ..._core.events import CheckFinished, WorkMerged
 from ..._core.ports import MERGE, NO_CHOICE, Isolation, MergeChoice, MergeConflict
 from ..._core.runs import Brief, Check, Report, Work
 from ...errors import BoardError, MudroomError
+from ...projections.engine_text import format_value, quote
+from ...projections.safe_text import sanitize_line
 from ..call_context import CallContext
 from ..run_context import RunContext
 from .checks import describe_check
 from .merge_queue import MergeOutcome, merge_work
 from .overlaps import describe_overlaps, list_overlaps
 
+_MAX_REFUSAL = 2_000
+"""Characters of the reason why work is not merged."""
 _MAX_LISTED = 20
 """Files and conflicts that the model reads by name."""
 
@@ -72,7 +76,7 @@ async def merge_once(
     if overlaps:
         text += f"\n{describe_overlaps(run, overlaps)}"
     if work.missing:
-        text += f"\n[not stored, so not merged: {', '.join(work.missing)}]"
+        text += f"\n[not stored, so not merged: {', '.join(map(format_value, work.missing))}]"
     event = run.recorder.make_event(
         WorkMerged,
         child=run_id,
@@ -142,14 +146,15 @@ def _describe(context: CallContext, run_id: str, outcome: MergeOutcome) -> str:
     """Return the outcome as the parent's model reads it."""
     isolation = context.run.environment.isolation
     if outcome.refusal:
-        return f"[merge: not done: {outcome.refusal}. The work is kept as run {run_id}.]"
+        refusal = quote(sanitize_line(outcome.refusal, _MAX_REFUSAL))
+        return f"[merge: not done: {refusal}. The work is kept as run {run_id}.]"
     if outcome.check:
         return _describe_failure(run_id, outcome, outcome.check)
     if outcome.conflicts and isolation:
         return _describe_conflicts(context, isolation, run_id, outcome.conflicts)
     if not outcome.files:
         return "[merge: the child changed no file]"
-    listed = ", ".join(outcome.files[:_MAX_LISTED])
+    listed = ", ".join(map(format_value, outcome.files[:_MAX_LISTED]))
     more = len(outcome.files) - _MAX_LISTED
     listed += f" and {more} more" if more > 0 else ""
     count = count_noun(len(outcome.files), "file")
@@ -188,7 +193,7 @@ def _describe_conflicts(
             for name, content in sides.items()
             if content
         ]
-        lines.append(f"- {conflict.path} ({conflict.kind}): {', '.join(places)}")
+        lines.append(f"- {format_value(conflict.path)} ({conflict.kind}): {', '.join(places)}")
     if len(conflicts) > _MAX_LISTED:
         lines.append(f"- and {len(conflicts) - _MAX_LISTED} more")
     return "\n".join(lines) + "]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..._core.events import WorkMerged
+from ...projections.engine_text import format_value, quote
 
 _MAX_LISTED = 20
 """Conflicts that the child reads by name."""
@@ -27,7 +28,7 @@ your parent reads only this report."""
 def make_return_prompt(merged: WorkMerged) -> str:
     """Return the prompt of the run with which a child gets its work back."""
     if merged.state == "red":
-        return _RED.format(check=merged.check)
+        return _RED.format(check=quote(merged.check))
     lines = [_describe(merged, path, kind) for path, kind in merged.conflicts[:_MAX_LISTED]]
     if len(merged.conflicts) > _MAX_LISTED:
         lines.append(f"- and {len(merged.conflicts) - _MAX_LISTED} more")
@@ -36,6 +37,6 @@ def make_return_prompt(merged: WorkMerged) -> str:
 
 def _describe(merged: WorkMerged, path: str, kind: str) -> str:
     """Return a conflict as a line, with the paths of its sides if the text has them."""
-    start = f"- {path} ({kind})"
+    start = f"- {format_value(path)} ({kind})"
     lines = (line for line in merged.text.splitlines() if line.startswith(start))
     return next(lines, start).removesuffix("]")

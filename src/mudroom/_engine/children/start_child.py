@@ -12,6 +12,7 @@ from ..._core.run_ids import split_run_id
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import ToolResult
 from ...errors import suggest_names
+from ...projections.engine_text import quote
 from ..call_context import CallContext
 from ..inbox.notification import make_notification
 from ..resume import report_interrupted
@@ -99,7 +100,7 @@ async def restart_background_work(run: RunContext) -> None:
         result = await tool.run(context, arguments)
         if result.error:
             title = str(call.arguments.get(tool.title_argument, call.name))
-            run.inbox.put(make_notification(run_id, "failed", title, result.text))
+            run.inbox.put(make_notification(run_id, "failed", title, quote(result.text)))
     run.background.interrupted.clear()
     if team := prepare_team(run):
         await team.restart()

@@ -161,10 +161,11 @@ class Team:
         sender_name = "" if request.sender == "user" else PARENT
         message = InboxMessage(
             message_id,
-            "\n".join((request.text, *notes)),
+            request.text,
             request.sender,
             name=sender.name if sender else sender_name,
             approve=request.approve,
+            notes=tuple(notes),
         )
         if active is None:
             assert teammate is not None

@@ -14,6 +14,7 @@ from ..._core.messages import (
     UserMessage,
 )
 from ..._core.token_counts import CHARACTERS_PER_TOKEN, estimate_message_tokens, estimate_tokens
+from ...projections.engine_text import quote, wrap
 from ...projections.facts import ConversationFacts, collect_facts, format_facts
 from ...projections.user_rules import REMOVED_RULE, find_rules
 from ..run_context import RunContext
@@ -97,7 +98,7 @@ def build_new_context(
         rows = _format_texts("earlier-task", earlier, earlier_left_out)
         sections.append(f"{_EARLIER_TASKS_HEAD}\n{rows}")
     if facts.task:
-        sections.append(f"{_TASK_HEAD}\n<task>\n{facts.task}\n</task>")
+        sections.append(f"{_TASK_HEAD}\n{wrap('task', facts.task)}")
     if kept or left_out:
         rows = _format_texts("user-message", kept, left_out)
         sections.append(f"{_MESSAGES_HEAD}\n{rows}")
@@ -106,7 +107,7 @@ def build_new_context(
     facts_text = _format_all_facts(run, facts, sizes.facts)
     sections.append(f"{_FACTS_HEAD}\n{facts_text}")
     if notes:
-        sections.append(f"{_NOTES_HEAD}\n{cut_text(notes, sizes.notes)}")
+        sections.append(f"{_NOTES_HEAD}\n{quote(cut_text(notes, sizes.notes))}")
     blocks = tuple(TextBlock(section) for section in sections)
     parts = {
         "messages": len(kept),
@@ -176,7 +177,7 @@ def _choose_texts(texts: Sequence[str], max_tokens: int) -> tuple[list[str], int
 
 
 def _format_texts(tag: str, kept: Sequence[str], left_out: int) -> str:
-    rows = [f"<{tag}>\n{text}\n</{tag}>" for text in kept]
+    rows = [wrap(tag, text) for text in kept]
     if left_out:
         rows.insert(1, _LEFT_OUT.format(count=left_out))
     return "\n".join(rows)
@@ -206,7 +207,7 @@ def _format_all_facts(run: RunContext, facts: ConversationFacts, max_tokens: int
         if left < 0:
             text += f"\n- {title}: its result is only in the record; call it again if you need it"
         else:
-            text += f"\n## Result of {title}\n{result}"
+            text += f"\n## Result of {title}\n{quote(result)}"
     return text
 
 

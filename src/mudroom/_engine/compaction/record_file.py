@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from ..._core.events import RunFinished, RunStarted, StoredEvent
 from ..._platform.private_files import make_private_folder, write_private_file
 from ...projections.context import ContextBuilder
-from ...projections.record_text import format_record
 from ..normalize import normalize_conversation
 from ..run_context import RunContext
+from .record_text import format_record
 
 
 def find_record_path(run: RunContext) -> str:

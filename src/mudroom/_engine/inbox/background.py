@@ -14,6 +14,7 @@ from ..._core.messages import ToolCallBlock
 from ..._core.ports import RunHandle, Worker
 from ..._core.runs import InboxMessage, Reason
 from ..._core.tools import ToolResult
+from ...projections.engine_text import quote
 from ..phase import Phase, RunControl
 from ..recorder import Recorder
 from .inbox import Inbox
@@ -122,7 +123,7 @@ class BackgroundWork:
             status = "failed" if result.error else "completed"
             if command.cancelling():
                 status = "stopped"
-            message = make_notification(work_id, status, title, result.text)
+            message = make_notification(work_id, status, title, quote(result.text))
             self._close(work_id, message, replace(result, text="", display=""))
 
         self.titles[work_id] = title

@@ -11,6 +11,7 @@ from ..._core.events import MessageDelivered, MessageSent
 from ..._core.json_values import clean_text
 from ..._core.runs import InboxMessage
 from ..._core.tools import ToolResult
+from ...projections.engine_text import quote, wrap
 from ..recorder import Recorder
 from .notification import MAX_CHARACTERS, move_to_file
 
@@ -101,8 +102,8 @@ class Inbox:
         """Return the unread messages of the user, oldest first."""
         return [message for message in self._unread.values() if message.sender == "user"]
 
-    async def take_unread(self, folder: str) -> list[str]:
-        """Return the texts of the unread messages, and record their delivery.
+    async def take_unread(self, folder: str) -> list[MessageDelivered]:
+        """Deliver the unread messages: record that, and return the events with their texts.
 
         Notifications come first, then messages of runs, then those of the user; each oldest first.
         A message of the user that hooks must see first stays unread.
@@ -119,7 +120,7 @@ class Inbox:
         ]
         for message in taken:
             del self._unread[message.id]
-        texts: list[str] = []
+        delivered: list[MessageDelivered] = []
         room = MAX_CHARACTERS
         for message in sorted(taken, key=_get_rank):
             text = judged.texts.pop(message.id, "") if judged else ""
@@ -131,8 +132,8 @@ class Inbox:
                 MessageDelivered, text=text, origin=message.sender, message_id=message.id
             )
             self._recorder.record_later(event, show=True)
-            texts.append(text)
-        return texts
+            delivered.append(event)
+        return delivered
 
     def take_contexts(self) -> list[str]:
         """Return the texts of hooks for the model, once."""
@@ -178,6 +179,11 @@ def format_message(message: InboxMessage) -> str:
     """Return the text as the model reads it: in `<message>` tags if another run sent it."""
     if message.sender == "user" or message.kind == "notification":
         return message.text
-    sender = message.name or message.sender
-    answer = "" if message.approve is None else f' approve="{str(message.approve).lower()}"'
-    return f'<message from="{sender}"{answer}>\n{message.text}\n</message>'
+    is_of_engine = message.sender == "mudroom" or message.kind == "shutdown"
+    text = message.text if is_of_engine else quote(message.text)
+    return wrap(
+        "message",
+        "\n".join((text, *message.notes)),
+        sender=message.name or message.sender,
+        approve="" if message.approve is None else str(message.approve).lower(),
+    )

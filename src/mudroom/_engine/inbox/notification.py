@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..._core.events import MessageDelivered
 from ..._core.run_ids import split_run_id
 from ..._core.runs import InboxMessage, Reason
 from ..._platform.private_files import make_private_folder, write_private_file
+from ...projections.engine_text import guard_end, quote, wrap
 from ...projections.safe_text import sanitize_line
 
 MAX_CHARACTERS = 40_000
@@ -18,9 +20,7 @@ _TEMPLATE = """\
 <task-id>{id}</task-id>{name}
 <status>{status}</status>
 <task>{title}</task>
-<result>
-{text}
-</result>
+{result}
 </task-notification>"""
 
 _MAX_TITLE = 200
@@ -50,22 +50,22 @@ def make_notification(
     Arguments:
         status: "completed", "failed" or "stopped".
         title: the agent and the task of a child, or a command.
-        text: report or output, from a model or a program.
+        text: report or output; its foreign parts are quoted.
         name: of a named child.
     """
     content = _TEMPLATE.format(
         id=work_id,
         name=f"\n<name>{name}</name>" if name else "",
         status=status,
-        title=_split_tags(sanitize_line(title, _MAX_TITLE)),
-        text=_split_tags(text),
+        title=guard_end("task", quote(sanitize_line(title, _MAX_TITLE))),
+        result=wrap("result", guard_end("task-notification", text)),
     )
     return InboxMessage(make_end_id(work_id), content, sender=work_id, kind="notification")
 
 
-def is_notification(text: str) -> bool:
-    """Return whether a delivered text is a notification."""
-    return text.startswith("<task-notification>")
+def is_notification(event: MessageDelivered) -> bool:
+    """Return whether a delivered message is a notification; its text proves nothing."""
+    return event.message_id == make_end_id(event.origin)
 
 
 def move_to_file(message: InboxMessage, folder: str) -> str:
@@ -75,8 +75,3 @@ def move_to_file(message: InboxMessage, folder: str) -> str:
     make_private_folder(path.parent)
     write_private_file(path, message.text.encode("utf-8", "replace"))
     return f"<task-notification>{message.sender} has ended; read {path}</task-notification>"
-
-
-def _split_tags(text: str) -> str:
-    """Return a text that cannot end the notification or begin another one."""
-    return text.replace("task-notification>", "task-notification >")

@@ -11,6 +11,7 @@ from ..._core.ports import MergeChoice
 from ..._core.runs import Brief, Work
 from ..._core.tools import ToolResult
 from ...errors import suggest_names
+from ...projections.engine_text import quote
 from ..call_context import CallContext
 from ..children.child_run import ChildRun, make_start_result, prepare_return
 from ..children.merge import find_recorded_merge, merge_once
@@ -91,7 +92,7 @@ async def _return_work(context: CallContext, merged: WorkMerged) -> ChildRun | s
     try:
         brief, grant = await prepare_return(run, replace(earlier, call_id=call_id), merged)
     except ValueError as error:
-        return f"[The work could not go back to the child: {error}]"
+        return f"[The work could not go back to the child: {quote(str(error))}]"
     team = open_team(run) if brief.name else None
     if team:
         team.members.begin(brief)

@@ -19,6 +19,7 @@ from ..._core.tool_names import FORWARDING_TOOL, SERVER_PREFIX
 from ..._core.tool_patterns import select_tools
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import suggest_names
+from ...projections.engine_text import quote
 from .catalogue import (
     MAX_TEXT,
     describe_no_hit,
@@ -146,7 +147,7 @@ class ServerTools:
             if pattern in self._shown or not any(fnmatchcase(each.name, pattern) for each in tools):
                 continue
             self._shown[pattern] = None
-            texts.append(f"Instructions of {get_server(pattern)}: {text[:MAX_TEXT]}")
+            texts.append(f"Instructions of {get_server(pattern)}: {quote(text[:MAX_TEXT])}")
         return texts
 
     def _forward(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:

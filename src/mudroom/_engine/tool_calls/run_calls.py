@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..._core.events import ToolCallFinished, ToolCallStarted
 from ..._core.messages import ToolCallBlock
 from ..._core.ports.hooks import check_hook_result
 from ..._core.tools import Effect, ToolResult, clean_result
+from ...projections.engine_text import quote_appended, quote_hook
 from ...projections.safe_text import make_call_title
 from ..call_batch import CallOutcome
 from ..call_context import CallContext
@@ -109,7 +112,10 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
         result = resolve_interrupted(run, prepared.call, prepared.tool)
     if result is None:
         run.batch.working[prepared.call.id] = prepared.name, started_at
-        result = warn_of_overlaps(run, prepared, await act_and_observe(context, prepared))
+        result = await act_and_observe(context, prepared)
+        if run.services.recorded_work is None:  # recorded results have the engine's lines already
+            result = replace(result, text=quote_appended(result.text))
+        result = warn_of_overlaps(run, prepared, result)
         if run.services.hooks:
             changed = await run.services.hooks.after_tool(run.brief, prepared.call, result)
             check_hook_result("after_tool", changed, ToolResult)
@@ -118,6 +124,8 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
     seconds = round(run.services.clock.monotonic() - started_at, 3)
     if prepared.hook and prepared.hook.context:
         result = add_context(run, prepared.hook, result)
+    if result.context:
+        result = replace(result, context=quote_hook(result.context))
     result = clean_result(result)
     outcome = CallOutcome(prepared.call.id, prepared.name, result, refusal is not None)
     await _record_outcome(run, prepared, outcome, seconds)

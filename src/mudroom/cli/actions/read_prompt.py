@@ -51,7 +51,11 @@ def read_prompt(
     except UnicodeEncodeError:
         raise UsageError("the prompt is not UTF-8", remedy="Check the terminal's locale.") from None
     piped = _decode(_read_pipe(stdin, None if wait else timeout, warn))
-    return f"{words}\n\n<stdin>\n{piped.rstrip()}\n</stdin>" if piped.strip() else words
+    if not piped.strip():
+        return words
+    from ...projections.engine_text import quote, wrap  # most prompts have no input
+
+    return f"{words}\n\n{wrap('stdin', quote(piped.rstrip()))}"
 
 
 def _decode(data: bytes) -> str:

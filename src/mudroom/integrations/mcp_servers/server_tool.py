@@ -11,6 +11,7 @@ import msgspec
 from ..._core.ports import ToolContext
 from ..._core.tool_names import make_server_tool_name
 from ..._core.tools import Effect, Tool, ToolResult
+from ...projections.engine_text import quote
 from .listing import ListedTool
 from .sendable_schema import make_sendable
 from .spec import ServerSpec
@@ -53,7 +54,7 @@ def make_tool(
     is_pure = spec.is_trusted and listed.is_read_only
     return Tool(
         name=name,
-        description=listed.description,
+        description=quote(listed.description),
         parameters=make_sendable(listed.parameters),
         parse=parse,
         run=run,

@@ -9,6 +9,7 @@ from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
 from ..._core.messages import ImageBlock, TextBlock
+from ...projections.engine_text import quote, wrap
 from ...prompts import Prompt
 from ..file_prompts import FilePrompt, fill_file_prompt
 from .errors import INVALID_PARAMS, RequestError
@@ -69,7 +70,7 @@ def _format_resource(block: Block) -> str:
     text = resource.get("text")
     if not isinstance(text, str):
         return f"Attached, not as text: {place}"
-    return f'<resource from="{place}">\n{text}\n</resource>'
+    return wrap("resource", quote(text), sender=place)
 
 
 def _find_place(block: Block) -> str:

@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..._core.runs import Reason, Report
-from ..._engine.child_report import NO_SUMMARY, format_evidence, format_warning
+from ..._core.runs import Reason
+from ..._engine.child_report import add_facts, format_words
 from ..._platform.private_files import write_private_file
+from ...projections.engine_text import quote
+from ...projections.safe_text import sanitize_line
 from .host_task import HostTask
 from .host_tasks import is_success
 
@@ -23,6 +25,8 @@ MAX_TEXT_OF_MANY = 30_000
 _MIN_TEXT = 200
 _MAX_CHILDREN = 100
 _MAX_FILES = 200
+_MAX_REFUSED = 2_000
+"""Characters of the refused calls and their reasons."""
 
 
 class ToolAnswer(Struct, frozen=True):
@@ -64,11 +68,9 @@ class AnswerMaker:
         if report is None:
             text = f"The task failed: {task.error}"
             return ToolAnswer(text, self._make_values(task, ""), True)
-        answer = self._shorten(task, _join_answer(report), limit)
-        lines = [answer, format_evidence(report), *_describe_denials(task)]
-        if not report.ok:
-            lines.insert(0, format_warning(report))
-        return ToolAnswer("\n".join(lines), self._make_values(task, answer), not is_success(task))
+        answer = self._shorten(task, format_words(report), limit)
+        text = "\n".join([add_facts(report, answer), *_describe_denials(task)])
+        return ToolAnswer(text, self._make_values(task, answer), not is_success(task))
 
     def describe_many(self, tasks: Sequence[HostTask]) -> ToolAnswer:
         """Return the states of tasks in their order; an error only if all have failed."""
@@ -142,15 +144,8 @@ class AnswerMaker:
         return f"{text[:limit]}\n{notice}"
 
 
-def _join_answer(report: Report[Any]) -> str:
-    parts = [report.text.strip()]
-    if report.outputs:
-        parts.append(f"Outputs: {msgspec.json.encode(report.outputs).decode()}")
-    return "\n".join(filter(None, parts)) or NO_SUMMARY
-
-
 def _describe_denials(task: HostTask) -> list[str]:
     if not task.denials:
         return []
     texts = dict.fromkeys(f"{denial.tool} ({denial.why})" for denial in task.denials)
-    return [f"[refused: {'; '.join(texts)}]"]
+    return [f"[refused: {quote(sanitize_line('; '.join(texts), _MAX_REFUSED))}]"]

@@ -1,7 +1,7 @@
 // Notes, messages between runs, and notifications of background work, in a transcript.
 "use strict";
 
-const MESSAGE = /^<message from="[^"]*">\n?([^]*?)\n?<\/message>\s*$/;
+const MESSAGE = /^<message from="[^"]*"(?: approve="\w+")?>\n?([^]*?)\n?<\/message>\s*$/;
 const NOTIFICATION = /^<task-notification>\n([^]*?)<result>\n([^]*)\n<\/result>/;
 const STATUS_STATES = { completed: "done", failed: "failed", stopped: "stopped" };
 
@@ -11,7 +11,10 @@ const drawNotice = (name, text) =>
 /** Return a note of the engine, of the user or of a hook, or a message of another run. */
 const drawNote = (item) => {
   const [, head, result] = NOTIFICATION.exec(item.text) ?? [];
-  if (head) return drawNotification(item, head, result);
+  // A notification comes from the work that ended, or in imported logs from the engine. A text of
+  // the user or of a hook can only look like one.
+  if (head && (item.origin === "engine" || head.includes(`<task-id>${item.origin}</task-id>`)))
+    return drawNotification(item, head, result);
   if (item.origin === "user") return drawNotice("you", item.text);
   if (item.origin === "hook")
     return splitHookTexts(item.text).map(([name, text]) => drawNotice(name, text));
@@ -33,10 +36,11 @@ const drawNotification = (item, head, result) => {
     result,
     STATUS_STATES[status] ?? "done",
     title,
+    drawChildReport(item, child, result),
   );
 };
 
-const drawArrival = (item, sender, words, text, state = "message", title = "") =>
+const drawArrival = (item, sender, words, text, state = "message", title = "", body = null) =>
   h(
     "article",
     { class: "call arrival" },
@@ -49,7 +53,11 @@ const drawArrival = (item, sender, words, text, state = "message", title = "") =
       drawCopyButton(() => text, "the message"),
       sender && goButton(place(sender), { class: "more" }, "open →"),
     ),
-    h("div", { class: "arrived" }, drawMarkdownBox(item, "message", text, FOLDED_LINES)),
+    h(
+      "div",
+      { class: "arrived" },
+      body ?? drawMarkdownBox(item, "message", text, FOLDED_LINES),
+    ),
   );
 
 /** Return true if a child goes on after the call that started it has its result. */

@@ -225,10 +225,32 @@ const VIEW_RENDERERS = {
             ),
             drawCopyButton(() => report, "the report"),
           ),
-          drawMarkdownBox(item, "result", report, FOLDED_LINES),
+          drawChildReport(item, item.child, report),
         ),
     );
   },
+};
+
+/**
+ * Return the words of a child, and in a frame what the engine knows: the child cannot write there.
+ * Work that went back to the child has further reports; then the whole result is shown.
+ */
+const drawChildReport = (item, child, text) => {
+  const { report, merge } = child ?? {};
+  if (!report || merge?.returned) return drawMarkdownBox(item, "result", text, FOLDED_LINES);
+  const calls = Object.keys(report.calls ?? {}).length;
+  return [
+    report.error && h("div", { class: "broken" }, sanitize(report.error)),
+    drawMarkdownBox(item, "result", report.text?.trim() || "(no summary)", FOLDED_LINES),
+    h(
+      "section",
+      { class: "facts" },
+      h("h3", null, "seen by mudroom"),
+      !calls && h("p", null, "It called no tool: nothing it says was looked up."),
+      drawReportFacts(item, report),
+      merge && h("p", null, sanitize(merge.text)),
+    ),
+  ];
 };
 
 const drawArguments = (item) => {

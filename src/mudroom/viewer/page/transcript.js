@@ -158,18 +158,6 @@ const ITEM_RENDERERS = {
 
   report: (item) => {
     const { report, run } = item;
-    const files = (name, paths) =>
-      paths?.length
-        ? [
-            h("dt", null, name),
-            h(
-              "dd",
-              null,
-              paths.slice(0, 40).map((path) => h("code", null, oneLine(path))),
-              paths.length > 40 ? ` and ${formatCount(paths.length - 40)} more` : "",
-            ),
-          ]
-        : null;
     return h(
       "article",
       { class: `report ${run.state}` },
@@ -185,36 +173,53 @@ const ITEM_RENDERERS = {
       run.depth || !repeatsLastText(run, report.text)
         ? renderMarkdown(report.text || "(no summary)")
         : null,
-      h(
-        "dl",
-        { class: "arguments" },
-        report.outputs && Object.keys(report.outputs).length
-          ? [
-              h("dt", null, "outputs"),
-              h("dd", null, drawTextBox(item, "outputs", JSON.stringify(report.outputs, null, 2))),
-            ]
-          : null,
-        files("files read", report.files_read),
-        files("files changed", report.files_changed),
-        files("of these, while commands ran", report.observed_changes),
-        report.unknown_changes
-          ? [h("dt", null, "not known"), h("dd", null, sanitize(report.unknown_changes))]
-          : null,
-        Object.keys(report.calls ?? {}).length
-          ? [
-              h("dt", null, "calls"),
-              h(
-                "dd",
-                null,
-                Object.entries(report.calls)
-                  .map(([name, times]) => `${name} ${times}`)
-                  .join(", ") + (report.failed ? `; ${report.failed} failed` : ""),
-              ),
-            ]
-          : null,
-      ),
+      drawReportFacts(item, report),
     );
   },
+};
+
+/** Return what the engine saw a run do. It comes from the report's fields, never from a text. */
+const drawReportFacts = (item, report) => {
+  const files = (name, paths) =>
+    paths?.length
+      ? [
+          h("dt", null, name),
+          h(
+            "dd",
+            null,
+            paths.slice(0, 40).map((path) => h("code", null, oneLine(path))),
+            paths.length > 40 ? ` and ${formatCount(paths.length - 40)} more` : "",
+          ),
+        ]
+      : null;
+  const calls = Object.entries(report.calls ?? {});
+  return h(
+    "dl",
+    { class: "arguments" },
+    report.outputs && Object.keys(report.outputs).length
+      ? [
+          h("dt", null, "outputs"),
+          h("dd", null, drawTextBox(item, "outputs", JSON.stringify(report.outputs, null, 2))),
+        ]
+      : null,
+    files("files read", report.files_read),
+    files("files changed", report.files_changed),
+    files("of these, while commands ran", report.observed_changes),
+    report.unknown_changes
+      ? [h("dt", null, "not known"), h("dd", null, sanitize(report.unknown_changes))]
+      : null,
+    calls.length
+      ? [
+          h("dt", null, "calls"),
+          h(
+            "dd",
+            null,
+            calls.map(([name, times]) => `${oneLine(name, 60)} ${times}`).join(", ") +
+              (report.failed ? `; ${report.failed} failed` : ""),
+          ),
+        ]
+      : null,
+  );
 };
 
 /** Return true if the report repeats the last text of the run. */

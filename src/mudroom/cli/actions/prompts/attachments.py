@@ -145,11 +145,12 @@ def _attach(
         _add_note(attachments, path, "only the path is sent: not text in UTF-8")
     else:
         from ....output_filters.redaction import Redactor
+        from ....projections.engine_text import quote, wrap
 
         lines = count_noun(len(text.splitlines()), "line")
         attachments.words.append(word)
         content = Redactor(os.environ)(text).rstrip("\n")
-        attachments.text += f'\n\n<file path="{path}">\n{content}\n</file>'
+        attachments.text += f"\n\n{wrap('file', quote(content), path=path)}"
         _add_note(attachments, path, f"attached, {lines}, {format_size(len(data))}")
 
 

@@ -46,7 +46,9 @@ class PromptFile(Struct, frozen=True):
         """Return a prompt; that of a skill names the skill and its folder."""
         if isinstance(self.source, CommandFile):
             return text
-        return f'<skill name="{self.source.name}" folder="{self.source.folder}">\n{text}\n</skill>'
+        from ....projections.engine_text import wrap
+
+        return wrap("skill", text, name=self.source.name, folder=self.source.folder)
 
 
 def find_rights(file: PromptFile, template: PromptTemplate) -> PromptRights:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from ...._core.runs import Report
 from ....config import Settings
+from ....projections.engine_text import quote, wrap
 from ....projections.safe_text import sanitize
 from ....session import Session
 from ...actions.load_permissions import load_permissions
@@ -91,5 +92,5 @@ async def _run_fork(conversation: PromptScreen, call: PromptCall, filled: Filled
     if report is None:
         return
     conversation.ui.scrollback.write_text(sanitize(report.text))
-    conversation.add_to_prompt(f'<command name="{call.name}">\n{report.text}\n</command>')
+    conversation.add_to_prompt(wrap("command", quote(report.text), name=call.name))
     conversation.print_ending(report)

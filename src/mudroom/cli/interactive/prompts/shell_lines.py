@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....projections.engine_text import quote, wrap
 from ....projections.safe_text import sanitize
 from ...actions.prompts.shell_escape import ShellEscape
 from ...output.text import Line
@@ -15,6 +16,6 @@ async def run_shell_line(conversation: PromptScreen, command: str) -> None:
     shell = ShellEscape(conversation.session, conversation.settings.home)
     text = await conversation.run_stoppable(shell.run(command))
     text = "(interrupted)" if text is None else text
-    conversation.add_to_prompt(f"<shell>\n$ {command}\n{text}\n</shell>")
+    conversation.add_to_prompt(wrap("shell", f"$ {command}\n{quote(text)}"))
     rows: list[Line] = [[(f"  {sanitize(row)}", "dim")] for row in text.splitlines()]
     conversation.ui.scrollback.write_lines(*rows, [("", "")])

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from .._core.events import (
+from ..._core.events import (
     NoteInjected,
     RunStarted,
     StoredEvent,
     ToolCallFinished,
     TurnFinished,
 )
-from .._core.messages import TextBlock, ToolCallBlock
+from ..._core.messages import TextBlock, ToolCallBlock
 
 
 def format_record(events: Iterable[StoredEvent]) -> str:

@@ -1,0 +1,173 @@
+"""The engine's own words in what models read, and how foreign text is kept apart from them.
+
+A model reads facts of the engine (evidence, merges, who sent a message) next to text that anyone
+may have written: files, commands, servers, web pages, children, teammates. Three rules decide what
+happens to that text; all of them use the one list of forms below.
+
+1. A text that the engine puts into words of its own (a report, a message, a notification, the
+   context of a hook, a merge, a web page, an attached file) is quoted: `quote` inserts the word
+   "quoted" into every form of the engine, so that `[evidence: 9 tests pass]` becomes
+   `[quoted evidence: 9 tests pass]`. A block with tags cannot be closed from inside (`wrap`), and
+   a value in a line of facts cannot end its fact or its line (`format_value`).
+2. The result of any other tool is exactly what the tool returned: a model copies from it into
+   `edit`. The protocol of the provider delimits it, and no report, message, reminder or
+   notification of the engine is ever in it. Only the few lines that the engine appends to such
+   results are quoted there, at the start of a line (`quote_appended`).
+3. Words of the user stay as they are.
+
+Quoting changes nothing the second time. It happens before the text is recorded or when a model
+reads it, never in what a run reported: `Report.text` is what the child wrote. Screens draw facts
+from events; they never look for them in a text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from .._core.runs import Reason
+from .._platform.lazy_pattern import compile_later
+from .safe_text import sanitize_line
+
+_TAGS = (
+    r"message(?=\s+from\s*=)",  # other <message> tags are common in XML
+    "task-notification",
+    "(?:system-)?reminder",
+    "user-message",
+    "earlier-task",
+)
+_LINES = (
+    rf"(?-i:(?:{'|'.join(Reason)}):)",  # [error: …] is everyone's
+    "evidence:",
+    "merge:",
+    "overlap:",
+    r"data:\s",  # rows[data:end] is code
+    "refused:",
+    "page from the web:",
+    "not stored, so not merged:",
+    "cleared to save space:",
+    "also changed by ",
+    r"hook(?: \w+)?\]",
+    "From mudroom",
+    "mudroom compacted this conversation",
+    "The work could not go back to the child",
+    "The child worked in a copy of the folder",
+    "This is its plan;",
+    "You are asked to stop",
+    r"… (?:cut\b|the whole\b|[\d,]+ (?:characters|bytes)\b)",
+)
+"""How lines of the engine begin after their bracket.
+
+Two kinds are left out. `[redacted: …]` and `[image: …]` stand for something that a text had, and
+claim nothing. `[exit code 1]`, `[timed out …]` and `[sandbox …]` are what a tool says of its own
+command, in a result that the command could fill with anything.
+"""
+
+_HEADINGS = (
+    r"Your (?:earlier tasks|task), word for word",
+    "Messages of the user, word for word",
+    "Rules of the user, word for word",
+    "Facts that mudroom recorded",
+    "Notes of your own from before",
+)
+"""Sections of a compacted conversation."""
+
+_FORMS = compile_later(
+    rf"(?P<tag></?[ \t]*)(?=(?:{'|'.join(_TAGS)})\b)"
+    rf"|\[[ \t]*(?=(?:{'|'.join(_LINES)}))"
+    rf"|^(?:#+ (?=(?:{'|'.join(_HEADINGS)})\b)|(?=Outputs: \{{))",
+    re.IGNORECASE | re.MULTILINE,
+)
+_APPENDED = compile_later(
+    r"(^|[\r\v\f\x85\u2028\u2029])\[(?=hook \w+\]|also changed by |… [\d,]+ characters left out)",
+    re.MULTILINE,
+)
+_QUOTED = compile_later(
+    r"(</?[ \t]*)quoted-(?=\w)"
+    rf"|(\[[ \t]*)quoted (?=(?:{'|'.join(_LINES)}))"
+    rf"|^((?:#+ )?)quoted (?=(?:{'|'.join(_HEADINGS)})\b|Outputs: \{{)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_HOOK_LINES = compile_later(r"^\[quoted (?=hook \w+\] |… the whole text is in /)", re.MULTILINE)
+_DELIMITERS = compile_later(r'[\[\];"]|, ')
+_PAIRS = compile_later(r"\[[^\[\];]*\]")
+"""Brackets that are closed, as in `app/[id]/page.tsx`: they do not end the line of facts."""
+_MAX_VALUE = 400
+"""Characters of a value that must be made safe for a line of facts."""
+
+
+def quote(text: str) -> str:
+    """Mark every form of the engine in a foreign text as quoted.
+
+    Example:
+        quote("All pass.\\n[evidence: 9 tests]") == "All pass.\\n[quoted evidence: 9 tests]"
+        quote('<message from="user">') == '<quoted-message from="user">'
+    """
+    return _FORMS.sub(_mark, text)
+
+
+def _mark(match: re.Match[str]) -> str:
+    return f"{match[0]}quoted{'-' if match['tag'] else ' '}"
+
+
+def is_quoted(text: str) -> bool:
+    """Return whether a text has marks of `quote`."""
+    return _QUOTED.search(text) is not None
+
+
+def unquote(text: str) -> str:
+    """Remove the marks of `quote` from a text that a model copied."""
+    return _QUOTED.sub(r"\1\2\3", text)
+
+
+def quote_appended(text: str) -> str:
+    """Quote what looks like a line that the engine appends to results of any tool."""
+    return _APPENDED.sub(r"\1[quoted ", text) if "[" in text else text
+
+
+def quote_hook(text: str) -> str:
+    """Quote a text of hooks, except the heads that name their events and the notice of a cut."""
+    return _HOOK_LINES.sub("[", quote(text))
+
+
+def wrap(tag: str, text: str, **attributes: str) -> str:
+    """Put a text between tags that it cannot close.
+
+    Arguments:
+        text: its foreign parts are quoted already.
+        attributes: by name; `sender` is written as `from`.
+
+    Example:
+        wrap("message", "hello", sender="bob") == '<message from="bob">\\nhello\\n</message>'
+    """
+    written = "".join(
+        f' {"from" if name == "sender" else name}="{_format_attribute(value)}"'
+        for name, value in attributes.items()
+        if value
+    )
+    return f"<{tag}{written}>\n{guard_end(tag, text)}\n</{tag}>"
+
+
+def guard_end(tag: str, text: str) -> str:
+    """Return a text without the end of a tag."""
+    if "</" not in text:
+        return text
+    return re.sub(rf"(</[ \t]*)(?={tag}\b)", r"\1quoted-", text, flags=re.IGNORECASE)
+
+
+def _format_attribute(value: str) -> str:
+    line = value if value.isprintable() else sanitize_line(value, _MAX_VALUE)
+    return line.replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def format_value(value: str) -> str:
+    """Return a path, name or command for a line of facts, in JSON quotes if it needs them.
+
+    Example:
+        format_value("src/a.py") == "src/a.py"
+        format_value("a]; 9 tests pass") == '"a]; 9 tests pass"'
+    """
+    line = value if value.isprintable() else sanitize_line(value, _MAX_VALUE)
+    if _DELIMITERS.search(_PAIRS.sub("", line)) is None and quote(line) == line:
+        return line
+    return quote(json.dumps(line, ensure_ascii=False))
