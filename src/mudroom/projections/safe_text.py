@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -15,11 +16,17 @@ ACTION_LENGTH = 160
 
 _CONTROL_SEQUENCES = compile_later(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links, device strings
+    # Titles, links, device strings. Without its end, such a string would swallow what follows: a
+    # file name could hide the message about it.
+    r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)"
     r"|\x1b[ -/]*[0-~]?"  # every other escape
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"  # control characters but tab and line feed
     r"|[\u061c\u200b\u200e\u200f\u202a-\u202e]"  # bidi marks, invisible characters
-    r"|[\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+    r"|[\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+_HIDDEN_IN_JSON = compile_later(
+    r"[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+    r"|[\U000e0000-\U000e007f]"
 )
 _LONE_SURROGATE = compile_later("[\ud800-\udfff]")
 _LONG_GAP = compile_later(r" {24,}|\n{5,}")
@@ -35,6 +42,16 @@ def sanitize(text: str) -> str:
         return text
     text = _CONTROL_SEQUENCES.sub("", _LINE_BREAKS.sub("\n", text))
     return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
+
+
+def escape_json(text: str) -> str:
+    """Escape what JSON allows in a string but a terminal may obey: C1 codes, bidi marks and so on.
+
+    A parser reads the same value: outside its strings, JSON has no such characters.
+    """
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _HIDDEN_IN_JSON.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def sanitize_line(text: str, limit: int = ACTION_LENGTH) -> str:

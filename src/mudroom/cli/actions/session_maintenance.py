@@ -26,7 +26,8 @@ from ...projections.ledger import LedgerBuilder
 from ...projections.run_tree import RunTree
 from ...projections.run_view import RunView
 from ...projections.safe_text import sanitize_line
-from ...projections.stream_json import StreamJson, encode_line
+from ...projections.stream_json import StreamJson
+from ..output.json_output import encode_line
 from ..output.progress import print_notice
 from ..output.report import encode_answer
 from .load_settings import load_settings

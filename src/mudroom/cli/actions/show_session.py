@@ -21,6 +21,7 @@ from ...projections.safe_text import sanitize_line
 from ...projections.team import normalize_name
 from ..output.listing import print_rows
 from ..output.progress import should_color
+from ..output.standard_output import draw
 from ..output.text import choose_glyphs
 from ..output.transcript_lines import SessionText, render_transcripts
 from .list_sessions import get_width
@@ -59,13 +60,14 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
     shown: list[StoredEvent] = []
     async for event in stream_events(store, session_id):
         if part := text.apply(event):
-            print(part, end="", flush=True)
+            draw(sys.stdout, part)
+            sys.stdout.flush()
         if event.run in chosen or (run_id is None and not is_child_id(event.run)):
             shown.append(event)
-    print(text.finish())
+    draw(sys.stdout, f"{text.finish()}\n")
     run_ids = chosen or [root.run_id for root in text.tree.roots]
     for transcript in render_transcripts(text.tree, shown, run_ids, **style):
-        print(transcript)
+        draw(sys.stdout, f"{transcript}\n")
 
 
 def print_context(name: str, turn_name: str, *, store: str | None = None) -> int:

@@ -21,6 +21,7 @@ from ..output.plain_progress import PlainProgress
 from ..output.progress import should_color
 from ..output.scrollback import Scrollback
 from ..output.signals import handle_signals
+from ..output.standard_output import draw
 from ..output.text import Line, choose_glyphs
 from ..output.theme import use_theme
 from .conversation import Conversation
@@ -163,7 +164,7 @@ class PlainUI:
 
     def _write(self, text: str) -> None:
         try:
-            sys.stdout.write(text)
+            draw(sys.stdout, text)
             sys.stdout.flush()
         except OSError:  # stdout was closed.
             self._queue.close()
