@@ -72,7 +72,7 @@ def test_every_door_neutralises_every_sequence(sequence: str) -> None:
     print(f"<{sequence}>", file=stream, flush=True)
     draw(stream, paint([[(f"<{sequence}>", "")]], color=False))
     stream.flush()
-    report = Report(text=sequence, reason=Reason.GOAL, run_id="1", outputs={})
+    report = Report(text=sequence, reason=Reason.GOAL, run_id="1", outputs=dict[str, object]())
     answer = encode_answer(report).decode()
     line = encode_line({"text": sequence}).decode()
     assert not RAW.search(buffer.getvalue().decode() + sanitize(sequence) + answer + line)

@@ -1,15 +1,27 @@
-"""Text that is safe to print: without control characters; tool calls in one line."""
+"""Text that is safe to show: without control characters or secrets; tool calls in one line."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
-from .._core.messages import ToolCallBlock
+from msgspec.structs import replace
+
+from .._core.events import AnyEvent, PermissionDecided, ToolCallStarted, TurnFinished
+from .._core.messages import (
+    AssistantBlock,
+    AssistantMessage,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
 from .._core.tools import Tool
 from .._platform.lazy_pattern import compile_later
+
+E = TypeVar("E", bound=AnyEvent)
 
 ACTION_LENGTH = 160
 """Maximum characters of the line that describes a run's last action."""
@@ -100,3 +112,97 @@ def describe_call(call: ToolCallBlock, title: str = "") -> str:
         title: as recorded; "" in records of earlier versions.
     """
     return sanitize_line(f"{call.name} {title or make_call_title(call.arguments)}")
+
+
+def redact_answer(
+    answer: AssistantMessage,
+    redact: Callable[[str], str],
+    keeps: Callable[[AssistantBlock], bool] = lambda block: False,
+) -> AssistantMessage:
+    """Return an answer without secrets; the same object if it has none.
+
+    Arguments:
+        redact: removes secrets from a text.
+        keeps: tells which blocks must stay as they are.
+    """
+    content: list[AssistantBlock] = []
+    texts: list[TextBlock] = []
+    for block in answer.content:
+        if not isinstance(block, TextBlock):
+            content += _redact_texts(texts, redact)
+            texts = []
+            content.append(block if keeps(block) else _redact_block(block, redact))
+            continue
+        if not block.is_continuation:
+            content += _redact_texts(texts, redact)
+            texts = []
+        texts.append(block)
+    content += _redact_texts(texts, redact)
+    is_same = len(content) == len(answer.content) and all(
+        new is old for new, old in zip(content, answer.content, strict=True)
+    )
+    return answer if is_same else replace(answer, content=tuple(content))
+
+
+def _redact_texts(blocks: Sequence[TextBlock], redact: Callable[[str], str]) -> Sequence[TextBlock]:
+    """Redact a text that may be in several blocks, with a secret across their borders."""
+    text = "".join([block.text for block in blocks])
+    redacted = redact(text)
+    if redacted == text:
+        return blocks
+    if len(blocks) == 1:
+        return [replace(blocks[0], text=redacted)]
+    return [TextBlock(redacted, is_continuation=blocks[0].is_continuation)]
+
+
+def _redact_block(block: AssistantBlock, redact: Callable[[str], str]) -> AssistantBlock:
+    if isinstance(block, ToolCallBlock):
+        arguments = cast("dict[str, Any]", _redact_value(block.arguments, redact))
+        malformed = redact(block.malformed)
+        if arguments == block.arguments and malformed == block.malformed:
+            return block
+        return replace(block, arguments=arguments, malformed=malformed)
+    if isinstance(block, ThinkingBlock | ProviderBlock):
+        text = redact(block.text)
+        return block if text == block.text else replace(block, text=text)
+    return block
+
+
+def _redact_value(value: object, redact: Callable[[str], str]) -> object:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        items = cast("dict[str, object]", value).items()
+        return {redact(key): _redact_value(item, redact) for key, item in items}
+    if isinstance(value, list | tuple):
+        return [_redact_value(item, redact) for item in cast("Sequence[object]", value)]
+    return value
+
+
+def redact_event(event: E, redact: Callable[[str], str]) -> E:
+    """Return an event as it is shown: without the secrets that the record has to keep.
+
+    The record keeps the exact arguments of the calls that act, because a resumed run must make the
+    same calls, and reasoning that its provider signed.
+    """
+    shown: AnyEvent = event
+    if isinstance(event, TurnFinished):
+        message = redact_answer(event.message, redact)
+        shown = event if message is event.message else replace(event, message=message)
+    elif isinstance(event, ToolCallStarted):
+        call = _redact_block(event.call, redact)
+        title = redact(event.title)
+        if call is not event.call or title != event.title:
+            shown = replace(event, call=call, title=title)
+    elif isinstance(event, PermissionDecided):
+        texts = (event.policy_reason, event.approver_reason, event.rule, event.command_part)
+        policy, approver, rule, part = map(redact, texts)
+        if (policy, approver, rule, part) != texts:
+            shown = replace(
+                event,
+                policy_reason=policy,
+                approver_reason=approver,
+                rule=rule,
+                command_part=part,
+            )
+    return cast("E", shown)

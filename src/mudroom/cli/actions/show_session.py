@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from typing import Any
 
@@ -11,13 +12,14 @@ from ..._core.ports import SessionStore
 from ..._core.run_ids import is_child_id
 from ...errors import UnknownName
 from ...journals.sessions import read_events, stream_events
+from ...output_filters.redaction import Redactor
 from ...projections.context_size.receipt import (
     ContextReceipts,
     describe_receipt,
     parse_turn_name,
 )
 from ...projections.run_tree import RunTree
-from ...projections.safe_text import sanitize_line
+from ...projections.safe_text import redact_event, sanitize_line
 from ...projections.team import normalize_name
 from ..output.listing import print_rows
 from ..output.progress import should_color
@@ -58,7 +60,9 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
     }
     text = SessionText(**style)
     shown: list[StoredEvent] = []
-    async for event in stream_events(store, session_id):
+    redact = Redactor(os.environ)
+    async for stored in stream_events(store, session_id):
+        event = redact_event(stored, redact)
         if part := text.apply(event):
             draw(sys.stdout, part)
             sys.stdout.flush()
