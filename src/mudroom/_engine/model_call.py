@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from .._core.budgets import Limit, LimitState
@@ -25,6 +27,10 @@ from ..projections.safe_text import redact_answer
 from .call_batch import CallBatch
 from .meters.request_plan import LONGEST_ANSWER, RequestPlan
 from .run_context import RunContext
+from .session_context import SessionServices
+
+if TYPE_CHECKING:
+    from typing import Self
 
 MAX_CALLS = 10_000
 """Maximum number of tool calls in one answer."""
@@ -155,25 +161,25 @@ def _close_failed_call(run: RunContext, error: BaseException, *, is_cut: bool) -
     """
     usd = None if run.compute_price(run.brief.model, Usage(1, 1)) is None else 0.0
     estimate = _estimate_usage(run) if is_cut else Usage()
+    text = _redact_cut_text(run.services, run.conversation.streamed_text)
     run.meter.charge(Usage(), usd, estimate)
     return run.recorder.make_event(
         TurnFailed,
         error=clean_text(str(error)) or "cut off before the answer was whole",
         transient=isinstance(error, ModelUnavailable),
-        text=run.conversation.keep_partial_answer(_redact_partial(run)),
+        text=run.conversation.keep_partial_answer(text),
         overflow=max(1, run.estimate_request_tokens()) if isinstance(error, ContextOverflow) else 0,
         estimate=estimate,
     )
 
 
-def _redact_partial(run: RunContext) -> str:
-    """Return the text that streamed before a call was cut off, perhaps within a secret."""
-    text = run.conversation.streamed_text
-    end = run.services.find_unfinished_secret(text)
+def _redact_cut_text(services: SessionServices, text: str) -> str:
+    """Return a text that was cut off, perhaps within a secret, without secrets."""
+    end = services.find_unfinished_secret(text)
     tail = text[end:]
     # A few characters give nothing away, and most are the beginning of an ordinary word.
     kept = tail if len(tail) < _MIN_SECRET_PART else "[redacted: cut off]"
-    return run.services.redact(text[:end] + kept)
+    return services.redact(text[:end] + kept)
 
 
 def _estimate_usage(run: RunContext) -> Usage:
@@ -185,10 +191,10 @@ def _estimate_usage(run: RunContext) -> Usage:
 async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage:
     permit = run.meter.permit
     max_tokens = None if permit is None else permit.max_tokens
-    answer: AssistantMessage | None = None
     items = run.conversation.request_answer(tools=not is_summary, max_tokens=max_tokens)
-    stream = _Stream(run)
-    with run.services.silence_watch.watch_call(SILENCE_SECONDS + FIRST_CHUNK_SECONDS) as call:
+    answer: AssistantMessage | None = None
+    watch = run.services.silence_watch.watch_call(SILENCE_SECONDS + FIRST_CHUNK_SECONDS)
+    with _Stream(run) as stream, watch as call:
         async for item in items:
             if isinstance(item, StreamChunk):
                 call.extend(SILENCE_SECONDS)
@@ -203,7 +209,6 @@ async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage
                 await _record_retry(run, item)
             else:
                 answer = item
-    stream.flush()
     if answer is None:
         raise ModelGarbled("the model's answer ended before it was whole", where=run.brief.model)
     count = len(answer.content)
@@ -234,7 +239,10 @@ def _must_stay(run: RunContext, block: AssistantBlock) -> bool:
 
 
 class _Stream:
-    """The streamed answer on its way to the watchers: a secret in several chunks is found, too."""
+    """The streamed answer on its way to the watchers: a secret in several chunks is found, too.
+
+    A context manager; at its end it shows what it held back.
+    """
 
     def __init__(self, run: RunContext) -> None:
         self._services = run.services
@@ -242,12 +250,20 @@ class _Stream:
         self._kind = ""
         self._pending = ""
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, _: object) -> None:
+        if error is not None:
+            self._pending = _redact_cut_text(self._services, self._pending)
+        self.flush()
+
     def feed(self, kind: str, text: str) -> None:
         """Show a chunk, and hold back what may be the beginning of a secret."""
         if kind != self._kind:
             self.flush()
             self._kind = kind
-        if not self._services.watchers:
+        if not self._services.watchers.functions:
             return
         self._pending += text
         end = self._services.find_unfinished_secret(self._pending)

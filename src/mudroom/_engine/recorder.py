@@ -25,6 +25,7 @@ class Recorder:
         self._journal = services.journal
         self._clock = services.clock
         self._watchers = services.watchers
+        self._watching = services.watchers.functions
         self._forward = services.forward_events
         self._observe = services.teams.observe
         self._unsaved: list[StoredEvent] = []
@@ -60,7 +61,7 @@ class Recorder:
         except asyncio.CancelledError:
             self._unshown[:0] = unshown
             raise
-        if self._watchers:
+        if self._watching:
             for event in unshown:
                 self._watchers.show(event)
 
@@ -73,10 +74,10 @@ class Recorder:
         self._unsaved.append(event)
         if not show or self._unshown:
             self._unshown.append(event)
-        else:
+        elif self._watching:
             self._watchers.show(event)
 
     def show_delta(self, kind: str, text: str) -> None:
         """Show streamed text to the watchers."""
-        if self._watchers:
+        if self._watching:
             self._watchers.show(self.make_event(Delta, kind=kind, text=text))

@@ -133,9 +133,12 @@ class Redactor:
 
         What is before this place can be redacted and shown while a text streams.
         """
-        end = len(text)
-        for whole in (*(value for value, _ in self._values), *_compile_unfinished()):
-            end = min(end, _find_partial(text, whole))
+        partial = _compile_partial().search(text, max(0, len(text) - _LONGEST_PREFIX))
+        end = partial.start() if partial else len(text)
+        for value, _ in self._values:
+            end = min(end, _find_partial(text, value))
+        if end == len(text) and not _compile_prefixes().search(text):
+            return end
         # What precedes this place must not end within a secret itself.
         while (start := self._find_open(text, end)) < end:
             end = start
@@ -166,11 +169,27 @@ def _find_partial(text: str, whole: str) -> int:
     return len(text)
 
 
+_PREFIXES = [prefix for _, prefixes, _ in SECRET_PATTERNS for prefix in prefixes.split("|")]
+_LONGEST_PREFIX = max(map(len, _PREFIXES))
+
+
+@lru_cache(maxsize=1)
+def _compile_prefixes() -> re.Pattern[str]:
+    """Return a pattern that finds any of the prefixes."""
+    return re.compile("|".join(map(re.escape, _PREFIXES)))
+
+
+@lru_cache(maxsize=1)
+def _compile_partial() -> re.Pattern[str]:
+    """Return a pattern that finds a text's end that is only the beginning of a prefix."""
+    parts = {prefix[:length] for prefix in _PREFIXES for length in range(1, len(prefix))}
+    return re.compile(f"(?:{'|'.join(map(re.escape, sorted(parts)))})\\Z")
+
+
 @lru_cache(maxsize=1)
 def _compile_unfinished() -> dict[str, re.Pattern[str]]:
     """Return the pattern of an unfinished secret by the prefix before it."""
-    prefixes = [prefix for _, each, _ in SECRET_PATTERNS for prefix in each.split("|")]
-    rests = {prefix: _UNFINISHED_BY_PREFIX.get(prefix, _UNFINISHED) for prefix in prefixes}
+    rests = {prefix: _UNFINISHED_BY_PREFIX.get(prefix, _UNFINISHED) for prefix in _PREFIXES}
     return {prefix: re.compile(rest, re.ASCII) for prefix, rest in rests.items()}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
@@ -13,9 +14,7 @@ from .._core.events import AnyEvent, PermissionDecided, ToolCallStarted, TurnFin
 from .._core.messages import (
     AssistantBlock,
     AssistantMessage,
-    ProviderBlock,
     TextBlock,
-    ThinkingBlock,
     ToolCallBlock,
 )
 from .._core.tools import Tool
@@ -125,34 +124,53 @@ def redact_answer(
         redact: removes secrets from a text.
         keeps: tells which blocks must stay as they are.
     """
-    content: list[AssistantBlock] = []
-    texts: list[TextBlock] = []
-    for block in answer.content:
-        if not isinstance(block, TextBlock):
-            content += _redact_texts(texts, redact)
-            texts = []
-            content.append(block if keeps(block) else _redact_block(block, redact))
-            continue
-        if not block.is_continuation:
-            content += _redact_texts(texts, redact)
-            texts = []
-        texts.append(block)
-    content += _redact_texts(texts, redact)
-    is_same = len(content) == len(answer.content) and all(
-        new is old for new, old in zip(content, answer.content, strict=True)
-    )
-    return answer if is_same else replace(answer, content=tuple(content))
+    blocks = answer.content
+    if not _has_secret(blocks, redact):
+        return answer
+    joined = _join_split_secrets(blocks, redact)
+    content = tuple(block if keeps(block) else _redact_block(block, redact) for block in joined)
+    return answer if content == blocks else replace(answer, content=content)
 
 
-def _redact_texts(blocks: Sequence[TextBlock], redact: Callable[[str], str]) -> Sequence[TextBlock]:
-    """Redact a text that may be in several blocks, with a secret across their borders."""
-    text = "".join([block.text for block in blocks])
-    redacted = redact(text)
-    if redacted == text:
-        return blocks
-    if len(blocks) == 1:
-        return [replace(blocks[0], text=redacted)]
-    return [TextBlock(redacted, is_continuation=blocks[0].is_continuation)]
+def _has_secret(blocks: Iterable[AssistantBlock], redact: Callable[[str], str]) -> bool:
+    """Return whether any text of the blocks has a secret, mostly by one search."""
+    texts: list[str] = []
+    for block in blocks:
+        if isinstance(block, ToolCallBlock):
+            _add_texts(block.arguments, texts)
+            texts.append(block.malformed)
+        elif isinstance(block, TextBlock) and block.is_continuation and texts:
+            texts[-1] += block.text
+        else:
+            texts.append(block.text)
+    joined = "\0".join(texts)
+    return redact(joined) != joined
+
+
+def _add_texts(value: object, texts: list[str]) -> None:
+    """Append the texts of a JSON value to a list, those of its keys too."""
+    if isinstance(value, str):
+        texts.append(value)
+    elif isinstance(value, dict):
+        for key, item in cast("dict[str, object]", value).items():
+            texts.append(key)
+            _add_texts(item, texts)
+    elif isinstance(value, list | tuple):
+        for item in cast("Sequence[object]", value):
+            _add_texts(item, texts)
+
+
+def _join_split_secrets(
+    blocks: Sequence[AssistantBlock], redact: Callable[[str], str]
+) -> Iterator[AssistantBlock]:
+    """Yield the blocks; those of one text become one block if a secret may be in several."""
+    for _, group in groupby(blocks, key=lambda block: isinstance(block, TextBlock)):
+        texts = list(group)
+        joined = "".join([block.text for block in texts if isinstance(block, TextBlock)])
+        if redact(joined) == joined:
+            yield from texts
+        else:
+            yield TextBlock(joined)
 
 
 def _redact_block(block: AssistantBlock, redact: Callable[[str], str]) -> AssistantBlock:
@@ -162,10 +180,8 @@ def _redact_block(block: AssistantBlock, redact: Callable[[str], str]) -> Assist
         if arguments == block.arguments and malformed == block.malformed:
             return block
         return replace(block, arguments=arguments, malformed=malformed)
-    if isinstance(block, ThinkingBlock | ProviderBlock):
-        text = redact(block.text)
-        return block if text == block.text else replace(block, text=text)
-    return block
+    text = redact(block.text)
+    return block if text == block.text else replace(block, text=text)
 
 
 def _redact_value(value: object, redact: Callable[[str], str]) -> object:
@@ -185,24 +201,19 @@ def redact_event(event: E, redact: Callable[[str], str]) -> E:
     The record keeps the exact arguments of the calls that act, because a resumed run must make the
     same calls, and reasoning that its provider signed.
     """
-    shown: AnyEvent = event
     if isinstance(event, TurnFinished):
         message = redact_answer(event.message, redact)
-        shown = event if message is event.message else replace(event, message=message)
-    elif isinstance(event, ToolCallStarted):
-        call = _redact_block(event.call, redact)
-        title = redact(event.title)
-        if call is not event.call or title != event.title:
-            shown = replace(event, call=call, title=title)
-    elif isinstance(event, PermissionDecided):
-        texts = (event.policy_reason, event.approver_reason, event.rule, event.command_part)
-        policy, approver, rule, part = map(redact, texts)
-        if (policy, approver, rule, part) != texts:
-            shown = replace(
-                event,
-                policy_reason=policy,
-                approver_reason=approver,
-                rule=rule,
-                command_part=part,
-            )
-    return cast("E", shown)
+        return event if message is event.message else replace(event, message=message)
+    if isinstance(event, ToolCallStarted):
+        if not _has_secret((event.call, TextBlock(event.title)), redact):
+            return event
+        return replace(event, call=_redact_block(event.call, redact), title=redact(event.title))
+    if isinstance(event, PermissionDecided):
+        return replace(
+            event,
+            policy_reason=redact(event.policy_reason),
+            approver_reason=redact(event.approver_reason),
+            rule=redact(event.rule),
+            command_part=redact(event.command_part),
+        )
+    return event
