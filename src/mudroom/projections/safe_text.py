@@ -40,6 +40,13 @@ _HIDDEN_IN_JSON = compile_later(
     r"|[\U000e0000-\U000e007f]"
 )
 _LONE_SURROGATE = compile_later("[\ud800-\udfff]")
+_VISIBLE_TWICE = compile_later(
+    r"\\(?=u\{)|\[(?=[0-9]+ (?:blanks|empty lines)\])| (?=\n|\Z)"
+    # Blank or without width, although they count as printable.
+    r"|[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0]"
+    r"|[\U000e0100-\U000e01ef]"
+)
+"""Matches characters that would not be seen, or that look like the marks of `escape_hidden`."""
 _LONG_GAP = compile_later(r" {24,}|\n{5,}")
 _LINE_BREAKS = compile_later(r"\r\n?|[\u2028\u2029\x85\x0b\x0c]")
 
@@ -71,23 +78,49 @@ def sanitize_line(text: str, limit: int = ACTION_LENGTH) -> str:
 
 
 def escape_hidden(text: str) -> str:
-    """Make hidden text visible.
+    """Make hidden text visible, so that two different texts never look the same.
 
-    Characters that are not printed become their code points; long runs of spaces or empty lines
-    become a count.
+    Characters that are not printed, the last blank before a line end, and whatever looks like an
+    escape already become code points; long runs of blanks or empty lines become a count. Only a
+    tab looks like the four blanks that stand for it.
     """
 
     def count_gap(match: re.Match[str]) -> str:
         kind = "blanks" if match[0][0] == " " else "empty lines"
         return f" [{len(match[0])} {kind}] "
 
-    text = _LONG_GAP.sub(count_gap, text).replace("\t", "    ")
+    def escape(match: re.Match[str]) -> str:
+        return f"\\u{{{ord(match[0]):x}}}"
+
+    text = _VISIBLE_TWICE.sub(escape, text).replace("\t", "    ")
+    text = _LONG_GAP.sub(count_gap, text)
     return "".join(c if c.isprintable() or c == "\n" else f"\\u{{{ord(c):x}}}" for c in text)
 
 
 def escape_line(text: str) -> str:
     """Make hidden text visible in one line: a line break becomes `\\n`."""
     return escape_hidden(text).replace("\n", "\\n")
+
+
+def format_arguments(arguments: Mapping[str, Any]) -> str:
+    """Return all arguments of a call as lines without hidden text.
+
+    Further lines of a text are indented, and a text that looks like another value has quotes, so
+    that no value looks like another argument.
+    """
+    return "\n".join(
+        f"{escape_line(name)}: {_format_argument(value)}" for name, value in arguments.items()
+    )
+
+
+def _format_argument(value: object) -> str:
+    if not isinstance(value, str):
+        return escape_line(json.dumps(value, ensure_ascii=False, default=str))
+    try:
+        json.loads(value)
+    except ValueError:
+        return escape_hidden(value).replace("\n", "\n    ")
+    return escape_line(json.dumps(value, ensure_ascii=False))
 
 
 def make_call_title(arguments: Mapping[str, Any], tool: Tool | None = None) -> str:
