@@ -239,8 +239,7 @@ class _Builder:
         spill_folder = os.path.join(self._home, "spills", options.id)
         skill_folders = [skill.folder for skill in catalog.skills.values()]
         environments = self._open_environments((spill_folder, *skill_folders))
-        redact = Redactor({**os.environ, **self._environ})
-        watchers.redact = redact
+        redact = watchers.redact = Redactor({**os.environ, **self._environ})
         self._tracing = open_tracing(options, self._environ, redact, self._notices)
         toolbox.update(self._collect_tools(catalog, environments.shared, limits))
         return SessionServices(
@@ -251,7 +250,6 @@ class _Builder:
             clock=self._clock,
             approver=options.approver or DenyAllApprover(),
             redact=redact,
-            find_unfinished_secret=redact.find_unfinished,
             mark_report=mark_injection,
             toolbox=toolbox,
             servers=self._servers,

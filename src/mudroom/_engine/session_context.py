@@ -166,9 +166,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         compute_price: returns the price of an answer.
         max_returns: times that a child gets work back that cannot be merged.
         reports_costs: true if the table of prices is used for every report.
-        redact: removes secrets from tool results, and from what models write.
-        find_unfinished_secret: returns where a secret may begin whose rest has not streamed yet;
-            the length of the text if nowhere.
+        redact: removes secrets from tool results, and from what models write. Its method
+            `find_unfinished`, if it has one, tells where a secret begins that is still streaming.
         mark_report: marks a child's report that looks like a prompt injection.
         past_events: events of runs that an earlier process left unfinished, by run id.
         watchers: called with each event in order, once it is stored or nothing depends on it, and
@@ -215,7 +214,6 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     max_returns: int = 1
     reports_costs: bool = False
     redact: Callable[[str], str] = str
-    find_unfinished_secret: Callable[[str], int] = len
     mark_report: Callable[[str], str] = str
     past_events: PastEvents = field(default_factory=PastEvents)
     watchers: Watchers = field(default_factory=Watchers)
@@ -234,6 +232,11 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     board: Board | None = None
     recorded_edits: FindRecordedEdits | None = None
     recorded_work: RecordedWork | None = None
+
+    @property
+    def find_unfinished_secret(self) -> Callable[[str], int]:
+        """Takes a text that streams; returns where a secret may begin, its length if nowhere."""
+        return getattr(self.redact, "find_unfinished", len)
 
     def check_price(self, model: str, meter: Meter) -> None:
         """Raise UsageError if a budget in dollars holds and the price of the model is unknown."""

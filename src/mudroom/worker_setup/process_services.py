@@ -138,7 +138,6 @@ def build_worker_services(
         past_events: events of runs that continue here; filled before each run.
     """
     environ = _get_environ(config)
-    redact = Redactor({**os.environ, **environ})
     clock = SystemClock()
     models = _open_models(config, link, environ, clock)
     board = _open_board(config)
@@ -154,8 +153,7 @@ def build_worker_services(
         environments=environments,
         clock=clock,
         approver=RemoteApprover(link),
-        redact=redact,
-        find_unfinished_secret=redact.find_unfinished,
+        redact=Redactor({**os.environ, **environ}),
         mark_report=mark_injection,
         servers=_open_servers(config, link, permissions, environ),
         toolbox=_collect_tools(config, permissions, skills, board, link, environments),
