@@ -239,7 +239,7 @@ class _Builder:
         spill_folder = os.path.join(self._home, "spills", options.id)
         skill_folders = [skill.folder for skill in catalog.skills.values()]
         environments = self._open_environments((spill_folder, *skill_folders))
-        redact = Redactor({**os.environ, **self._environ})
+        redact = watchers.redact = Redactor({**os.environ, **self._environ})
         self._tracing = open_tracing(options, self._environ, redact, self._notices)
         toolbox.update(self._collect_tools(catalog, environments.shared, limits))
         return SessionServices(

@@ -32,7 +32,8 @@ from mudroom._core.messages import (
 )
 from mudroom._core.runs import Brief, InboxMessage, Reason, Report
 from mudroom._core.tools import ToolResult
-from mudroom.projections.stream_json import StreamJson, encode_line
+from mudroom.cli.output.json_output import encode_line
+from mudroom.projections.stream_json import StreamJson
 
 USAGE = Usage(input_tokens=100, output_tokens=20, cache_read_tokens=30, cache_write_tokens=10)
 

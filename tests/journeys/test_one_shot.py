@@ -9,6 +9,7 @@ from claude_agent_sdk.types import ResultMessage, SystemMessage
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
+from ..cli.test_hostile_output import HOSTILE, RAW
 from .conftest import Mudroom
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
@@ -46,6 +47,23 @@ async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(mudroom: 
         and "came back" in lines[-1]
         and "\x1b" not in done.err
     )
+
+
+async def test_no_text_of_a_model_controls_the_terminal_behind_a_pipe(mudroom: Mudroom) -> None:
+    hostile = HOSTILE.replace("\0", "").replace("\ud800", "")
+
+    def answer(request: ServerRequest) -> ServerAnswer:
+        if request.turn:
+            return hostile
+        name = {"file_path": f"f0.txt{hostile}"}
+        return [ToolCallBlock("r", "read", name), ToolCallBlock("x", f"tool{hostile}", {})]
+
+    async with ModelServer(answer) as server:
+        text = await mudroom("-p", hostile, "--verbose", *MODEL, url=server.url)
+        lines = await mudroom("-p", "x", "-o", "stream-json", *MODEL, url=server.url)
+    assert not RAW.search(text.out + text.err + lines.out + lines.err)
+    assert "evil" in text.out and "evil" in text.err
+    assert json.loads(lines.out.splitlines()[-1])["result"] == hostile
 
 
 async def test_mentions_mean_the_same_as_at_the_prompt_and_data_has_none(mudroom: Mudroom) -> None:

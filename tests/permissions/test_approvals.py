@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from mudroom.cli.interactive.questions.approvals import ApprovalPrompt
 from mudroom.cli.interactive.questions.question_lines import format_body
 from mudroom.cli.interactive.questions.trust_question import ask_for_trust, find_untrusted_files
 from mudroom.cli.output.scrollback import Scrollback
-from mudroom.cli.output.text import Line
+from mudroom.cli.output.text import Line, measure_width, split_line
 from mudroom.config import Settings
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import call
@@ -255,6 +256,82 @@ def test_hidden_characters_are_shown_in_an_approval_request(hidden: str) -> None
     assert hidden not in escape_hidden(f"a{hidden}b") and "\\u{" in escape_hidden(f"a{hidden}b")
 
 
+def decode(shown: str) -> str:
+    """Return the text that `escape_hidden` shows."""
+
+    def expand(match: re.Match[str]) -> str:
+        return (" " if match[2] == "blanks" else "\n") * int(match[1])
+
+    shown = re.sub(r" \[(\d+) (blanks|empty lines)\] ", expand, shown)
+    return re.sub(r"\\u\{([0-9a-f]+)\}", lambda match: chr(int(match[1], 16)), shown)
+
+
+COMMANDS = {
+    "long": "echo " + "x" * 9_000 + "; rm y",
+    "many lines": "\n".join(f"step {n}" for n in range(300)),
+    "a line like a wrapped one": "echo " + "word " * 40 + "\n  rm -rf y",
+    "hidden": "a\r\x1b[2K\u202eb\u2066\u200b\0\x9b\u2028\ud800c",
+    "blank letters": "a\u3164\u2800\ufe0f\U000e0101\u034f\u115fb",
+    "trailing blanks": "rm a\\ \n\nrm b ",
+    "gaps": "a" + " " * 99 + "b" + "\n" * 9 + "c",
+    "what looks escaped": "echo '\\u{202e}' [30 blanks] [9 empty lines]",
+    "wide": "echo " + "漢字" * 60 + " ｒｍ",
+    "here document": "cat <<'E' >f\n  1  x\n\nE\nrm y",
+}
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_what_is_shown_is_what_runs(command: str, columns: int) -> None:
+    lines = format_body(make_request(command))[:-1]
+    count = len(lines)
+    texts = ["".join(text for text, _ in line) for line in lines]
+    start = 6 + len(str(count)) if count > 1 else 2
+    assert decode("\n".join(text[start:] for text in texts)) == command
+    if count > 1:
+        assert [int(text[:start]) for text in texts] == list(range(1, count + 1))
+    for line, text in zip(lines, texts, strict=True):
+        rows = ["".join(part for part, _ in row) for row in split_line(line, columns)]
+        assert max(map(measure_width, rows)) <= columns
+        assert "".join(row.strip() for row in rows).replace(" ", "") == text.replace(" ", "")
+
+
+def test_no_value_of_an_argument_looks_like_another_argument() -> None:
+    def show(**arguments: object) -> list[str]:
+        request = ApprovalRequest("1", "main", "mcp__a__b", dict(arguments), "why")
+        return ["".join(text for text, _ in line) for line in format_body(request)]
+
+    assert show(a="1\nb: 2") != show(a="1", b=2)
+    assert show(a="2") != show(a=2)
+    assert show(a="true") != show(a=True)
+    assert show(a={"b": "\u202e"})[0] == '  a: {"b": "\\u{202e}"}'
+
+
+def test_a_long_path_of_a_changed_file_is_shown_whole() -> None:
+    path = "d/" * 120 + "\u202etxt.sh"
+    request = ApprovalRequest(
+        "1",
+        "main",
+        "write",
+        {"file_path": path, "content": "x"},
+        "why",
+        category=ToolCategory.WRITE,
+        change=(("+", "x"),),
+    )
+    assert decode("".join(text for text, _ in format_body(request)[0])) == f"  file: {path}"
+
+
+async def test_the_rule_that_is_shown_is_the_rule_that_is_stored(tmp_path: Path) -> None:
+    command = "make " + "target " * 60 + "end"
+    ui = ScriptedUI("session")
+    prompt = ApprovalPrompt(ui, str(tmp_path))
+    prompt.start_session(Permissions(), str(tmp_path), bool)
+    await prompt.decide(make_request(command))
+    (rule,) = prompt.rules
+    shown = f"{ui.labels[0]} {ui.bodies[0]}"
+    assert rule.pattern in decode(shown) or "this exact command" in shown
+
+
 def test_other_tools_are_shown_with_all_their_arguments() -> None:
     lines = format_body(
         ApprovalRequest(
@@ -268,7 +345,7 @@ def test_other_tools_are_shown_with_all_their_arguments() -> None:
     assert [line[0][0] for line in lines] == [
         "  file_path: a    b",
         "  content: x",
-        "  y",
+        "      y",
         "  n: 1",
         "  Reason: a file is written",
     ]

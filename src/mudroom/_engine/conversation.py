@@ -177,14 +177,13 @@ class Conversation:
         """Return about how many tokens of the answer have arrived."""
         return (self.received or 0) // CHARACTERS_PER_TOKEN
 
-    def keep_partial_answer(self, text: str | None = None) -> str:
-        """Set `last_text` to the text of an answer that was cut off, and return that text.
+    @property
+    def streamed_text(self) -> str:
+        """Text of the answer that is arriving, as far as it has."""
+        return "".join(self._streamed).strip()
 
-        Arguments:
-            text: None for the text that streamed.
-        """
-        if text is None:
-            text = "".join(self._streamed).strip()
+    def keep_partial_answer(self, text: str) -> str:
+        """Set `last_text` to the text of an answer that was cut off, and return that text."""
         self.last_text = text or self.last_text
         return text
 

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from .._core.budgets import Limit, LimitState
 from .._core.events import ModelCallRetried, TurnFailed, TurnFinished, TurnStarted
 from .._core.json_values import clean_text
-from .._core.messages import AssistantMessage, Usage, clean_answer
+from .._core.messages import (
+    AssistantBlock,
+    AssistantMessage,
+    ThinkingBlock,
+    ToolCallBlock,
+    Usage,
+    clean_answer,
+)
 from .._core.ports import RetryNotice, StreamChunk
 from .._core.runs import Reason
 from .._core.token_counts import estimate_message_tokens
+from .._core.tool_names import normalize_tool_name
+from .._core.tools import ToolCategory
 from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelUnavailable
+from ..projections.safe_text import redact_answer
 from .call_batch import CallBatch
 from .meters.request_plan import LONGEST_ANSWER, RequestPlan
 from .run_context import RunContext
+from .session_context import SessionServices
+
+if TYPE_CHECKING:
+    from typing import Self
 
 MAX_CALLS = 10_000
 """Maximum number of tool calls in one answer."""
@@ -33,6 +49,9 @@ _MIN_ANSWER = 16
 
 _MIN_SUMMARY = 1_024
 """Tokens that the summary at the end may always have, so that it says something."""
+
+_MIN_SECRET_PART = 16
+"""Characters of an unfinished secret that are not shown."""
 
 _MILLION = 1_000_000
 _INPUT_LIMITS = (Limit.INPUT_TOKENS, Limit.TOTAL_TOKENS)
@@ -142,15 +161,25 @@ def _close_failed_call(run: RunContext, error: BaseException, *, is_cut: bool) -
     """
     usd = None if run.compute_price(run.brief.model, Usage(1, 1)) is None else 0.0
     estimate = _estimate_usage(run) if is_cut else Usage()
+    text = _redact_cut_text(run.services, run.conversation.streamed_text)
     run.meter.charge(Usage(), usd, estimate)
     return run.recorder.make_event(
         TurnFailed,
         error=clean_text(str(error)) or "cut off before the answer was whole",
         transient=isinstance(error, ModelUnavailable),
-        text=run.conversation.keep_partial_answer(),
+        text=run.conversation.keep_partial_answer(text),
         overflow=max(1, run.estimate_request_tokens()) if isinstance(error, ContextOverflow) else 0,
         estimate=estimate,
     )
+
+
+def _redact_cut_text(services: SessionServices, text: str) -> str:
+    """Return a text that was cut off, perhaps within a secret, without secrets."""
+    end = services.find_unfinished_secret(text)
+    tail = text[end:]
+    # A few characters give nothing away, and most are the beginning of an ordinary word.
+    kept = tail if len(tail) < _MIN_SECRET_PART else "[redacted: cut off]"
+    return services.redact(text[:end] + kept)
 
 
 def _estimate_usage(run: RunContext) -> Usage:
@@ -162,19 +191,21 @@ def _estimate_usage(run: RunContext) -> Usage:
 async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage:
     permit = run.meter.permit
     max_tokens = None if permit is None else permit.max_tokens
-    answer: AssistantMessage | None = None
     items = run.conversation.request_answer(tools=not is_summary, max_tokens=max_tokens)
-    with run.services.silence_watch.watch_call(SILENCE_SECONDS + FIRST_CHUNK_SECONDS) as call:
+    answer: AssistantMessage | None = None
+    watch = run.services.silence_watch.watch_call(SILENCE_SECONDS + FIRST_CHUNK_SECONDS)
+    with _Stream(run) as stream, watch as call:
         async for item in items:
             if isinstance(item, StreamChunk):
                 call.extend(SILENCE_SECONDS)
                 text = clean_text(item.text)
                 run.conversation.add_streamed(item.kind, text)
                 if item.kind:
-                    run.recorder.show_delta(item.kind, text)
+                    stream.feed(item.kind, text)
             elif isinstance(item, RetryNotice):
                 call.extend(item.delay + FIRST_CHUNK_SECONDS + SILENCE_SECONDS)
                 run.conversation.discard_streamed()
+                stream.discard()
                 await _record_retry(run, item)
             else:
                 answer = item
@@ -186,7 +217,69 @@ async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage
             f"the answer has {count:,} tool calls; at most {MAX_CALLS:,} are allowed",
             where=run.brief.model,
         )
-    return clean_answer(answer)
+    return redact_answer(
+        clean_answer(answer), run.services.redact, lambda block: _must_stay(run, block)
+    )
+
+
+def _must_stay(run: RunContext, block: AssistantBlock) -> bool:
+    """Return whether a block of an answer must be recorded exactly as it was written.
+
+    Calls that act must act as the model asked for, after a resume too. The arguments of the others
+    are words: for children, for the board, or the values that the run emits. A provider refuses
+    reasoning that differs from what it signed.
+    """
+    if isinstance(block, ThinkingBlock):
+        return bool(block.signature)
+    if not isinstance(block, ToolCallBlock) or block.malformed:
+        return False
+    name = block.name if block.name in run.tools else normalize_tool_name(block.name)
+    tool = run.tools.get(name)
+    return tool is None or tool.category not in (ToolCategory.AGENT, ToolCategory.BOARD)
+
+
+class _Stream:
+    """The streamed answer on its way to the watchers: a secret in several chunks is found, too.
+
+    A context manager; at its end it shows what it held back.
+    """
+
+    def __init__(self, run: RunContext) -> None:
+        self._services = run.services
+        self._show = run.recorder.show_delta
+        self._kind = ""
+        self._pending = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, _: object) -> None:
+        if error is not None:
+            self._pending = _redact_cut_text(self._services, self._pending)
+        self.flush()
+
+    def feed(self, kind: str, text: str) -> None:
+        """Show a chunk, and hold back what may be the beginning of a secret."""
+        if kind != self._kind:
+            self.flush()
+            self._kind = kind
+        if not self._services.watchers.functions:
+            return
+        self._pending += text
+        end = self._services.find_unfinished_secret(self._pending)
+        if end or not text:
+            self._show(kind, self._services.redact(self._pending[:end]))
+            self._pending = self._pending[end:]
+
+    def flush(self) -> None:
+        """Show what was held back."""
+        if self._pending:
+            self._show(self._kind, self._services.redact(self._pending))
+        self._pending = ""
+
+    def discard(self) -> None:
+        """Forget what was held back."""
+        self._pending = ""
 
 
 async def _record_retry(run: RunContext, retry: RetryNotice) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeVar
 
-from .._core.events import AnyEvent, Delta, Event, StoredEvent
+from .._core.events import Delta, Event, StoredEvent
 from .session_context import SessionServices
 
 E = TypeVar("E", bound=Event)
@@ -24,7 +24,8 @@ class Recorder:
         self._prompt_id_prefix = f"{services.session}#{run_id}#"
         self._journal = services.journal
         self._clock = services.clock
-        self._watchers = services.watchers.functions
+        self._watchers = services.watchers
+        self._watching = services.watchers.functions
         self._forward = services.forward_events
         self._observe = services.teams.observe
         self._unsaved: list[StoredEvent] = []
@@ -60,9 +61,9 @@ class Recorder:
         except asyncio.CancelledError:
             self._unshown[:0] = unshown
             raise
-        if self._watchers:
+        if self._watching:
             for event in unshown:
-                self._show(event)
+                self._watchers.show(event)
 
     def record_later(self, event: StoredEvent, *, show: bool = False) -> None:
         """Store an event with the next `record`; for facts on which no effect depends.
@@ -73,14 +74,10 @@ class Recorder:
         self._unsaved.append(event)
         if not show or self._unshown:
             self._unshown.append(event)
-        elif self._watchers:
-            self._show(event)
+        elif self._watching:
+            self._watchers.show(event)
 
     def show_delta(self, kind: str, text: str) -> None:
         """Show streamed text to the watchers."""
-        if self._watchers:
-            self._show(self.make_event(Delta, kind=kind, text=text))
-
-    def _show(self, event: AnyEvent) -> None:
-        for watch in self._watchers:
-            watch(event)
+        if self._watching:
+            self._watchers.show(self.make_event(Delta, kind=kind, text=text))

@@ -29,6 +29,7 @@ from .._core.request_heads import RequestHeads
 from .._core.runs import Brief, Work
 from ..errors import UsageError
 from ..projections.past_events import PastEvents
+from ..projections.safe_text import redact_event
 from ..projections.trace_ids import TraceIds
 from .changes.live_overlaps import LiveOverlaps
 from .changes.versions import FileVersions
@@ -55,18 +56,27 @@ class Watchers:
     Attributes:
         functions: the watchers, always the same object; only the methods below change it.
         on_change: called when the first one was added, or the last one removed.
+        redact: removes secrets from the texts of what is shown.
     """
 
     def __init__(self, watchers: Iterable[Callable[[AnyEvent], None]] = ()) -> None:
         self._functions = list(watchers)
         self.functions: Sequence[Callable[[AnyEvent], None]] = self._functions
         self.on_change: Callable[[], None] = lambda: None
+        self.redact: Callable[[str], str] = str
 
     def __len__(self) -> int:
         return len(self._functions)
 
     def __iter__(self) -> Iterator[Callable[[AnyEvent], None]]:
         return iter(self._functions)
+
+    def show(self, event: AnyEvent) -> None:
+        """Call the watchers with an event, without the secrets that only the record keeps."""
+        if self._functions:
+            event = redact_event(event, self.redact)
+        for watch in self._functions:
+            watch(event)
 
     def append(self, watcher: Callable[[AnyEvent], None]) -> None:
         """Add a watcher."""
@@ -156,7 +166,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         compute_price: returns the price of an answer.
         max_returns: times that a child gets work back that cannot be merged.
         reports_costs: true if the table of prices is used for every report.
-        redact: removes secrets from tool results.
+        redact: removes secrets from tool results, and from what models write. Its method
+            `find_unfinished`, if it has one, tells where a secret begins that is still streaming.
         mark_report: marks a child's report that looks like a prompt injection.
         past_events: events of runs that an earlier process left unfinished, by run id.
         watchers: called with each event in order, once it is stored or nothing depends on it, and
@@ -221,6 +232,11 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     board: Board | None = None
     recorded_edits: FindRecordedEdits | None = None
     recorded_work: RecordedWork | None = None
+
+    @property
+    def find_unfinished_secret(self) -> Callable[[str], int]:
+        """Takes a text that streams; returns where a secret may begin, its length if nowhere."""
+        return getattr(self.redact, "find_unfinished", len)
 
     def check_price(self, model: str, meter: Meter) -> None:
         """Raise UsageError if a budget in dollars holds and the price of the model is unknown."""

@@ -8,6 +8,7 @@ import sys
 from .._platform.garbage_collector import collect_garbage_less_often
 from .._platform.open_files import raise_open_file_limit
 from .._version import __version__
+from .output.standard_output import discard_stdout, make_streams_safe
 
 DEBUG_VARIABLE = "MUDROOM_DEBUG"
 """Environment variable: print tracebacks of errors."""
@@ -32,11 +33,14 @@ def main(arguments: list[str] | None = None) -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         getattr(sys, name).reconfigure(errors="replace")
     try:
+        make_streams_safe()
         code = run(arguments)
     except KeyboardInterrupt:
         code = 130
     except ModuleNotFoundError as error:  # raised by the imports that all commands need
-        print(f"mudroom: {_describe_missing_package(error)}", file=sys.stderr)
+        # The original stream: the safe one imports the package, too.
+        stream = sys.__stderr__ or sys.stderr
+        print(f"mudroom: {_describe_missing_package(error)}", file=stream, flush=True)
         code = 1
     if code > 128:
         _exit_after_signal(code)
@@ -63,7 +67,7 @@ def run(arguments: list[str]) -> int:
     """
     from click.exceptions import Exit
 
-    from .output.progress import discard_stdout, print_notice
+    from .output.progress import print_notice
 
     try:
         code = _invoke(arguments)

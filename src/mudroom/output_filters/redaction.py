@@ -1,4 +1,4 @@
-"""Redaction of secrets in tool output: known forms of keys, and values of secret variables."""
+"""Redaction of secrets in texts: known forms of keys, and values of secret variables."""
 
 from __future__ import annotations
 
@@ -37,6 +37,16 @@ SECRET_PATTERNS = (
 )
 """For each secret: its name in the marker, the texts it begins with (separated by |), and the
 pattern of what follows. If the pattern has a group `secret`, only that group is replaced."""
+
+_UNFINISHED = r"[\w./+=-]*"
+"""What may follow the beginning of a secret while the rest of it has not arrived."""
+_UNFINISHED_BY_PREFIX = {
+    "://": r"[\w.+-]{0,64}(:[^\s:/@'\"]{0,256}@?)?",
+    "-----BEGIN ": r"[A-Z0-9 ]{0,60}-{0,4}|[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[^-]{0,20000}",
+} | dict.fromkeys(
+    ("ecret_access_key", "ECRET_ACCESS_KEY", "ecretAccessKey"),
+    r"[\"']?\s*[:=]?\s*[\"']?[A-Za-z0-9/+=]{0,40}",
+)
 
 _SECRET_WORDS = [
     "PASSWORD",
@@ -117,6 +127,70 @@ class Redactor:
                         lambda match, name=name: _replace_secret(match, name), text
                     )
         return text
+
+    def find_unfinished(self, text: str) -> int:
+        """Find where a secret may begin whose rest is still to come; the length if nowhere.
+
+        What is before this place can be redacted and shown while a text streams.
+        """
+        partial = _compile_partial().search(text, max(0, len(text) - _LONGEST_PREFIX))
+        end = partial.start() if partial else len(text)
+        for value, _ in self._values:
+            end = min(end, _find_partial(text, value))
+        if end == len(text) and not _compile_prefixes().search(text):
+            return end
+        # What precedes this place must not end within a secret itself.
+        while (start := self._find_open(text, end)) < end:
+            end = start
+        return end
+
+    def _find_open(self, text: str, end: int) -> int:
+        """Return where a secret begins that reaches to a place or beyond it, else that place."""
+        for value, _ in self._values:
+            at = text.find(value, max(0, end - len(value) + 1))
+            end = at if 0 <= at < end else end
+        for prefix, rest in _compile_unfinished().items():
+            at = text.find(prefix)
+            while 0 <= at < end:
+                after = at + len(prefix)
+                if rest.fullmatch(text, after, max(after, end)):
+                    return at
+                at = text.find(prefix, at + 1)
+        return end
+
+
+def _find_partial(text: str, whole: str) -> int:
+    """Return where the end of a text begins that is only the beginning of another one."""
+    at = text.find(whole[0], max(0, len(text) - len(whole) + 1))
+    while at >= 0:
+        if whole.startswith(text[at:]):
+            return at
+        at = text.find(whole[0], at + 1)
+    return len(text)
+
+
+_PREFIXES = [prefix for _, prefixes, _ in SECRET_PATTERNS for prefix in prefixes.split("|")]
+_LONGEST_PREFIX = max(map(len, _PREFIXES))
+
+
+@lru_cache(maxsize=1)
+def _compile_prefixes() -> re.Pattern[str]:
+    """Return a pattern that finds any of the prefixes."""
+    return re.compile("|".join(map(re.escape, _PREFIXES)))
+
+
+@lru_cache(maxsize=1)
+def _compile_partial() -> re.Pattern[str]:
+    """Return a pattern that finds a text's end that is only the beginning of a prefix."""
+    parts = {prefix[:length] for prefix in _PREFIXES for length in range(1, len(prefix))}
+    return re.compile(f"(?:{'|'.join(map(re.escape, sorted(parts)))})\\Z")
+
+
+@lru_cache(maxsize=1)
+def _compile_unfinished() -> dict[str, re.Pattern[str]]:
+    """Return the pattern of an unfinished secret by the prefix before it."""
+    rests = {prefix: _UNFINISHED_BY_PREFIX.get(prefix, _UNFINISHED) for prefix in _PREFIXES}
+    return {prefix: re.compile(rest, re.ASCII) for prefix, rest in rests.items()}
 
 
 def _is_distinctive(value: str) -> bool:

@@ -285,8 +285,7 @@ class SessionRunner:
             await asyncio.wait({interrupted.ending})
 
     def _show(self, event: SessionOpened | ConversationRewound | SessionClosed) -> None:
-        for watch in self._watchers:
-            watch(event)
+        self._watchers.show(event)
 
     async def _resume_unfinished(self, request: RunRequest) -> Report[Any] | None:
         """Continue interrupted runs; convert the values of those with the outputs of the type."""

@@ -22,8 +22,7 @@ async def send_between_prompts(
         return False
     services.teams.observe(event)
     await services.journal.append(event)
-    for watch in services.watchers:
-        watch(event)
+    services.watchers.show(event)
     return True
 
 

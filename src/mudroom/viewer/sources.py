@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Iterable
 from typing import Protocol
@@ -16,6 +17,8 @@ from .._core.ports import SessionInfo, SessionStore
 from ..errors import JournalError, UnknownName
 from ..journals.encoding import encode
 from ..journals.sessions import read_summary
+from ..output_filters.redaction import Redactor
+from ..projections.safe_text import redact_event
 from ..projections.session_summary import SessionSummary, summarize_session
 from .work import WorkPage, WorkQuery, read_work
 
@@ -199,10 +202,11 @@ def _shorten(summary: SessionSummary) -> SessionSummary:
 
 async def _read_page(stored: AsyncIterator[StoredEvent], after: int) -> EventPage:
     events: list[tuple[int, bytes]] = []
+    redact = Redactor(os.environ)
     size = 0
     try:
         async for event in stored:
-            body = encode(event)
+            body = encode(redact_event(event, redact))
             events.append((after + len(events) + 1, body))
             size += len(body)
             if size >= PAGE_BYTES:

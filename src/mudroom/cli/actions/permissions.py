@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-import msgspec
 from msgspec.structs import replace
 
 from ..._core.counts import count_noun
@@ -22,7 +21,7 @@ from ...permissions import trust
 from ...projections.safe_text import sanitize_line
 from ...tools.function import declare_tool
 from ...tools.skill import make_skill_tool
-from ..output.json_output import print_json
+from ..output.json_output import print_json, print_json_line
 from ..output.listing import print_entry
 from .load_permissions import load_permissions, make_policy
 from .load_settings import load_settings
@@ -62,7 +61,7 @@ def explain_call(
     findings = policy.collect_findings(judged, arguments)
     parts = [policy.apply_mode(finding, mode) for finding in findings]
     if as_json:
-        print(msgspec.json.encode({"decision": decision, "mode": mode, "parts": parts}).decode())
+        print_json_line({"decision": decision, "mode": mode, "parts": parts})
     else:
         _print_decision(decision, parts if len(parts) > 1 else ())
     return 0 if decision.verdict == "allow" else 1

@@ -21,12 +21,14 @@ from ..._platform.path_text import path_from_text
 from ...config import Settings
 from ...errors import UsageError
 from ...journals.sessions import read_events, read_summary, require_no_writer
+from ...output_filters.redaction import Redactor
 from ...pricing import calculate_cost
 from ...projections.ledger import LedgerBuilder
 from ...projections.run_tree import RunTree
 from ...projections.run_view import RunView
-from ...projections.safe_text import sanitize_line
-from ...projections.stream_json import StreamJson, encode_line
+from ...projections.safe_text import redact_event, sanitize_line
+from ...projections.stream_json import StreamJson
+from ..output.json_output import encode_line
 from ..output.progress import print_notice
 from ..output.report import encode_answer
 from .load_settings import load_settings
@@ -121,7 +123,9 @@ def _print_again(
     if settings.output_format == "text":
         sys.stdout.buffer.write(encode_answer(report))
         return
-    events = _read_all_events(settings.home, recorded.id)
+    redact = Redactor(os.environ)
+    stored = _read_all_events(settings.home, recorded.id)
+    events = [redact_event(event, redact) for event in stored]
     opened = next(event for event in events if isinstance(event, SessionOpened))
     started = next(
         event for event in events if isinstance(event, RunStarted) and event.run == root.run_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from typing import Any
 
@@ -11,16 +12,18 @@ from ..._core.ports import SessionStore
 from ..._core.run_ids import is_child_id
 from ...errors import UnknownName
 from ...journals.sessions import read_events, stream_events
+from ...output_filters.redaction import Redactor
 from ...projections.context_size.receipt import (
     ContextReceipts,
     describe_receipt,
     parse_turn_name,
 )
 from ...projections.run_tree import RunTree
-from ...projections.safe_text import sanitize_line
+from ...projections.safe_text import redact_event, sanitize_line
 from ...projections.team import normalize_name
 from ..output.listing import print_rows
 from ..output.progress import should_color
+from ..output.standard_output import draw
 from ..output.text import choose_glyphs
 from ..output.transcript_lines import SessionText, render_transcripts
 from .list_sessions import get_width
@@ -57,15 +60,18 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
     }
     text = SessionText(**style)
     shown: list[StoredEvent] = []
-    async for event in stream_events(store, session_id):
+    redact = Redactor(os.environ)
+    async for stored in stream_events(store, session_id):
+        event = redact_event(stored, redact)
         if part := text.apply(event):
-            print(part, end="", flush=True)
+            draw(sys.stdout, part)
+            sys.stdout.flush()
         if event.run in chosen or (run_id is None and not is_child_id(event.run)):
             shown.append(event)
-    print(text.finish())
+    draw(sys.stdout, f"{text.finish()}\n")
     run_ids = chosen or [root.run_id for root in text.tree.roots]
     for transcript in render_transcripts(text.tree, shown, run_ids, **style):
-        print(transcript)
+        draw(sys.stdout, f"{transcript}\n")
 
 
 def print_context(name: str, turn_name: str, *, store: str | None = None) -> int:

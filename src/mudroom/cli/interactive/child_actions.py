@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
-from ...projections.safe_text import sanitize
+from ...output_filters.redaction import Redactor
+from ...projections.safe_text import redact_event, sanitize
 from ..output.scrollback import Scrollback
 from ..output.text import Line, wrap
 from .panel import Panel
@@ -64,7 +66,9 @@ class ChildActions:
             return
 
         async def read() -> None:
-            self._panel.open_transcript(run_id, await conversation.read_run(run_id))
+            redact = Redactor(os.environ)
+            events = [redact_event(event, redact) for event in await conversation.read_run(run_id)]
+            self._panel.open_transcript(run_id, events)
             self._redraw()
 
         self._start_task(read())

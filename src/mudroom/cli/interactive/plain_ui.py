@@ -21,6 +21,7 @@ from ..output.plain_progress import PlainProgress
 from ..output.progress import should_color
 from ..output.scrollback import Scrollback
 from ..output.signals import handle_signals
+from ..output.standard_output import draw
 from ..output.text import Line, choose_glyphs
 from ..output.theme import use_theme
 from .conversation import Conversation
@@ -101,7 +102,7 @@ class PlainUI:
     ) -> str | None:
         """Ask for the number of an item, or for text. Questions wait for one another."""
         async with self._choice_lock:
-            self._write(f"{title}\n")
+            self.scrollback.write_lines([(title, "")])
             self.scrollback.write_lines(*body)
             for n, (_, label) in enumerate(items, 1):
                 self._write(f"  {n}. {sanitize_line(label)}\n")
@@ -163,7 +164,7 @@ class PlainUI:
 
     def _write(self, text: str) -> None:
         try:
-            sys.stdout.write(text)
+            draw(sys.stdout, text)  # callers sanitize what others wrote
             sys.stdout.flush()
         except OSError:  # stdout was closed.
             self._queue.close()

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from ...batches.status import BatchStatus
 from .progress import print_notice, supports_cursor
+from .standard_output import draw
 from .text import wrap
 
 _BAR_WIDTH = 30
@@ -132,7 +133,7 @@ class BatchScreen:
 
     def _write(self, text: str) -> None:
         with suppress(OSError):
-            sys.stderr.write(text)
+            draw(sys.stderr, text)
             sys.stderr.flush()
 
 

@@ -16,6 +16,7 @@ from ...projections.current_team import list_idle
 from ...projections.run_tree import RunTree
 from ...projections.run_view import RunState
 from .progress import Progress
+from .standard_output import draw
 from .text import ERASE_DOWN, Line, choose_glyphs, measure_width, paint
 from .tree_lines import TreeStyle, format_tree
 
@@ -187,7 +188,7 @@ class LiveTree(Progress):
 
     def _write(self, text: str) -> None:
         try:
-            self._stream.write(text)
+            draw(self._stream, text)
             self._stream.flush()
         except (OSError, ValueError):  # The terminal was closed; the run must continue.
             self._ended.set()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from ..._core.events import AnyEvent
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
+from .standard_output import draw
 from .text import Line, paint, wrap
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def print_ledger(text: str, *, color: bool) -> None:
     lines: list[Line] = [[(part, "bold green")] for part in wrap(sanitize(text), columns - 1)]
     rule: Line = [("─" * min(columns - 1, 60), "green")]
     with suppress(OSError):
-        sys.stderr.write(f"\n{paint([rule, *lines], color=True)}")
+        draw(sys.stderr, f"\n{paint([rule, *lines], color=True)}")
         sys.stderr.flush()
 
 
@@ -48,11 +49,6 @@ def _get_columns() -> int:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except (OSError, ValueError):
         return 80
-
-
-def discard_stdout() -> None:
-    """Redirect stdout to the null device, so that flushing it at exit cannot fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def supports_escapes(stream: TextIO) -> bool:

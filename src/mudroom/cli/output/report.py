@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
-import msgspec
-
 from ..._core.budgets import Limit
 from ..._core.counts import count_noun
 from ..._core.merge_counts import describe_merges
 from ..._core.runs import Reason, Report
 from ...projections.reason_words import REASON_WORDS
 from ...projections.safe_text import sanitize, sanitize_line
+from .json_output import encode_json
 
 NEXT_PROMPT = "Your next prompt continues this conversation."
 
@@ -71,8 +68,9 @@ def describe_changed_files(report: Report) -> str:
 
 
 def encode_answer(report: Report, *, as_json: bool = False) -> bytes:
-    """Return the bytes for stdout: the answer text, or the outputs as JSON."""
-    text = msgspec.json.encode(report.outputs).decode() if as_json else report.text
-    if sys.stdout.isatty():
-        text = sanitize(text)
+    """Return the bytes for stdout: the answer as safe text, or the outputs as JSON.
+
+    A pipe gets the safe text, too: it may end at a terminal. JSON has the exact text.
+    """
+    text = encode_json(report.outputs) if as_json else sanitize(report.text)
     return (text.rstrip("\n") + "\n").encode("utf-8", "replace") if text else b""

@@ -81,8 +81,8 @@ class RunReporter:
         quiet: only errors on stderr. as_json: print the outputs of the report as JSON.
         denial_hint: printed at the end if calls were refused.
 
-    On a terminal, a text answer is rendered while it streams. Otherwise the answer is written
-    unchanged when the run has ended.
+    On a terminal, a text answer is rendered while it streams. Otherwise its source
+    text is written when the run has ended, without control characters.
     """
 
     def __init__(
@@ -222,6 +222,6 @@ class RunReporter:
         return open_lines(session, cost=calculate_cost, mode=mode)
 
     def _write_line(self, line: dict[str, Any]) -> None:
-        from ...projections.stream_json import encode_line
+        from .json_output import encode_line
 
         self._output.write(encode_line(line))

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+from .standard_output import draw
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHOW_CURSOR = "\x1b[?25h"
 
@@ -52,6 +54,6 @@ def handle_signals(stop: Callable[[], bool], *, exits_after: bool = False) -> Ge
 def exit_now(code: int) -> None:
     """End this process at once. The journal is complete: each step is recorded before it acts."""
     if sys.stderr.isatty():
-        sys.stderr.write(_SHOW_CURSOR + "\n")
+        draw(sys.stderr, _SHOW_CURSOR + "\n")
         sys.stderr.flush()
     os._exit(code)

@@ -1,11 +1,76 @@
-"""Writer to stdout, for programs that read lines."""
+"""Standard streams: nothing that someone else wrote can control the terminal through them.
+
+`print` is where most text leaves a command, and few of its callers know who wrote the text: a
+model, a file name, the message of an operating system. So the streams themselves neutralise what
+is written to them, on a pipe too, because `less -R` and `tee` pass everything on. Code that draws
+with escape sequences of its own says so with `draw`.
+"""
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Callable
+from typing import TextIO
 
-from .progress import discard_stdout
+
+class SafeTextStream(io.TextIOWrapper):
+    """Text stream that removes control characters and escape sequences from what it writes.
+
+    Arguments:
+        stream: shares its buffer with this one, and keeps it: closing this stream leaves it open.
+    """
+
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        super().__init__(
+            stream.buffer,
+            stream.encoding,
+            "replace",
+            line_buffering=stream.line_buffering,
+            write_through=stream.write_through,
+        )
+        self._stream = stream  # it would close the buffer when it is collected
+
+    def write(self, text: str, /) -> int:
+        """Write a text without the characters that `sanitize` removes."""
+        from ...projections.safe_text import sanitize
+
+        super().write(sanitize(text))
+        return len(text)
+
+    def draw(self, text: str) -> None:
+        """Write a text with its escape sequences."""
+        super().write(text)
+
+    def close(self) -> None:
+        """Flush. The buffer belongs to the original stream."""
+        self.flush()
+
+
+def make_streams_safe() -> None:
+    """Replace stdout and stderr by streams that neutralise what is written to them."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, SafeTextStream):
+            stream.flush()
+            setattr(sys, name, SafeTextStream(stream))
+
+
+def draw(stream: TextIO, text: str) -> None:
+    """Write a text that mudroom laid out, with its colours and cursor moves.
+
+    Texts of others in it must be sanitized already; `paint` does that.
+    """
+    if isinstance(stream, SafeTextStream):
+        stream.draw(text)
+    else:
+        stream.write(text)
+
+
+def discard_stdout() -> None:
+    """Redirect stdout to the null device, so that flushing it at exit cannot fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class StandardOutput:

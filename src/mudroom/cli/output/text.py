@@ -13,6 +13,7 @@ from zlib import crc32
 from msgspec import Struct
 
 from ..._platform.lazy_pattern import compile_later
+from ...projections.safe_text import sanitize
 from .theme import apply_theme
 
 Line = Sequence[tuple[str, str]]
@@ -316,9 +317,12 @@ def choose_agent_color(agent: str) -> str:
 
 
 def paint(lines: Iterable[Line], *, color: bool) -> str:
-    """Return the lines as text, each with a line feed; with `color`, in colors of the theme."""
+    """Return the lines as text, each with a line feed; with `color`, in colors of the theme.
+
+    The texts are sanitized, so the only escape sequences are those of the styles.
+    """
     return "".join(
-        "".join(_paint_part(text, style if color else "") for text, style in line) + "\n"
+        "".join(_paint_part(sanitize(text), style if color else "") for text, style in line) + "\n"
         for line in lines
     )
 

@@ -5,7 +5,6 @@ Additional fields of mudroom never replace a field of these shapes.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -47,12 +46,6 @@ _SUBTYPES: dict[Reason | Limit, str] = {
 
 _STATUS = {Reason.GOAL: "completed", Reason.CANCELLED: "stopped"}
 _TERMINAL = {Reason.GOAL: "completed", Reason.CANCELLED: "aborted_streaming"}
-
-
-def encode_line(line: Mapping[str, Any]) -> bytes:
-    """Return a line of output with its line feed; invalid Unicode becomes a question mark."""
-    text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace") + b"\n"
 
 
 class _Run:

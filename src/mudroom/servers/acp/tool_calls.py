@@ -10,7 +10,13 @@ from typing import Any, cast
 from ..._core.messages import ImageBlock
 from ..._core.ports import ApprovalRequest
 from ..._core.tools import Tool, ToolCategory, ToolResult, ToolView
-from ...projections.safe_text import make_call_title, sanitize, sanitize_line
+from ...projections.safe_text import (
+    escape_line,
+    format_arguments,
+    make_call_title,
+    sanitize,
+    sanitize_line,
+)
 from ...tools import find_builtin_tool
 
 MAX_TEXT = 50_000
@@ -132,8 +138,9 @@ def make_proposed(request: ApprovalRequest, cwd: str) -> list[dict[str, Any]]:
         return list_edits(tool.name, tool.view, request.arguments, cwd)
     if tool and path and tool.view == "content" and all(sign == "+" for sign, _ in request.change):
         return make_written(tool.name, request.arguments, os.path.join(cwd, path), b"")
-    lines = "\n".join(f"{sign or ' '}{text}" for sign, text in request.change)
-    return [make_content(make_text(lines))] if lines else []
+    lines = "\n".join(f"{sign or ' '}{escape_line(text)}" for sign, text in request.change)
+    # The title is cut, and without hidden characters: the user must see all that would run.
+    return [make_content(make_text(lines or format_arguments(request.arguments)))]
 
 
 def make_result(result: ToolResult) -> list[dict[str, Any]]:

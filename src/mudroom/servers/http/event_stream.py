@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 
@@ -14,6 +15,8 @@ from ..._core.events import StoredEvent
 from ...errors import MudroomError, UnknownName
 from ...journals.encoding import encode
 from ...journals.sessions import stream_events
+from ...output_filters.redaction import Redactor
+from ...projections.safe_text import redact_event
 from .cursors import make_cursor, parse_cursor
 from .errors import make_not_found, make_wrong_request
 from .feed import Frame, SessionFeed, get_kind, make_frame
@@ -193,9 +196,10 @@ class EventRoutes:
         return frames
 
     async def _read(self, record: SessionRecord, after: int) -> AsyncGenerator[StoredEvent]:
+        redact = Redactor(os.environ)
         try:
             async for event in stream_events(self._parts.store, record.id, after=after):
-                yield event
+                yield redact_event(event, redact)
         except UnknownName:
             if await self._sessions.exists(record.id):
                 return  # nothing is recorded yet

@@ -11,13 +11,16 @@ from typing import Any
 from ..._core.ports import ApprovalDecision, ApprovalRequest
 from ...permissions.approved_rules import ApprovedRules
 from ...permissions.rules import Permissions
-from ...projections.safe_text import make_call_title, sanitize_line
+from ...projections.safe_text import escape_line, format_arguments, sanitize_line
 from ...tools import make_builtin_tools
 from .host_task import Question
 from .host_tasks import HostTasks
 
 ANSWER_SECONDS = 120.0
 """Seconds until a question without an answer counts as answered with no."""
+
+MAX_TEXT = 50_000
+"""Characters of a call in a question; the rest is counted."""
 
 ONCE = "allow once"
 ALWAYS = "always allow"
@@ -99,9 +102,15 @@ def describe_question(question: Question) -> str:
     request = question.request
     if request.form:
         return f"MCP server {request.form.server} asks: {request.form.message}"
-    title = request.command_part or make_call_title(request.arguments)
-    lines = [f"Allow {request.tool}? Agent {request.agent}, run {request.run_id}."]
-    lines += [sanitize_line(title, 500), request.why]
+    tool, agent = sanitize_line(request.tool), sanitize_line(request.agent)
+    text = format_arguments(request.arguments)
+    left_out = len(text) - MAX_TEXT
+    if left_out > 0:
+        text = f"{text[:MAX_TEXT]}\n[… {left_out:,} characters left out …]"
+    part = escape_line(request.command_part)
+    why = escape_line(request.why)
+    lines = [f"Allow {tool}? Agent {agent}, run {request.run_id}.", text]
+    lines += [f"needs approval: {part}" if part else "", why]
     return "\n".join(filter(None, lines))
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..._core.budgets import Grant
-from ..._core.events import AnyEvent, RunStarted
+from ..._core.events import RunStarted
 from ..._core.ports import RateLimiter
 from ..._core.run_ids import find_parent_id, make_sort_key
 from ..._engine.meters.request_plan import Admission
@@ -299,7 +299,7 @@ class WorkerHandle:
             AddChild: self._add_child,
             **dict.fromkeys(get_args(LimiterMessage), self._limited.handle),
             **dict.fromkeys(get_args(ModelMessage), bridge.handle),
-            ShowEvent: lambda message: self._show(message.event),
+            ShowEvent: lambda message: self._services.watchers.show(message.event),
             Charge: self._charge,
             Pause: self._set_paused,
             RunReply: self._pass_reply_on,
@@ -359,7 +359,7 @@ class WorkerHandle:
         # A watcher may raise: all messages have their reply then.
         for message in messages:
             for event in message.events[message.shown :]:
-                self._show(event)
+                self._services.watchers.show(event)
 
     def _add_brief(self, message: AppendEvents) -> AppendEvents:
         """Return the message with the brief that was sent, if its first event starts that run."""
@@ -377,10 +377,6 @@ class WorkerHandle:
         for event in events:
             self._services.teams.observe(event)
         self.send(CallReply(message.id, encode(position)))
-
-    def _show(self, event: AnyEvent) -> None:
-        for watch in self._services.watchers:
-            watch(event)
 
     def _charge(self, message: Charge) -> None:
         if run := self._runs.get(message.run_id):

@@ -11,6 +11,7 @@ from ....batches.control import BatchChange, BatchFolder, list_folders
 from ....batches.status import BatchStatus
 from ....errors import UsageError
 from ...output.batch_progress import format_counts, format_limit, format_pace
+from ...output.json_output import print_json_line
 from ..load_settings import load_settings
 from ..user_store import open_store
 from .output import find_session
@@ -120,7 +121,7 @@ def _print_status(status: BatchStatus, *, is_running: bool, as_json: bool) -> No
     state = status.state if is_running else "ended" if status.state == "ended" else "interrupted"
     if as_json:
         value = msgspec.to_builtins(status) | {"state": state}
-        print(msgspec.json.encode(value).decode())
+        print_json_line(value)
         return
     print(f"{status.output}: {state}\n{format_counts(status)}")
     if is_running:

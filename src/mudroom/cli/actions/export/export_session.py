@@ -18,6 +18,7 @@ from ...._platform.private_files import make_private_folder, write_private_file
 from ....errors import UsageError
 from ....journals.encoding import encode
 from ....output_filters.redaction import Redactor
+from ....projections.safe_text import escape_json, sanitize
 from ...output.progress import print_notice
 from ...output.session_markdown import render_session_markdown
 from ..load_settings import load_settings
@@ -44,9 +45,10 @@ def export_session(name: str, export_format: str, target: str, *, store: str | N
         _write_transcripts(session_id, events, "." if target == STDOUT else target)
         return 0
     if export_format == "md":
-        data = "".join(render_session_markdown(events)).encode("utf-8", "replace")
+        text = sanitize("".join(render_session_markdown(events)))
     else:
-        data = b"".join(encode(event) + b"\n" for event in events)
+        text = "".join(escape_json(encode(event).decode()) + "\n" for event in events)
+    data = text.encode()
     if target == STDOUT:
         sys.stdout.buffer.write(data)
     else:

@@ -21,7 +21,7 @@ from ....permissions.approved_rules import (
 )
 from ....permissions.rules import Permissions, Rule, Verdict
 from ....projections.run_tree import RunTree
-from ....projections.safe_text import make_call_title, sanitize, sanitize_line
+from ....projections.safe_text import escape_line, make_call_title, sanitize, sanitize_line
 from ....tools import find_builtin_tool, make_builtin_tools
 from ...output.text import wrap
 from ..child_names import make_child_name
@@ -30,6 +30,8 @@ from .forms import fill_form
 from .question_lines import format_body, format_call, format_title
 
 YES, SESSION, FOLDER, NO = "yes", "session", "folder", "no"
+_MAX_ABOUT = 100
+"""Characters of a rule in an answer; answers are cut. A longer one is shown in the body."""
 _NAME_COLUMNS = 40
 """Width of the name of a child in a question."""
 
@@ -158,7 +160,11 @@ class ApprovalPrompt:
             format_title(request, self._name_run(str(request.arguments.get("run")))),
             _make_items(request, rules),
             free_text=True,
-            body=format_body(request, [finding.command for finding in findings]),
+            body=format_body(
+                request,
+                [finding.command for finding in findings],
+                "" if _fits_answer(about := _describe_rules(request, rules)) else about,
+            ),
         )
         decision, echo = self._make_decision(request, rules, choice)
         self._print_answer(request, decision, echo)
@@ -239,6 +245,8 @@ def _make_rules(permissions: Permissions, folder: str, tier: str) -> ApprovedRul
 
 def _make_items(request: ApprovalRequest, rules: tuple[Rule, ...]) -> list[tuple[str, str]]:
     about = _describe_rules(request, rules)
+    if not _fits_answer(about):
+        about = "what is shown above"
     items = [(YES, "yes"), (SESSION, f"yes, always in this session: {about}")]
     if rules:
         items.append((FOLDER, f"yes, always in this folder: {about}"))
@@ -251,7 +259,12 @@ def _describe_rules(request: ApprovalRequest, rules: tuple[Rule, ...]) -> str:
         return "this exact command"
     if request.category is ToolCategory.WRITE and all(rule.pattern == "/**" for rule in rules):
         return "change any file of this folder"
-    return ", ".join(rule.pattern or rule.tool for rule in rules)
+    return escape_line(", ".join(rule.pattern or rule.tool for rule in rules))
+
+
+def _fits_answer(about: str) -> bool:
+    """Return whether an answer shows this text whole."""
+    return len(about) <= _MAX_ABOUT
 
 
 def _make_exact_key(request: ApprovalRequest) -> str:

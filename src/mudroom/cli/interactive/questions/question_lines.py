@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from ...._core.ports import MERGE, ApprovalRequest
 from ...._core.run_ids import is_child_id
 from ...._core.tools import ToolCategory
-from ....projections.safe_text import escape_hidden, make_call_title, sanitize_line
+from ....projections.safe_text import (
+    escape_hidden,
+    escape_line,
+    format_arguments,
+    make_call_title,
+    sanitize_line,
+)
 from ....tools import find_builtin_tool
 from ...output.text import Line
 from ...output.tool_call_lines import DIFFERENCE_STYLES
@@ -51,24 +55,39 @@ def _name_child(request: ApprovalRequest) -> str:
     return sanitize_line(request.name) or f"{sanitize_line(request.agent)}#{request.run_id}"
 
 
-def format_body(request: ApprovalRequest, parts: Sequence[str] = ()) -> list[Line]:
+def format_body(request: ApprovalRequest, parts: Sequence[str] = (), rules: str = "") -> list[Line]:
     """Return the difference or all arguments, and the reason; no character is hidden.
 
     Arguments:
         parts: the parts of a command that need approval; they are marked.
+        rules: what an answer with "always" would allow, if the answers have no room for it.
     """
     command = request.arguments.get("command")
     if request.category is ToolCategory.RUN and isinstance(command, str):
         lines = list(_format_command(command, parts or [request.command_part]))
     elif request.change:
         lines = [
-            [(f"  {sign or ' '} {escape_hidden(text)}", DIFFERENCE_STYLES.get(sign, "dim"))]
-            for sign, text in request.change
+            *_format_path(request),
+            *(
+                [(f"  {sign or ' '} {escape_line(text)}", DIFFERENCE_STYLES.get(sign, "dim"))]
+                for sign, text in request.change
+            ),
         ]
     else:
-        text = escape_hidden(_format_arguments(request.arguments))
+        text = format_arguments(request.arguments)
         lines = [[(f"  {line}", "bold")] for line in text.split("\n")]
-    return [*lines, [(f"  Reason: {escape_hidden(request.why)}", "dim")]]
+    if rules:
+        lines.append([(f"  Always would allow: {rules}", "dim")])
+    return [*lines, [(f"  Reason: {escape_line(request.why)}", "dim")]]
+
+
+def _format_path(request: ApprovalRequest) -> Iterator[Line]:
+    """Yield the path of a changed file, if the title does not show all of it."""
+    tool = find_builtin_tool(request.tool)
+    arguments = tool.rename_arguments(request.arguments) if tool else request.arguments
+    path = arguments.get(tool.path_argument) if tool and tool.path_argument else None
+    if isinstance(path, str) and path != make_call_title(request.arguments, tool):
+        yield [(f"  file: {escape_line(path)}", "bold")]
 
 
 def _describe_act(request: ApprovalRequest) -> str:
@@ -87,25 +106,26 @@ def _format_command(command: str, parts: Sequence[str]) -> Iterator[Line]:
     open_parts = [escape_hidden(part) for part in parts if part.strip()]
     open_parts = [part for part in open_parts if part.strip() != shown.strip()]
     if not open_parts:
-        yield from ([(f"  {line}", "bold")] for line in shown.split("\n"))
+        yield from _number_lines([[(line, "bold")] for line in shown.split("\n")])
         return
     pattern = "|".join(map(re.escape, sorted(open_parts, key=len, reverse=True)))
-    line: list[tuple[str, str]] = [("  ", "")]
+    lines: list[list[tuple[str, str]]] = [[]]
     for n, piece in enumerate(re.split(f"({pattern})", shown)):
         style = "bold yellow" if n % 2 else ""
         first, *others = piece.split("\n")
-        line.append((first, style))
-        for text in others:
-            yield line
-            line = [("  ", ""), (text, style)]
-    yield line
+        lines[-1].append((first, style))
+        lines += [[(text, style)] for text in others]
+    yield from _number_lines(lines)
     for part in dict.fromkeys(open_parts):
-        text = " ".join(part.split("\n"))
+        text = part.replace("\n", "\\n")
         yield [(f"  needs approval: {text}", "dim")]
 
 
-def _format_arguments(arguments: dict[str, object]) -> str:
-    return "\n".join(
-        f"{name}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
-        for name, value in arguments.items()
-    )
+def _number_lines(lines: Sequence[Line]) -> Iterator[Line]:
+    """Yield the lines of a command, numbered if there are several.
+
+    Without numbers, a line that begins with blanks would look like the rest of a wrapped line.
+    """
+    width = len(str(len(lines)))
+    for number, line in enumerate(lines, 1):
+        yield [(f"    {number:>{width}}  " if len(lines) > 1 else "  ", ""), *line]

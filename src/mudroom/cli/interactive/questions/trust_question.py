@@ -89,7 +89,7 @@ async def ask_for_trust(
 
 
 def _format_title(cwd: str, names: Sequence[str], programs: UsablePrograms | None) -> str:
-    folder = os.path.realpath(cwd)
+    folder = escape_line(os.path.realpath(cwd))
     untrusted = programs.untrusted if programs else ()
     if not untrusted:
         return (
