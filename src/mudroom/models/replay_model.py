@@ -22,7 +22,7 @@ from ..errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
 _SECONDS = re.compile(r"\b\d+(?:\.\d+)? s\b")
 _AT_LEAST = re.compile(r"\bat least (?=[\d,]+ tokens)")
 """Part of evidence lines that older versions lack."""
-_SPILL_PATH = re.compile(r"/[^\s\"]*/(\d[\d.]*-\d+\.\d+-\w+\.txt)")
+_SPILL_PATH = re.compile(r"/[^\s\"]*/(\d[\d.]*-(?:\d+\.\d+-\w+|record))(?:-[0-9a-f]{16})?(?=\.\w)")
 _MAX_DIFF = 2_000
 
 ReadConversations = Callable[[], Awaitable[Sequence[RecordedConversation]]]
@@ -145,7 +145,7 @@ def is_same(recorded: Message, message: Message) -> bool:
 
 
 def remove_varying_text(text: str) -> str:
-    """Return the text without measured seconds and without the folder of spill files."""
+    """Return the text without measured seconds, and spill files without folder and digits."""
     text = _AT_LEAST.sub("", _SECONDS.sub("_ s", text))
     return _SPILL_PATH.sub(r"\1", text)
 
