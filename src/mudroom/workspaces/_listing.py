@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .._core.ports import FileInfo
+from .._platform.open_beneath import open_step_by_step
 from .._platform.path_text import path_to_text
 from .._platform.protected_names import UNFINISHED_PREFIX
 from ._ignore import IgnoreRules
-from ._open_beneath import open_step_by_step
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY
 """Flags that open a folder."""

@@ -1,6 +1,6 @@
 """The shared workspace: one folder for all runs, in which every open is relative to a descriptor.
 
-No path, link or race leads out of the folder: see `_open_beneath`.
+No path, link or race leads out of the folder: see `open_beneath`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 
 from .._core.ports import ContentCheck, FileInfo, LinkTarget
+from .._platform.open_beneath import Opener, choose_opener, open_with_openat2
 from .._platform.path_text import path_from_text, path_to_text
 from ..errors import WorkspaceError
 from ._atomic_write import remove_file, remove_temporary_files, write_atomically
@@ -20,7 +21,6 @@ from ._checked_rename import read_link
 from ._errors import check_unprotected, explain, make_not_a_file_error, make_outside_error
 from ._ignore import IgnoreRules
 from ._listing import FOLDER_FLAGS, Listing, describe_file, read_patterns, read_rules_above
-from ._open_beneath import Opener, choose_opener, open_with_openat2
 
 
 class SharedWorkspace:
