@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from contextlib import ExitStack, suppress
 
+from ..._platform.open_beneath import open_new_file, open_step_by_step
 from .store import MAX_FILE_BYTES, TreeStore
 from .trees import WorkingFiles
 
@@ -39,12 +41,32 @@ def copy_included(store: TreeStore, target: WorkingFiles) -> None:
     patterns = os.path.join(folder, INCLUDE_FILE)
     if not os.path.isfile(patterns):
         return
-    for path in store.list_included(patterns):
-        source = os.path.join(folder, path)
-        facts = os.lstat(source)
+    with ExitStack() as stack:
+        source, copies = (_open_folder(stack, path) for path in (folder, target.folder))
+        for path in store.list_included(patterns):
+            # What was listed may be a link by now, and the tree may have one in its place.
+            with suppress(OSError):
+                _copy_file(source, copies, path)
+
+
+def _open_folder(stack: ExitStack, path: str) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _copy_file(source: int, target: int, path: str) -> None:
+    """Copy a file between two open folders, unless there is one, or it is too large.
+
+    Raises OSError, also for a path that goes through a link in one of them.
+    """
+    with open(open_step_by_step(source, path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        facts = os.fstat(file.fileno())
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE_BYTES:
-            continue
-        copy = os.path.join(target.folder, path)
-        if not os.path.lexists(copy):
-            os.makedirs(os.path.dirname(copy), exist_ok=True)
-            shutil.copy2(source, copy)
+            return
+        mode = stat.S_IMODE(facts.st_mode) & 0o777
+        with open(open_new_file(target, path, 0o600), "wb") as copy:
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            os.fchmod(copy.fileno(), mode)
+            os.utime(copy.fileno(), ns=(facts.st_atime_ns, facts.st_mtime_ns))
