@@ -14,6 +14,8 @@ _OPENAT2 = 437
 _BENEATH = 0x08
 _NO_MAGICLINKS = 0x02
 _MAX_TRIES = 128
+_PATH_MAX = 4096
+"""Bytes of a path that a system call refuses; without openat2 each call gets only one name."""
 
 Opener = Callable[[int, str, int], int]
 """(descriptor of a folder, relative path, flags) -> descriptor.
@@ -46,6 +48,8 @@ def open_with_openat2(folder: int, path: str, flags: int) -> int:
 
 def open_step_by_step(folder: int, path: str, flags: int) -> int:
     """Open one component after the other and follow no link."""
+    if len(os.fsencode(path)) >= _PATH_MAX:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     *folders, last = path.split("/")
     current = os.dup(folder)
     step_flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -11,6 +11,7 @@ import os
 import stat
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from .._core.ports import ContentCheck, FileInfo, LinkTarget
 from .._platform.open_beneath import Opener, choose_opener, open_with_openat2
@@ -33,8 +34,7 @@ class SharedWorkspace:
         root: an existing folder.
         readable: other absolute folders (such as those of skills) that may be read, never written.
         spill_folder: absolute folder whose files may be read by who knows their exact path. It is
-            never listed, and its subfolders cannot be reached: runs share it, and none may find
-            what another one wrote.
+            never listed, and its subfolders cannot be reached: runs share it.
         copied_from: the folder that the files were copied from. Absolute paths in it are accepted;
             they mean the files here.
         kernel: True requires openat2, False the step-by-step walk that follows no links;
@@ -279,25 +279,33 @@ class SharedWorkspace:
         return next(folder for folder in self._readable if _is_inside(located, folder))
 
     def _open_folder(self, located: str) -> int:
-        """Open a folder beneath the root; create it if it is missing."""
+        """Open a folder beneath the root; create it, and folders above it, if they are missing."""
+        missing: list[str] = []
+        present = located
         try:
-            return self._opener(self._descriptor, located, FOLDER_FLAGS)
-        except FileNotFoundError:
-            pass
+            while True:
+                try:
+                    folder = self._opener(self._descriptor, present, FOLDER_FLAGS)
+                    break
+                except FileNotFoundError:
+                    present, name = os.path.split(present)
+                    present = present or "."
+                    missing.append(name)
+            while missing:
+                folder = self._make_folder(folder, missing.pop(), path_to_text(located))
         except OSError as error:
             raise explain(error, path_to_text(located), self._root) from error
-        parent, name = os.path.split(located)
-        folder = self._open_folder(parent or ".")
+        return folder
+
+    def _make_folder(self, folder: int, name: str, path: str) -> int:
+        """Make a folder in an open one, which is closed; open it. `path`: for errors."""
         try:
-            self._check_opened_folder(folder, path_to_text(located))
-            os.mkdir(name, dir_fd=folder)
-        except FileExistsError:
-            pass
-        except OSError as error:
-            raise explain(error, path_to_text(located), self._root) from error
+            self._check_opened_folder(folder, path)
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=folder)
+            return self._opener(folder, name, FOLDER_FLAGS)
         finally:
             os.close(folder)
-        return self._open_located(located, FOLDER_FLAGS)
 
     def _locate_writable(self, path: str) -> str:
         """Locate a path that may be written. Raises WorkspaceError."""
