@@ -1,4 +1,4 @@
-"""Link races, numbers 87 to 93 of docs/attacks.md.
+"""Link races, numbers 87 to 92 of docs/attacks.md.
 
 Another process exchanges a file, or a folder above it, with a link that leads out, thousands of
 times a second, while mudroom reads or writes there. Few rounds in `make test`, thousands with

@@ -1,4 +1,4 @@
-"""One child reads another one's things: numbers 93 to 98 of docs/attacks.md.
+"""One child reads another one's things: numbers 93 to 97 of docs/attacks.md.
 
 A run may know of another one only what a prompt, a message or a report says. Files of a workspace
 that runs share are shared.
@@ -234,3 +234,12 @@ async def test_97_sibling_isolated_files(opened: Callable[..., Session], tmp_pat
     for event in looks:
         assert MARK not in event.result.text.replace(f"no matches in {MARK}", "")
         assert event.result.error, event.result.text
+
+
+@pytest.mark.parametrize("attack", [test_93_sibling_process, test_94_sibling_command_line])
+async def test_the_attack_succeeds_without_a_sandbox(
+    tmp_path: Path, attack: Callable[[Arena], Any]
+) -> None:
+    """On a plain shell the other command's things are found, so the sandbox is what hides them."""
+    with pytest.raises(AssertionError):
+        await attack(Arena(tmp_path, "off"))

@@ -25,7 +25,7 @@ from ..._platform.binary_files import is_binary
 from ..._platform.open_beneath import open_real_path, open_step_by_step
 from ...errors import WorkspaceError
 from .._ignore import IgnoreRules
-from .._listing import FOLDER_FLAGS, read_patterns, read_rules_above
+from .._listing import FOLDER_FLAGS, MAX_DEPTH, read_patterns, read_rules_above
 from .packs import NO_PACKS, NO_PACKS_REMEDY
 from .repository import find_repository
 from .store import MAX_FILE_BYTES, TreeStore, check_size, write_durably
@@ -78,8 +78,10 @@ class PlainStore(TreeStore):
         index = Path(self.find_index(index_name))
         known = _read_index(index)
         moment = time.time_ns() - _RECENT_NS
-        present = dict(self._walk(files.folder))
-        missing = [
+        too_deep: list[str] = []
+        present = dict(self._walk(files.folder, too_deep=too_deep))
+        missing = [f"{path} (more than {MAX_DEPTH} folders deep)" for path in too_deep]
+        missing += [
             f"{path} (larger than {MAX_FILE_BYTES >> 20} MiB)"
             for path, status in present.items()
             if status.st_size > MAX_FILE_BYTES
@@ -236,18 +238,21 @@ class PlainStore(TreeStore):
         """Return the files of the source that git ignores and a file with patterns names."""
         named = IgnoreRules().extend("", Path(patterns).read_bytes())
         kept = dict(self._walk(self.source))
-        everything = _walk_folder(self.source, None, [])
+        everything = _walk_folder(self.source, None, [], [])
         return [path for path, _ in everything if path not in kept and _names(named, path)]
 
     def _walk(
-        self, folder: str, ignored_folders: list[str] | None = None
+        self,
+        folder: str,
+        ignored_folders: list[str] | None = None,
+        too_deep: list[str] | None = None,
     ) -> Iterator[tuple[str, os.stat_result]]:
         """Yield the files and links of a folder that git does not ignore."""
         exclude = Path(self.directory, "info/exclude")
         patterns = exclude.read_bytes() if exclude.exists() else b""
         rules = read_rules_above(self.source).extend("", patterns)
         ignored = [] if ignored_folders is None else ignored_folders
-        yield from _walk_folder(folder, rules, ignored)
+        yield from _walk_folder(folder, rules, ignored, [] if too_deep is None else too_deep)
 
     def _write_object(self, kind: str, data: bytes) -> str:
         """Store an object and return its id."""
@@ -263,9 +268,13 @@ class PlainStore(TreeStore):
 
 
 def _walk_folder(
-    top: str, rules: IgnoreRules | None, ignored: list[str]
+    top: str, rules: IgnoreRules | None, ignored: list[str], too_deep: list[str]
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield files and links; `ignored` gets the folders that are left out. None: no rules."""
+    """Yield files and links.
+
+    Arguments:
+        rules: None for no rules. ignored, too_deep: get the folders that are left out.
+    """
     levels = [_list_folder(top, "", rules)]
     while levels:
         found = next(levels[-1], None)
@@ -277,6 +286,8 @@ def _walk_folder(
             yield path, status
         elif inner_rules is not None and inner_rules(f"{path}/"):
             ignored.append(path)
+        elif len(levels) > MAX_DEPTH:
+            too_deep.append(path)
         else:
             levels.append(_list_folder(top, path, inner_rules))
 
