@@ -190,8 +190,8 @@ def test_89b_a_pipe_in_place_of_a_file_stops_no_landing(files: Arena) -> None:
 
 
 @WHATS
-def test_90_link_race_of_copies(files: Arena, what: str) -> None:
-    """Copies and stored trees have no byte of the file outside."""
+def test_90_link_race_of_copies_without_git(files: Arena, what: str) -> None:
+    """Copies, and trees stored without git, have no byte of the file outside."""
     pair = plant(files.root, files.outside, what, "key")
     store = PlainStore(str(files.base / "store"), str(files.root))
     with swapping(*pair):
