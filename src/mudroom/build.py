@@ -237,8 +237,8 @@ class _Builder:
         """Open the services and fill the toolbox."""
         options = self._options
         spill_folder = os.path.join(self._home, "spills", options.id)
-        skill_folders = [skill.folder for skill in catalog.skills.values()]
-        environments = self._open_environments((spill_folder, *skill_folders))
+        skill_folders = tuple(skill.folder for skill in catalog.skills.values())
+        environments = self._open_environments(skill_folders, spill_folder)
         redact = watchers.redact = Redactor({**os.environ, **self._environ})
         self._tracing = open_tracing(options, self._environ, redact, self._notices)
         toolbox.update(self._collect_tools(catalog, environments.shared, limits))
@@ -335,8 +335,10 @@ class _Builder:
             for agent, model in models.items()
         }
 
-    def _open_environments(self, readable: tuple[str, ...]) -> SessionEnvironments:
-        """Open the environment of the session. `readable`: folders outside the workspace."""
+    def _open_environments(
+        self, readable: tuple[str, ...], spill_folder: str
+    ) -> SessionEnvironments:
+        """Open the environment of the session. Arguments: see EnvironmentFactory."""
         options = self._options
         factory = EnvironmentFactory(
             permissions=options.permissions,
@@ -346,6 +348,7 @@ class _Builder:
             allow_net=options.allow_net,
             can_ask=options.approver is not None,
             readable=readable,
+            spill_folder=spill_folder,
         )
         shared = factory.open(self._folder, self._notices, workspace=options.workspace)
         self.undo.callback(shared.sandbox.close)

@@ -96,7 +96,7 @@ class Needles:
 
     def _read_record(self) -> str:
         folder = self.stage.home / "spills" / self.stage.session_id
-        records = sorted(folder.glob("*-record.txt"), key=lambda path: path.stat().st_mtime_ns)
+        records = sorted(folder.glob("*-record-*.txt"), key=lambda path: path.stat().st_mtime_ns)
         return records[-1].read_text()
 
 

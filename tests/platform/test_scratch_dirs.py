@@ -164,3 +164,22 @@ def test_only_processes_that_name_an_abandoned_folder_are_killed(tmp_path: Path)
             for one in started:
                 one.kill()
                 one.wait()
+
+
+def test_a_folder_deeper_than_a_process_may_open_is_removed(tmp_path: Path) -> None:
+    """Commands nest folders as deep as they like; some have no rights for their owner."""
+    scratch = ScratchDir(str(tmp_path))
+    parent = os.open(scratch.path, os.O_RDONLY)
+    for number in range(3_000):
+        os.mkdir("d", dir_fd=parent)
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=parent))
+        inner = os.open("d", os.O_RDONLY, dir_fd=parent)
+        if number % 100 == 0:
+            os.fchmod(inner, 0o300)
+        os.close(parent)
+        parent = inner
+    os.symlink(tmp_path, "link", dir_fd=parent)
+    os.close(parent)
+    (tmp_path / "kept").write_text("")
+    scratch.remove()
+    assert os.listdir(tmp_path) == ["kept"]

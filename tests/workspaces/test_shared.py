@@ -23,7 +23,11 @@ def space(request: pytest.FixtureRequest, tmp_path: Path) -> SharedWorkspace:
     (tmp_path / "root").mkdir()
     (tmp_path / "spills").mkdir()
     (tmp_path / "spills" / "long").write_text("whole output")
-    return SharedWorkspace(str(tmp_path / "root"), [str(tmp_path / "spills")], kernel=request.param)
+    (tmp_path / "spills" / "transcripts").mkdir()
+    (tmp_path / "spills" / "transcripts" / "1").write_text("conversation")
+    return SharedWorkspace(
+        str(tmp_path / "root"), spill_folder=str(tmp_path / "spills"), kernel=request.param
+    )
 
 
 def read_text(space: SharedWorkspace, path: str) -> str:
@@ -123,6 +127,18 @@ def test_spill_files_can_be_read_and_not_written(space: SharedWorkspace, tmp_pat
     assert list_names(space, spill) == [spill]
     with pytest.raises(WorkspaceError, match="may be read, not written"):
         space.write(spill, b"x")
+
+
+def test_spill_files_are_found_by_their_exact_path_only(
+    space: SharedWorkspace, tmp_path: Path
+) -> None:
+    spills = tmp_path / "spills"
+    (tmp_path / "root" / "link").symlink_to(spills)
+    for path in (spills, spills / "transcripts", spills / "transcripts" / "1", "link", "link/long"):
+        with pytest.raises(WorkspaceError):
+            list_names(space, str(path))
+        with pytest.raises(WorkspaceError):
+            read_text(space, str(path))
 
 
 def test_the_root_itself_is_a_folder(space: SharedWorkspace) -> None:

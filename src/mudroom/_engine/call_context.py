@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 from .._core.agents import WorkspaceKind
@@ -15,7 +13,7 @@ from .._core.ports.input_forms import InputForm
 from .._core.run_ids import join_run_id
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
-from .._platform.private_files import write_private_file
+from .._platform.private_files import make_spill_file
 from .background_commands import run_detachable, start_command
 from .file_writes import RecordedWorkspace, run_from_any_thread
 from .run_context import RunContext
@@ -171,10 +169,7 @@ class CallContext:
     def spill_path(self, name: str) -> str:
         """Create a file outside the workspace that the `read` tool can read; return its path."""
         folder = self.run.services.spill_folder
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        path = os.path.join(folder, f"{self.run_id}-{self.turn}.{self.position}-{name}.txt")
-        write_private_file(Path(path), b"")
-        return path
+        return make_spill_file(folder, f"{self.run_id}-{self.turn}.{self.position}-{name}")
 
     def show_progress(self, line: str) -> None:
         """Show a line about the progress of the call; see the port."""

@@ -24,6 +24,18 @@ def make_private_file(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_spill_file(folder: str, name: str) -> str:
+    """Create an empty file for text that is too long for a model; return its path.
+
+    All runs of a session share the folder, and each may open a file whose path it knows. So the
+    path ends with 16 random digits: a run can read what it was told of, and guess nothing else.
+    """
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    path = os.path.join(folder, f"{name}-{os.urandom(8).hex()}.txt")
+    make_private_file(Path(path))
+    return path
+
+
 def write_private_file(path: Path, data: bytes) -> None:
     """Write a whole file; a new one gets mode 0600."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -7,6 +7,8 @@ import os
 import shutil
 import stat
 
+from .open_beneath import open_real_path
+
 MAX_BYTES = 1 << 20
 """Bytes of the largest file that is read."""
 
@@ -15,14 +17,25 @@ _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def read_regular_file(
-    path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES, follow_link: bool = True
+    path: str | os.PathLike[str],
+    *,
+    max_bytes: int = MAX_BYTES,
+    follow_link: bool = True,
+    beneath: str = "",
 ) -> bytes:
     """Read a file. Never wait for a pipe and never read a device.
+
+    Arguments:
+        beneath: folder that the file must lie in, even if something is exchanged meanwhile. Both
+            paths are given without links then. "" for anywhere.
 
     Raises OSError, also for a folder, a pipe, a device, and a file of more than `max_bytes`, and
     without `follow_link` for a symbolic link.
     """
-    descriptor = open_regular_file(path, follow_link=follow_link)
+    if beneath:
+        descriptor = open_real_path(os.fspath(path), beneath, _FLAGS)
+    else:
+        descriptor = open_regular_file(path, follow_link=follow_link)
     return read_open_file(descriptor, str(path), max_bytes=max_bytes)
 
 

@@ -14,6 +14,8 @@ import os
 from .lazy_pattern import compile_later
 
 SCRATCH_NAME = compile_later(r"mudroom-\d+-[0-9a-f]{12}")
+_LEVELS = 50
+"""Levels of folders that are open at a time while they are removed."""
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -97,22 +99,52 @@ def remove_dir(path: str, descriptor: int) -> None:
     try:
         _remove_content(descriptor)
         os.rmdir(path)
-    except (OSError, RecursionError):
+    except OSError:
         pass  # the next clean-up tries again
 
 
-def _remove_content(directory: int) -> None:
+def remove_tree(path: str | os.PathLike[str]) -> None:
+    """Remove a folder with its content, as far as possible, however deep it is."""
+    try:
+        descriptor = os.open(path, _OPEN_DIR)
+    except OSError:
+        return
+    try:
+        remove_dir(os.fspath(path), descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove_content(top: int) -> None:
     """Remove everything in a folder. Works on descriptors, so no link is ever followed."""
+    while _remove_levels(top, top, _LEVELS):
+        pass
+
+
+def _remove_levels(directory: int, top: int, levels: int) -> bool:
+    """Remove the content of a folder; move what is deeper than `levels` to the top.
+
+    A command can nest folders deeper than a process may open or call itself. Returns True if
+    something was moved, and is to be removed there.
+    """
+    has_moved = False
     for name in os.listdir(directory):
         try:
             os.unlink(name, dir_fd=directory)
+            continue
         except (IsADirectoryError, PermissionError):
             inner = _open_writable(name, directory)
-            try:
-                _remove_content(inner)
-            finally:
-                os.close(inner)
+        try:
+            if levels:
+                has_moved |= _remove_levels(inner, top, levels - 1)
+        finally:
+            os.close(inner)
+        if levels:
             os.rmdir(name, dir_fd=directory)
+        else:
+            os.rename(name, os.urandom(16).hex(), src_dir_fd=directory, dst_dir_fd=top)
+            has_moved = True
+    return has_moved
 
 
 def _open_writable(name: str, parent: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from .._platform.lazy_pattern import compile_later
+from .._platform.open_beneath import find_real_path
 from ..projections.engine_text import wrap
 from .diagnostics import Diagnostic, FileDiagnostics, Severity
 from .locations import list_project_folders
@@ -83,7 +84,7 @@ def load_context_files(
     seen_paths = set[str]()
     seen_texts = set[str]()
     for path, boundary, is_personal in _find_files(folder, user_home):
-        import_home = os.path.realpath(user_home) if is_personal else ""
+        import_home = find_real_path(user_home) if is_personal else ""
         imports = _Imports(boundary, import_home, FileDiagnostics(path), seen_paths)
         text = _load(path, imports)
         diagnostics += imports.diagnostics.items
@@ -103,7 +104,7 @@ def _find_files(folder: str, user_home: str) -> Iterator[tuple[str, str, bool]]:
         for name in (".agents/AGENTS.md", ".claude/CLAUDE.md"):
             path = os.path.join(user_home, name)
             if os.path.lexists(path):
-                yield path, os.path.dirname(os.path.realpath(path)), True
+                yield path, os.path.dirname(find_real_path(path)), True
     folders = list_project_folders(folder)
     for parent in reversed(folders):
         for path in _list_project_files(parent):
@@ -126,7 +127,7 @@ def _list_project_files(folder: str) -> list[str]:
 
 def _is_personal_file(path: str, folder: str, user_home: str) -> bool:
     """Return True for the user's CLAUDE.md when the home is a folder of the project."""
-    is_home = bool(user_home) and os.path.realpath(folder) == os.path.realpath(user_home)
+    is_home = bool(user_home) and find_real_path(folder) == find_real_path(user_home)
     return is_home and path.endswith(".claude/CLAUDE.md")
 
 
@@ -158,7 +159,7 @@ class _Imports(Struct):
 
 def _load(path: str, imports: _Imports) -> str:
     """Return the file with its imports in place; "" for a file that is loaded already."""
-    real = os.path.realpath(path)
+    real = find_real_path(path)
     if real in imports.seen:
         return ""
     imports.seen.add(real)
@@ -255,8 +256,8 @@ def _resolve(name: str, path: str, imports: _Imports) -> str:
     if "\0" in name:
         return ""
     if name.startswith("~/") and imports.user_home:
-        return os.path.realpath(os.path.join(imports.user_home, name[2:]))
-    return os.path.realpath(os.path.join(os.path.dirname(path), name))
+        return find_real_path(os.path.join(imports.user_home, name[2:]))
+    return find_real_path(os.path.join(os.path.dirname(path), name))
 
 
 def _cut_to_size(files: list[ContextFile], max_bytes: int) -> list[ContextFile]:

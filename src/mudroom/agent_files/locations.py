@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from .._platform.open_beneath import find_real_path
 from .safe_read import is_beneath
 
 
@@ -95,7 +96,7 @@ class Location(Struct, frozen=True):
 
 def list_project_folders(folder: str) -> list[str]:
     """Return the real paths from `folder` up to its git root; only `folder` without a git root."""
-    start = os.path.realpath(folder)
+    start = find_real_path(folder)
     folders = [start]
     while not os.path.exists(os.path.join(folders[-1], ".git")):
         parent = os.path.dirname(folders[-1])
@@ -140,7 +141,7 @@ def _remember_folder(location: Location, seen: set[str]) -> bool:
     `find_files` reports what cannot be listed.
     """
     path = location.folder
-    real = os.path.realpath(path)
+    real = find_real_path(path)
     if real in seen or not os.path.lexists(path) or os.path.isfile(path):
         return False
     if not location.boundary or is_beneath(real, location.boundary):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from .._platform.open_beneath import find_real_path, open_real_path
 from .._platform.regular_files import read_regular_file
 from .diagnostics import Diagnostic, FileDiagnostics
 
@@ -22,12 +23,12 @@ def read_text(path: str, boundary: str, diagnostics: FileDiagnostics) -> str | N
     Arguments:
         boundary: real path that the file must lie beneath, links resolved; "" for anywhere.
     """
-    real = os.path.realpath(path)
+    real = find_real_path(path)
     if boundary and not is_beneath(real, boundary):
         diagnostics.add_error(1, f"a link that leads out of {boundary}")
         return None
     try:
-        data = read_regular_file(real)
+        data = read_regular_file(real, beneath=boundary)
     except (OSError, ValueError) as error:
         diagnostics.add_error(1, f"cannot be read: {getattr(error, 'strerror', None) or error}")
         return None
@@ -69,27 +70,30 @@ def find_files(
         boundary: see `read_text`.
     """
     problems = FileDiagnostics(folder)
-    folders = [(folder, 1)]
-    if boundary and not is_beneath(os.path.realpath(folder), boundary):
+    real = find_real_path(folder)
+    folders = [("", 1)]
+    if boundary and not is_beneath(real, boundary):
         add = problems.add_warning if os.path.isdir(folder) else problems.add_error
         add(1, f"a link that leads out of {boundary}; its files are not used")
         folders.clear()
     remaining = MAX_FILES
     while folders and remaining >= 0:
         parent, depth = folders.pop()
+        path = os.path.join(folder, parent) if parent else folder
+        listed = _list_folder(path, os.path.join(real, parent), boundary or real, diagnostics)
         subfolders: list[tuple[str, int]] = []
-        for entry in _list_folder(parent, diagnostics):
-            is_named_like_file = suffix and entry.name.endswith(suffix)
-            if entry.is_dir(follow_symlinks=False) and not is_named_like_file:
-                subfolders.append((entry.path, depth + 1))
-            elif entry.name.endswith(suffix):
+        for name, is_folder in listed:
+            is_named_like_file = suffix and name.endswith(suffix)
+            if is_folder and not is_named_like_file:
+                subfolders.append((os.path.join(parent, name), depth + 1))
+            elif name.endswith(suffix):
                 remaining -= 1
                 if remaining >= 0:
-                    yield entry.path
+                    yield os.path.join(path, name)
         if recursive and depth < MAX_DEPTH:
             folders.extend(reversed(subfolders))
         elif recursive and subfolders:
-            problem = FileDiagnostics(parent)
+            problem = FileDiagnostics(path)
             problem.add_note(1, f"its folders are not searched: {MAX_DEPTH} levels are the limit")
             diagnostics += problem.items
     if remaining < 0:
@@ -112,10 +116,21 @@ def list_files(
         yield from find_files(path, suffix, diagnostics, boundary=boundary, recursive=recursive)
 
 
-def _list_folder(folder: str, diagnostics: list[Diagnostic]) -> list[os.DirEntry[str]]:
+def _list_folder(
+    folder: str, real: str, beneath: str, diagnostics: list[Diagnostic]
+) -> list[tuple[str, bool]]:
+    """Return the sorted names in a folder, each with True for a folder.
+
+    Arguments:
+        real: the path of the folder without links. beneath: see `read_regular_file`.
+    """
     try:
-        with os.scandir(folder) as scan:
-            return sorted(scan, key=lambda entry: entry.name)
+        descriptor = open_real_path(real, beneath, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with os.scandir(descriptor) as scan:
+                return sorted((each.name, each.is_dir(follow_symlinks=False)) for each in scan)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         problem = FileDiagnostics(folder)
         problem.add_error(1, f"the folder cannot be listed: {error.strerror}")

@@ -73,7 +73,8 @@ class Skill(Struct, frozen=True):
         """Return its other files, relative to its folder; after MAX_LISTED_FILES a remark."""
         if os.path.basename(self.path) != "SKILL.md":
             return []
-        paths = (os.path.relpath(path, self.folder) for path in find_files(self.folder, "", []))
+        files = find_files(self.folder, "", [], boundary=self.boundary)
+        paths = (os.path.relpath(path, self.folder) for path in files)
         others = [path for path in paths if path != "SKILL.md"]
         if len(others) > MAX_LISTED_FILES:
             others[MAX_LISTED_FILES:] = ["… and more files; list the folder to see them"]

@@ -51,15 +51,19 @@ OpenTree = Callable[[str], AbstractAsyncContextManager[Sandbox]]
 """Function that opens a sandbox with the files of a tree."""
 
 
-def open_workspace(folder: str, *readable: str, copied_from: str = "") -> Workspace:
+def open_workspace(
+    folder: str, *readable: str, spill_folder: str = "", copied_from: str = ""
+) -> Workspace:
     """Open a folder as a workspace.
 
     Arguments:
-        readable: folders outside it. copied_from: see SharedWorkspace.
+        readable: folders outside it. spill_folder, copied_from: see SharedWorkspace.
     """
     from ..workspaces.shared import SharedWorkspace
 
-    return SharedWorkspace(folder, readable=readable, copied_from=copied_from)
+    return SharedWorkspace(
+        folder, readable=readable, spill_folder=spill_folder, copied_from=copied_from
+    )
 
 
 class FolderView(Struct, frozen=True):
@@ -83,7 +87,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
     Arguments:
         home: mudroom's state folder. user_home: the user's home.
         sandbox: see `SessionOptions.sandbox`. can_ask: true if a user can approve commands.
-        readable: folders outside the workspace that may be read.
+        readable: folders outside the workspace that may be read. spill_folder: see SharedWorkspace.
     """
 
     permissions: Permissions
@@ -93,6 +97,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
     allow_net: bool
     can_ask: bool
     readable: tuple[str, ...]
+    spill_folder: str
 
     def open(
         self,
@@ -114,7 +119,9 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
         if isinstance(sandbox, str):
             sandbox = self._open_sandbox(sandbox, folder, notices, view)
         original = view.original if view else ""
-        workspace = workspace or open_workspace(folder, *self.readable, copied_from=original)
+        workspace = workspace or open_workspace(
+            folder, *self.readable, spill_folder=self.spill_folder, copied_from=original
+        )
         policy = RulePolicy(
             self.permissions,
             workspace=original if spec.owner or spec.tree else workspace.root,

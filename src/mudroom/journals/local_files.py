@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .._platform.scratch_dirs import remove_tree
+
 _FOLDERS = ("spills", "versions", "isolated", "batches")
 
 
 def delete_local_files(home: Path, session: str) -> None:
     """Delete the folders that a session has below the state folder."""
-    import shutil  # slow to import, and rarely needed
-
     for name in _FOLDERS:
-        shutil.rmtree(home / name / session, ignore_errors=True)
+        remove_tree(home / name / session)

@@ -24,7 +24,7 @@ _AT_LEAST = re.compile(r"\bat least (?=[\d,]+ tokens)")
 """Part of evidence lines that older versions lack."""
 _EVIDENCE_GAP = re.compile(r"(?:\n|\\n)(?=(?:\n|\\n)\[evidence: )")  # in a text, or in JSON
 _QUOTES = re.compile(r"quoted[ -]")
-_SPILL_PATH = re.compile(r"/[^\s\"]*/(\d[\d.]*-\d+\.\d+-\w+\.txt)")
+_SPILL_PATH = re.compile(r"/[^\s\"]*/(\d[\d.]*-(?:\d+\.\d+-\w+|record))(?:-[0-9a-f]{16})?(?=\.\w)")
 _MAX_DIFF = 2_000
 
 ReadConversations = Callable[[], Awaitable[Sequence[RecordedConversation]]]
@@ -147,7 +147,7 @@ def is_same(recorded: Message, message: Message) -> bool:
 
 
 def remove_varying_text(text: str) -> str:
-    """Return the text without measured seconds and without the folder of spill files.
+    """Return the text without measured seconds, and spill files without folder and digits.
 
     Earlier versions wrote no empty line before the evidence, and quoted nothing.
     """

@@ -1,22 +1,16 @@
-"""Glob patterns for paths: *, ?, [a-z] and {a,b} within a name, ** for any number of folders.
-
-Matching takes linear time in the pattern and quadratic time in the path at worst. A library that
-compiles the whole pattern to one regular expression backtracks: patterns with many ** never end.
-"""
+"""Glob patterns for paths: *, ?, [a-z] and {a,b} within a name, ** for any number of folders."""
 
 from __future__ import annotations
 
-import fnmatch
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from .._platform.lazy_pattern import compile_later
+from .._platform.name_patterns import compile_names, match_names
 
 MAX_ALTERNATIVES = 200
 _BRACES = compile_later(r"\{([^{}]*)\}")
 
 PathMatcher = Callable[[str], bool]
-NameMatcher = Callable[[str], object]
 
 
 def compile_glob(pattern: str) -> PathMatcher:
@@ -52,36 +46,11 @@ def _compile_alternative(pattern: str) -> PathMatcher:
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     if names and pattern.endswith("/**"):
         names.append("*")
-    # fnmatch builds regular expressions with atomic groups: they do not backtrack.
-    tests = [None if name == "**" else re.compile(fnmatch.translate(name)).match for name in names]
+    tests = compile_names(names)
     match tests:
         case [only] if only is not None:
             return lambda path: "/" not in path and only(path) is not None
         case [None, last] if last is not None:
             return lambda path: last(path.rpartition("/")[2]) is not None
         case _:
-            return lambda path: _matches(tests, path.split("/"))
-
-
-def _matches(tests: Sequence[NameMatcher | None], names: Sequence[str]) -> bool:
-    """Compare from left to right; on a mismatch the last ** (None) takes one name more."""
-    test = 0
-    name = 0
-    last_star = -1
-    star_end = 0
-    while name < len(names):
-        current = tests[test] if test < len(tests) else None
-        if test < len(tests) and current is None:
-            last_star = test
-            star_end = name
-            test += 1
-        elif current is not None and current(names[name]):
-            test += 1
-            name += 1
-        elif last_star >= 0:
-            star_end += 1
-            test = last_star + 1
-            name = star_end
-        else:
-            return False
-    return all(remaining is None for remaining in tests[test:])
+            return lambda path: match_names(tests, path.split("/"))

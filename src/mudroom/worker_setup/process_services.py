@@ -112,7 +112,8 @@ def _open_environments(
         sandbox=config.sandbox,
         allow_net=config.allow_net,
         can_ask=config.can_ask,
-        readable=(config.spill_folder, *(skill.folder for skill in skills.values())),
+        readable=tuple(skill.folder for skill in skills.values()),
+        spill_folder=config.spill_folder,
     )
     if config.has_own_files:
         return open_node_environments(config, factory, link)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import stat
 from collections.abc import Callable
 
 from .._core.ports import ContentCheck, FileChangedError, LinkTarget
@@ -76,16 +77,22 @@ def read_link(folder: int, name: str) -> LinkTarget | None:
 
 
 def _read(folder: int, name: str) -> bytes | None:
-    """Return the content of a regular file or of a link, None if there is none."""
+    """Return the content of a regular file or of a link, None if there is none.
+
+    Raises OSError for anything else: what was a file a moment ago may be a pipe by now.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        descriptor = os.open(name, flags, dir_fd=folder)
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
         return read_link(folder, name)
-    with os.fdopen(descriptor, "rb") as file:
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", name)
         return file.read()
 
 

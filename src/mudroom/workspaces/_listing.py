@@ -8,16 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .._core.ports import FileInfo
+from .._platform.open_beneath import open_step_by_step
 from .._platform.path_text import path_to_text
 from .._platform.protected_names import UNFINISHED_PREFIX
 from ._ignore import IgnoreRules
-from ._open_beneath import open_step_by_step
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY
 """Flags that open a folder."""
 
 _MAX_PATTERN_BYTES = 1 << 20
-_MAX_DEPTH = 200  # folders; each one holds a descriptor while it is listed
+MAX_DEPTH = 200
+"""Levels of folders that are listed; each one holds a descriptor meanwhile."""
 _GIT_STATE = frozenset(
     ("HEAD", "config", "hooks", "index", "info", "packed-refs", "refs", "reftable")
 )
@@ -90,7 +91,7 @@ class Listing:
                 yield describe_file(path, entry.stat(follow_symlinks=False), ignored=is_ignored)
             if is_ignored or not is_folder:
                 return
-            if depth == _MAX_DEPTH or path in self._left_out:
+            if depth == MAX_DEPTH or path in self._left_out:
                 self._skipped.append(path_to_text(path))
                 return
             subfolder = os.open(

@@ -1,6 +1,6 @@
 """The shared workspace: one folder for all runs, in which every open is relative to a descriptor.
 
-No path, link or race leads out of the folder: see `_open_beneath`.
+No path, link or race leads out of the folder: see `open_beneath`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import os
 import stat
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from .._core.ports import ContentCheck, FileInfo, LinkTarget
+from .._platform.open_beneath import Opener, choose_opener, open_with_openat2
 from .._platform.path_text import path_from_text, path_to_text
 from ..errors import WorkspaceError
 from ._atomic_write import remove_file, remove_temporary_files, write_atomically
@@ -20,7 +22,6 @@ from ._checked_rename import read_link
 from ._errors import check_unprotected, explain, make_not_a_file_error, make_outside_error
 from ._ignore import IgnoreRules
 from ._listing import FOLDER_FLAGS, Listing, describe_file, read_patterns, read_rules_above
-from ._open_beneath import Opener, choose_opener, open_with_openat2
 
 
 class SharedWorkspace:
@@ -31,7 +32,9 @@ class SharedWorkspace:
 
     Arguments:
         root: an existing folder.
-        readable: other absolute folders (long output, skills) that may be read, never written.
+        readable: other absolute folders (such as those of skills) that may be read, never written.
+        spill_folder: absolute folder whose files may be read by who knows their exact path. It is
+            never listed, and its subfolders cannot be reached: runs share it.
         copied_from: the folder that the files were copied from. Absolute paths in it are accepted;
             they mean the files here.
         kernel: True requires openat2, False the step-by-step walk that follows no links;
@@ -45,6 +48,7 @@ class SharedWorkspace:
         root: str,
         readable: Sequence[str] = (),
         *,
+        spill_folder: str = "",
         copied_from: str = "",
         kernel: bool | None = None,
     ) -> None:
@@ -53,6 +57,7 @@ class SharedWorkspace:
         if copied_from:
             self._spellings += (copied_from,)
         self._readable = tuple(os.path.realpath(folder) for folder in readable)
+        self._spill_folder = os.path.realpath(spill_folder) if spill_folder else ""
         self._kernel = kernel
         try:
             self._descriptor = os.open(self._root, FOLDER_FLAGS | os.O_CLOEXEC)
@@ -87,7 +92,7 @@ class SharedWorkspace:
 
     def _locate(self, path: str) -> str:
         """Return the path of the file system, relative or absolute as in `locate`."""
-        return _locate_in(self._root, self._spellings, self._readable, path)
+        return _locate_in(self._root, self._spellings, self._readable, self._spill_folder, path)
 
     def stat(self, path: str) -> FileInfo:
         """Return facts about a regular file or a folder; the mode includes the file type.
@@ -231,6 +236,8 @@ class SharedWorkspace:
 
     def _walk(self, listing: Listing, path: str, *, ignored: bool) -> Iterator[FileInfo]:
         located = self._locate(path)
+        if self._is_spill(located):
+            raise make_outside_error(path, self._root)
         rules = None if ignored else self._list_rules_above(located)
         folder = self._open_located(located, FOLDER_FLAGS)
         yield from listing.walk(folder, "" if located == "." else located, rules)
@@ -253,7 +260,7 @@ class SharedWorkspace:
         try:
             if not located.startswith("/"):
                 return self._opener(self._descriptor, located, flags)
-            readable = next(folder for folder in self._readable if _is_inside(located, folder))
+            readable = self._find_readable(located)
             base = os.open(readable, FOLDER_FLAGS | os.O_CLOEXEC)
             try:
                 return self._opener(base, os.path.relpath(located, readable), flags)
@@ -262,26 +269,43 @@ class SharedWorkspace:
         except OSError as error:
             raise explain(error, path_to_text(located), self._root) from error
 
+    def _is_spill(self, located: str) -> bool:
+        return bool(self._spill_folder) and os.path.dirname(located) == self._spill_folder
+
+    def _find_readable(self, located: str) -> str:
+        """Return the folder outside the root that a path from `locate` belongs to."""
+        if self._is_spill(located):
+            return self._spill_folder
+        return next(folder for folder in self._readable if _is_inside(located, folder))
+
     def _open_folder(self, located: str) -> int:
-        """Open a folder beneath the root; create it if it is missing."""
+        """Open a folder beneath the root; create it, and folders above it, if they are missing."""
+        missing: list[str] = []
+        present = located
         try:
-            return self._opener(self._descriptor, located, FOLDER_FLAGS)
-        except FileNotFoundError:
-            pass
+            while True:
+                try:
+                    folder = self._opener(self._descriptor, present, FOLDER_FLAGS)
+                    break
+                except FileNotFoundError:
+                    present, name = os.path.split(present)
+                    present = present or "."
+                    missing.append(name)
+            while missing:
+                folder = self._make_folder(folder, missing.pop(), path_to_text(located))
         except OSError as error:
             raise explain(error, path_to_text(located), self._root) from error
-        parent, name = os.path.split(located)
-        folder = self._open_folder(parent or ".")
+        return folder
+
+    def _make_folder(self, folder: int, name: str, path: str) -> int:
+        """Make a folder in an open one, which is closed; open it. `path`: for errors."""
         try:
-            self._check_opened_folder(folder, path_to_text(located))
-            os.mkdir(name, dir_fd=folder)
-        except FileExistsError:
-            pass
-        except OSError as error:
-            raise explain(error, path_to_text(located), self._root) from error
+            self._check_opened_folder(folder, path)
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=folder)
+            return self._opener(folder, name, FOLDER_FLAGS)
         finally:
             os.close(folder)
-        return self._open_located(located, FOLDER_FLAGS)
 
     def _locate_writable(self, path: str) -> str:
         """Locate a path that may be written. Raises WorkspaceError."""
@@ -321,14 +345,21 @@ def _read_range(descriptor: int, offset: int, size: int) -> bytes:
 
 
 @functools.lru_cache(maxsize=256)
-def _locate_in(root: str, spellings: tuple[str, ...], readable: tuple[str, ...], path: str) -> str:
+def _locate_in(
+    root: str,
+    spellings: tuple[str, ...],
+    readable: tuple[str, ...],
+    spill_folder: str,
+    path: str,
+) -> str:
     """Return the path of a text in a workspace; each call of a tool needs it several times."""
     _check_characters(path)
     absolute = os.path.normpath(os.path.join(root, path_from_text(path)))
     for folder in spellings:
         if _is_inside(absolute, folder):
             return absolute[len(folder) :].lstrip("/") or "."
-    if any(_is_inside(absolute, folder) for folder in readable):
+    is_spill = bool(spill_folder) and os.path.dirname(absolute) == spill_folder
+    if is_spill or any(_is_inside(absolute, folder) for folder in readable):
         return absolute
     raise make_outside_error(path, root)
 

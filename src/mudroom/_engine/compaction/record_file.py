@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import glob
 from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from ..._core.events import RunFinished, RunStarted, StoredEvent
-from ..._platform.private_files import make_private_folder, write_private_file
+from ..._platform.private_files import make_spill_file, write_private_file
 from ...projections.context import ContextBuilder
 from ..normalize import normalize_conversation
 from ..run_context import RunContext
@@ -18,8 +18,11 @@ from .record_text import format_record
 
 
 def find_record_path(run: RunContext) -> str:
-    """Return the path of the file; the tools may read it."""
-    return os.path.join(run.services.spill_folder, f"{run.run_id}-record.txt")
+    """Return the path of the file, always the same for one run; the tools may read it."""
+    folder = run.services.spill_folder
+    begin = f"{run.run_id}-record"
+    made = Path(folder).glob(f"{glob.escape(begin)}-*.txt")
+    return next(map(str, made), "") or make_spill_file(folder, begin)
 
 
 class ConversationRecord:
@@ -84,5 +87,4 @@ def rebuild_context(run: RunContext, events: Iterable[StoredEvent]) -> ContextBu
 def _write(run: RunContext, events: list[StoredEvent]) -> None:
     path = Path(find_record_path(run))
     text = run.services.redact(format_record(events))
-    make_private_folder(path.parent)
     write_private_file(path, text.encode("utf-8", "replace"))

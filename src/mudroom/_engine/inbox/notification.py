@@ -7,7 +7,7 @@ from pathlib import Path
 from ..._core.events import MessageDelivered
 from ..._core.run_ids import split_run_id
 from ..._core.runs import InboxMessage, Reason
-from ..._platform.private_files import make_private_folder, write_private_file
+from ..._platform.private_files import make_spill_file, write_private_file
 from ...projections.engine_text import guard_end, quote, wrap
 from ...projections.safe_text import sanitize_line
 
@@ -71,7 +71,6 @@ def is_notification(event: MessageDelivered) -> bool:
 def move_to_file(message: InboxMessage, folder: str) -> str:
     """Write a notification to a file; return a line that names the file."""
     run, turn, position = split_run_id(message.sender)
-    path = Path(folder, f"{run}-{turn}.{position}-notification.txt")
-    make_private_folder(path.parent)
+    path = Path(make_spill_file(folder, f"{run}-{turn}.{position}-notification"))
     write_private_file(path, message.text.encode("utf-8", "replace"))
     return f"<task-notification>{message.sender} has ended; read {path}</task-notification>"

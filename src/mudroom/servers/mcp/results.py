@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from msgspec import Struct
 
 from ..._core.runs import Reason
 from ..._engine.child_report import add_facts, format_words
-from ..._platform.private_files import write_private_file
+from ..._platform.private_files import make_spill_file, write_private_file
 from ...projections.engine_text import quote
 from ...projections.safe_text import sanitize_line
 from .host_task import HostTask
@@ -137,9 +136,8 @@ class AnswerMaker:
     def _shorten(self, task: HostTask, text: str, limit: int) -> str:
         if len(text) <= limit:
             return text
-        path = Path(self._spill_folder, f"{task.run_id}-report.txt")
-        os.makedirs(path.parent, mode=0o700, exist_ok=True)
-        write_private_file(path, text.encode("utf-8", "replace"))
+        path = make_spill_file(self._spill_folder, f"{task.run_id}-report")
+        write_private_file(Path(path), text.encode("utf-8", "replace"))
         notice = f"[… cut: the whole report, {len(text):,} characters, is in {path}]"
         return f"{text[:limit]}\n{notice}"
 

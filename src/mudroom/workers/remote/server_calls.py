@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -19,7 +17,7 @@ from ..._engine.recorder import Recorder
 from ..._engine.server_tools.user_input import ask_approver
 from ..._engine.session_context import SessionServices
 from ..._engine.tool_calls.execution import run_tool
-from ..._platform.private_files import write_private_file
+from ..._platform.private_files import make_spill_file
 from .remote_services import SessionLink
 
 LOAD_TOOLS = "load_server_tools"
@@ -131,11 +129,8 @@ class _CallContext:
 
     def spill_path(self, name: str) -> str:
         """Create a file that the run can read; return its path."""
-        folder = self._services.spill_folder
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        path = Path(folder, f"{self._place.key.replace('#', '-')}-{name}.txt")
-        write_private_file(path, b"")
-        return str(path)
+        place = self._place.key.replace("#", "-")
+        return make_spill_file(self._services.spill_folder, f"{place}-{name}")
 
 
 class ServerCalls:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from ..._platform.open_beneath import open_new_folders
 from .checkout_repository import make_repository
 from .dependencies import copy_included, find_dependencies
 from .git_store import GitStore
@@ -72,19 +73,31 @@ def _explain_unknown(store: GitStore) -> str:
 def _show_dependencies(store: TreeStore, files: WorkingFiles, *, same_path: bool) -> dict[str, str]:
     """Make an entry for each folder with dependencies: a mount point, or a link to it."""
     read_only: dict[str, str] = {}
-    for path in find_dependencies(store):
-        folder = os.path.join(store.source, path)
-        entry = os.path.join(files.folder, path)
-        if os.path.lexists(entry):
-            continue
-        read_only[path] = folder
-        if same_path:
-            os.makedirs(entry)
-        else:
-            os.makedirs(os.path.dirname(entry), exist_ok=True)
-            os.symlink(folder, entry)
+    top = os.open(files.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for path in find_dependencies(store):
+            folder = os.path.join(store.source, path)
+            # The tree may have a link in place of a folder above: nothing is made through it.
+            with suppress(OSError):
+                _make_entry(top, path, "" if same_path else folder)
+                read_only[path] = folder
+    finally:
+        os.close(top)
     store.ignore_paths(os.path.join("/", store.prefix, path) for path in read_only)
     return read_only
+
+
+def _make_entry(top: int, path: str, target: str) -> None:
+    """Make a folder below an open one, or a link to `target`. Raises OSError if it exists."""
+    *names, name = path.split("/")
+    parent = open_new_folders(top, names)
+    try:
+        if target:
+            os.symlink(target, name, dir_fd=parent)
+        else:
+            os.mkdir(name, dir_fd=parent)
+    finally:
+        os.close(parent)
 
 
 def _copy_ignore_files(store: TreeStore, files: WorkingFiles) -> None:

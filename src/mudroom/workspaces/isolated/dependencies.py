@@ -6,10 +6,13 @@ Folders with dependencies are shown read-only. Files that `.worktreeinclude` nam
 from __future__ import annotations
 
 import os
+import shutil
+import stat
 import tempfile
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
-from .repository import copy_inside, read_inside
+from ..._platform.open_beneath import open_new_file, open_step_by_step
+from .repository import read_inside
 from .store import MAX_FILE_BYTES, TreeStore
 from .trees import WorkingFiles
 
@@ -44,9 +47,32 @@ def copy_included(store: TreeStore, target: WorkingFiles) -> None:
         file.write(patterns)
         file.flush()
         paths = store.list_included(file.name)
-    for path in paths:
-        copy = os.path.join(target.folder, path)
-        if not os.path.lexists(copy):
-            os.makedirs(os.path.dirname(copy), exist_ok=True)
-            with suppress(OSError):  # a link, a pipe, or too large
-                copy_inside(folder, path, copy, max_bytes=MAX_FILE_BYTES)
+    with ExitStack() as stack:
+        source, copies = (_open_folder(stack, path) for path in (folder, target.folder))
+        for path in paths:
+            # What was listed may be a link by now, and the tree may have one in its place.
+            with suppress(OSError):
+                _copy_file(source, copies, path)
+
+
+def _open_folder(stack: ExitStack, path: str) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _copy_file(source: int, target: int, path: str) -> None:
+    """Copy a file between two open folders, unless there is one, or it is too large.
+
+    Raises OSError, also for a path that goes through a link in one of them.
+    """
+    with open(open_step_by_step(source, path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        facts = os.fstat(file.fileno())
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE_BYTES:
+            return
+        mode = stat.S_IMODE(facts.st_mode) & 0o777
+        with open(open_new_file(target, path, 0o600), "wb") as copy:
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            os.fchmod(copy.fileno(), mode)
+            os.utime(copy.fileno(), ns=(facts.st_atime_ns, facts.st_mtime_ns))

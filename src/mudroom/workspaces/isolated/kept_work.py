@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ from msgspec import Struct
 from ..._core.merge_events import Overlap
 from ..._core.run_ids import make_sort_key
 from ..._core.runs import Work
+from ..._platform.scratch_dirs import remove_tree
 from ...errors import UnknownName, WorkspaceError
 from .overlap import find_overlaps
 from .quota import measure_folder
@@ -180,7 +180,7 @@ def _remove_of_session(home: str, folder: Path) -> int:
 
 def _store_and_remove(home: str, folder: Path) -> int:
     for rest in (folder / "runs").glob(f"*{REMOVED}"):
-        shutil.rmtree(rest, ignore_errors=True)
+        remove_tree(rest)
     workspaces = open_kept(home, folder.name)
     workspaces.is_locked_by_caller = True
     count = 0
@@ -190,7 +190,7 @@ def _store_and_remove(home: str, folder: Path) -> int:
         count += 1
     workspaces.store.remove_unfinished()
     for rest in folder.glob("runs/*"):  # those that were not made completely
-        shutil.rmtree(rest, ignore_errors=True)
+        remove_tree(rest)
     return count
 
 

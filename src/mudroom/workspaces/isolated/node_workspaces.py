@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import tempfile
 import threading
 import time
@@ -19,6 +18,7 @@ from ..._core.json_values import get_decoder
 from ..._core.ports import FilesLostError, SourceFacts
 from ..._core.runs import Work
 from ..._platform.private_files import make_private_folder, replace_private_file
+from ..._platform.scratch_dirs import remove_tree
 from ...errors import MudroomError, WorkspaceError
 from .checkout import check_out
 from .git import explain_unusable_git
@@ -141,7 +141,7 @@ class NodeWorkspaces(IsolatedWorkspaces):
         with self._wait_for_lock("snapshots.lock", stop):
             record = Path(place, "snapshot.json")
             if not record.exists():
-                shutil.rmtree(place, ignore_errors=True)
+                remove_tree(place)
                 self._quota.check(self.store.measure_tree(tree))
                 name = f"snapshot-{tree}"
                 checkout = check_out(self.store, tree, place, name, same_path=same_path)
@@ -239,7 +239,7 @@ def remove_if_unused(path: str) -> bool:
         return False
     finally:
         os.close(descriptor)
-    shutil.rmtree(removed, ignore_errors=True)
+    remove_tree(removed)
     return True
 
 
@@ -256,7 +256,7 @@ def remove_old_sessions(folder: str, session: str) -> None:
         name = os.path.basename(path)
         with suppress(OSError):
             if name.endswith(REMOVED):
-                shutil.rmtree(path, ignore_errors=True)
+                remove_tree(path)
             elif name != session and os.stat(path).st_mtime < oldest:
                 remove_if_unused(path)
 

@@ -6,6 +6,7 @@ The objects have the ids of git, but not its form on the disk. Ignore rules are 
 from __future__ import annotations
 
 import difflib
+import errno
 import hashlib
 import os
 import shutil
@@ -21,12 +22,12 @@ from msgspec import Struct
 
 from ..._core.json_values import get_decoder
 from ..._platform.binary_files import is_binary
-from ..._platform.regular_files import check_regular, open_regular_file
+from ..._platform.open_beneath import open_real_path, open_step_by_step
 from ...errors import WorkspaceError
 from .._ignore import IgnoreRules
-from .._listing import read_rules_above
+from .._listing import FOLDER_FLAGS, MAX_DEPTH, read_patterns, read_rules_above
 from .packs import NO_PACKS, NO_PACKS_REMEDY
-from .repository import find_repository, read_inside
+from .repository import find_repository
 from .store import MAX_FILE_BYTES, TreeStore, check_size, write_durably
 from .trees import (
     FILE_TYPE,
@@ -77,8 +78,10 @@ class PlainStore(TreeStore):
         index = Path(self.find_index(index_name))
         known = _read_index(index)
         moment = time.time_ns() - _RECENT_NS
-        present = dict(self._walk(files.folder))
-        missing = [
+        too_deep: list[str] = []
+        present = dict(self._walk(files.folder, too_deep=too_deep))
+        missing = [f"{path} (more than {MAX_DEPTH} folders deep)" for path in too_deep]
+        missing += [
             f"{path} (larger than {MAX_FILE_BYTES >> 20} MiB)"
             for path, status in present.items()
             if status.st_size > MAX_FILE_BYTES
@@ -86,36 +89,55 @@ class PlainStore(TreeStore):
         sizes = [status.st_size for status in present.values() if status.st_size <= MAX_FILE_BYTES]
         max_bytes = min(self.max_bytes, MAX_TOTAL_BYTES)
         check_size(files.folder, len(present), sum(sizes), max_bytes)
+        top = os.open(files.folder, FOLDER_FLAGS | os.O_CLOEXEC)
+        try:
+            entries, facts = self._store_present(top, present, known, missing)
+        finally:
+            os.close(top)
+        facts = {key: fact for key, fact in facts.items() if fact.ctime < moment}
+        index.write_bytes(msgspec.json.encode(facts))
+        return StoredFiles(self.write_tree(entries), tuple(missing))
+
+    def _store_present(
+        self,
+        top: int,
+        present: dict[str, os.stat_result],
+        known: dict[str, _Facts],
+        missing: list[str],
+    ) -> tuple[dict[str, TreeEntry], dict[str, _Facts]]:
+        """Store files below an open folder; `missing` gets those that cannot be read."""
         entries: dict[str, TreeEntry] = {}
         facts: dict[str, _Facts] = {}
         for path, status in present.items():
             if status.st_size > MAX_FILE_BYTES:
                 continue
+            key = _to_key(path)
             try:
-                entry = self._store_file(f"{files.folder}/{path}", status, known.get(_to_key(path)))
+                entries[path] = self._store_file(top, path, status, known.get(key))
             except FileNotFoundError:
                 continue  # it was removed
             except OSError:
                 missing.append(f"{path} (cannot be read)")
                 continue
-            entries[path] = entry
-            if status.st_ctime_ns < moment:
-                facts[_to_key(path)] = _make_facts(status, entry)
-        index.write_bytes(msgspec.json.encode(facts))
-        return StoredFiles(self.write_tree(entries), tuple(missing))
+            facts[key] = _make_facts(status, entries[path])
+        return entries, facts
 
-    def _store_file(self, path: str, status: os.stat_result, known: _Facts | None) -> TreeEntry:
-        """Store the content of a file or a link, if it is new."""
+    def _store_file(
+        self, top: int, path: str, status: os.stat_result, known: _Facts | None
+    ) -> TreeEntry:
+        """Store the content of a file or a link below an open folder, if it is new."""
         if stat.S_ISLNK(status.st_mode):
-            return TreeEntry(LINK, self.write(os.fsencode(os.readlink(path))))
+            return TreeEntry(LINK, self.write(_read_link(top, path)))
         if known and known == _make_facts(status, known.entry):
             return known.entry
         mode = REGULAR | (0o755 if status.st_mode & 0o100 else 0o644)
         descriptor, copy = tempfile.mkstemp(dir=os.path.join(self.directory, "objects"))
         with os.fdopen(descriptor, "w+b") as target:
             try:
-                with open(open_regular_file(path, follow_link=False), "rb") as file:
-                    check_regular(os.fstat(file.fileno()), path)
+                opened = open_step_by_step(top, path, os.O_RDONLY | os.O_NONBLOCK)
+                with open(opened, "rb") as file:
+                    if not stat.S_ISREG(os.fstat(opened).st_mode):
+                        raise OSError(errno.EINVAL, "not a regular file", path)
                     size = _copy(file, target)
                 os.fsync(descriptor)
             except OSError:
@@ -216,18 +238,21 @@ class PlainStore(TreeStore):
         """Return the files of the source that git ignores and a file with patterns names."""
         named = IgnoreRules().extend("", Path(patterns).read_bytes())
         kept = dict(self._walk(self.source))
-        everything = _walk_folder(self.source, "", None, [])
+        everything = _walk_folder(self.source, None, [], [])
         return [path for path, _ in everything if path not in kept and _names(named, path)]
 
     def _walk(
-        self, folder: str, ignored_folders: list[str] | None = None
+        self,
+        folder: str,
+        ignored_folders: list[str] | None = None,
+        too_deep: list[str] | None = None,
     ) -> Iterator[tuple[str, os.stat_result]]:
         """Yield the files and links of a folder that git does not ignore."""
         exclude = Path(self.directory, "info/exclude")
         patterns = exclude.read_bytes() if exclude.exists() else b""
         rules = read_rules_above(self.source).extend("", patterns)
         ignored = [] if ignored_folders is None else ignored_folders
-        yield from _walk_folder(folder, "", rules, ignored)
+        yield from _walk_folder(folder, rules, ignored, [] if too_deep is None else too_deep)
 
     def _write_object(self, kind: str, data: bytes) -> str:
         """Store an object and return its id."""
@@ -243,29 +268,68 @@ class PlainStore(TreeStore):
 
 
 def _walk_folder(
-    top: str, folder: str, rules: IgnoreRules | None, ignored: list[str]
+    top: str, rules: IgnoreRules | None, ignored: list[str], too_deep: list[str]
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield files and links; `ignored` gets the folders that are left out. None: no rules."""
+    """Yield files and links.
+
+    Arguments:
+        rules: None for no rules. ignored, too_deep: get the folders that are left out.
+    """
+    levels = [_list_folder(top, "", rules)]
+    while levels:
+        found = next(levels[-1], None)
+        if found is None:
+            levels.pop()
+            continue
+        path, status, inner_rules = found
+        if not stat.S_ISDIR(status.st_mode):
+            yield path, status
+        elif inner_rules is not None and inner_rules(f"{path}/"):
+            ignored.append(path)
+        elif len(levels) > MAX_DEPTH:
+            too_deep.append(path)
+        else:
+            levels.append(_list_folder(top, path, inner_rules))
+
+
+def _list_folder(
+    top: str, folder: str, rules: IgnoreRules | None
+) -> Iterator[tuple[str, os.stat_result, IgnoreRules | None]]:
+    """Yield what a folder holds that no rule leaves out, with the rules that apply in it.
+
+    The folder is opened beneath `top` without following links: another process may exchange it.
+    """
     try:
-        with os.scandir(os.path.join(top, folder)) as scan:
-            entries = sorted(scan, key=lambda entry: entry.name)
+        descriptor = open_real_path(os.path.join(top, folder), top, FOLDER_FLAGS)
     except OSError:
         return
-    if rules is not None and (patterns := read_inside(top, f"{folder}.gitignore")):
-        rules = rules.extend(folder.rstrip("/"), patterns)
-    for entry in entries:
-        path = folder + entry.name
-        if entry.name == ".git":
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            if rules is not None and rules(f"{path}/"):
-                ignored.append(path)
-            else:
-                yield from _walk_folder(top, f"{path}/", rules, ignored)
-        elif rules is None or not rules(path):
-            status = entry.stat(follow_symlinks=False)
-            if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
-                yield path, status
+    try:
+        if rules is not None:
+            rules = rules.extend(folder, read_patterns(descriptor, ".gitignore"))
+        with os.scandir(descriptor) as scan:
+            entries = sorted(
+                (entry.name, entry.stat(follow_symlinks=False))
+                for entry in scan
+                if entry.name != ".git"
+            )
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
+    for name, status in entries:
+        path = f"{folder}/{name}" if folder else name
+        is_content = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
+        if stat.S_ISDIR(status.st_mode) or (is_content and (rules is None or not rules(path))):
+            yield path, status, rules
+
+
+def _read_link(top: int, path: str) -> bytes:
+    """Return the target of a link below an open folder. Raises OSError if it is no link now."""
+    folder = open_step_by_step(top, os.path.dirname(path) or ".", os.O_PATH | os.O_DIRECTORY)
+    try:
+        return os.fsencode(os.readlink(os.path.basename(path), dir_fd=folder))
+    finally:
+        os.close(folder)
 
 
 def _names(rules: IgnoreRules, path: str) -> bool:

@@ -10,8 +10,8 @@ from itertools import islice
 from msgspec import Struct
 
 from ..._platform.git_folders import find_git_folders, read_git_config
+from ..._platform.open_beneath import open_step_by_step
 from ..._platform.regular_files import copy_open_file, read_open_file
-from .._open_beneath import open_step_by_step
 
 MAX_INDEX_BYTES = 1 << 30
 _MAX_REFS_BYTES = 64 << 20

@@ -23,7 +23,7 @@ from ...errors import WorkspaceError
 from .git.progress import KilledGitError
 from .quota import DEFAULT_BYTES
 from .repository import Repository
-from .trees import FOLDER, FileChange, StoredFiles, TreeEntry, WorkingFiles
+from .trees import FOLDER, FileChange, StoredFiles, TreeEntry, WorkingFiles, list_parents
 
 MAX_FILE_BYTES = 50 << 20
 """Maximum size of a file that is stored."""
@@ -163,23 +163,32 @@ class TreeStore(ABC):
 
     def write_tree(self, entries: Mapping[str, TreeEntry]) -> str:
         """Write the tree of entries by path; return its id."""
-        folders: dict[str, dict[str, TreeEntry]] = {}
-        files: dict[str, TreeEntry] = {}
+        folders: dict[str, dict[str, TreeEntry]] = {"": {}}
+        for folder in list_parents(entries):
+            folders[folder] = {}
         for path, entry in entries.items():
-            name, slash, rest = path.partition("/")
-            if slash:
-                folders.setdefault(name, {})[rest] = entry
-            else:
-                files[name] = entry
-        for name, below in folders.items():
-            files[name] = TreeEntry(FOLDER, self.write_tree(below))
+            parent, _, name = path.rpartition("/")
+            folders[parent][name] = entry
+        # The deepest folders first: their ids are in the trees above them.
+        for path in sorted(filter(None, folders), key=lambda path: -path.count("/")):
+            parent, _, name = path.rpartition("/")
+            folders[parent][name] = TreeEntry(FOLDER, self._write_folder(folders[path]))
+        return self._write_folder(folders[""])
+
+    def _write_folder(self, entries: Mapping[str, TreeEntry]) -> str:
+        """Write the tree of one folder by name; return its id."""
         # git sorts the name of a folder as if "/" were its end.
-        names = sorted(files, key=lambda name: os.fsencode(f"{name}/" if name in folders else name))
-        parts = (
-            b"%o %s\0%s" % (files[name].mode, os.fsencode(name), bytes.fromhex(files[name].id))
-            for name in names
+        parts = sorted(
+            (os.fsencode(name) + b"/" * (entry.mode == FOLDER), os.fsencode(name), entry)
+            for name, entry in entries.items()
         )
-        return self._write_object("tree", b"".join(parts))
+        return self._write_object(
+            "tree",
+            b"".join(
+                b"%o %s\0%s" % (entry.mode, name, bytes.fromhex(entry.id))
+                for _, name, entry in parts
+            ),
+        )
 
     def write(self, data: bytes) -> str:
         """Store the content of a file; return its id."""

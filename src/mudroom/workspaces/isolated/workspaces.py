@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import threading
 import time
 import weakref
@@ -21,6 +20,7 @@ from ..._core.ports import NO_CHOICE, MergeChoice, MergeConflict, MergedFile, Me
 from ..._core.runs import Work
 from ..._platform.path_text import path_to_text
 from ..._platform.private_files import make_private_folder, replace_private_file
+from ..._platform.scratch_dirs import remove_tree
 from ...errors import WorkspaceError
 from .checkout import check_out
 from .merge import choose_side, merge_trees
@@ -148,7 +148,7 @@ class IsolatedWorkspaces:
         if folder := self.find(run_id):
             return folder
         place = self._find_place(run_id)
-        shutil.rmtree(place, ignore_errors=True)  # a rest of one that was not made completely
+        remove_tree(place)  # a rest of one that was not made completely
         stored = self.find_stored(run_id)
         if stored:
             base, files = stored.base, StoredFiles(stored.tree)
@@ -243,7 +243,7 @@ class IsolatedWorkspaces:
         removed = f"{place}.{os.urandom(4).hex()}{REMOVED}"
         with suppress(FileNotFoundError):
             os.rename(place, removed)
-        shutil.rmtree(removed, ignore_errors=True)
+        remove_tree(removed)
         Path(self.store.find_index(run_id)).unlink(missing_ok=True)
 
     def remove_if_stored(self, run_id: str) -> None:

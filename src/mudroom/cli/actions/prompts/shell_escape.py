@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 from ...._core.ports import Sandbox, Workspace
 from ...._core.tools import ToolResult
-from ...._platform.private_files import write_private_file
+from ...._platform.private_files import make_spill_file
 from ....output_filters.redaction import Redactor
 from ....session import Session
 from ....tools.bash import BASH
@@ -50,7 +48,4 @@ class ShellEscape:
 
     def spill_path(self, name: str) -> str:
         """Create a file for output that is too long; return its path."""
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        path = os.path.join(self._folder, f"shell-{time.time_ns()}-{name}.txt")
-        write_private_file(Path(path), b"")
-        return path
+        return make_spill_file(self._folder, f"shell-{name}")

@@ -7,12 +7,15 @@ import functools
 import os
 import stat
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 _OPENAT2 = 437
 _BENEATH = 0x08
 _NO_MAGICLINKS = 0x02
 _MAX_TRIES = 128
+_PATH_MAX = 4096
+"""Bytes of a path that a system call refuses; without openat2 each call gets only one name."""
 
 Opener = Callable[[int, str, int], int]
 """(descriptor of a folder, relative path, flags) -> descriptor.
@@ -45,6 +48,8 @@ def open_with_openat2(folder: int, path: str, flags: int) -> int:
 
 def open_step_by_step(folder: int, path: str, flags: int) -> int:
     """Open one component after the other and follow no link."""
+    if len(os.fsencode(path)) >= _PATH_MAX:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     *folders, last = path.split("/")
     current = os.dup(folder)
     step_flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -65,6 +70,62 @@ def open_step_by_step(folder: int, path: str, flags: int) -> int:
         os.close(descriptor)
         raise OSError(errno.ELOOP, "it is a link")
     return descriptor
+
+
+def find_real_path(path: str) -> str:
+    """Return a path without links, as `os.path.realpath` does.
+
+    That function raises OSError if a link on the way is exchanged while it looks. Here it tries
+    again; of a path that never holds still, the links stay in the result. Open it with
+    `open_real_path`, which follows none.
+    """
+    for _ in range(_MAX_TRIES):
+        try:
+            return os.path.realpath(path)
+        except OSError:
+            continue
+    return os.path.abspath(path)
+
+
+def open_real_path(path: str, beneath: str, flags: int) -> int:
+    """Open a path, given without links, below a folder, given without links too.
+
+    A link in it means that something was exchanged since the path was resolved: OSError.
+    """
+    folder = os.open(beneath, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return open_step_by_step(folder, os.path.relpath(path, beneath), flags)
+    finally:
+        os.close(folder)
+
+
+def open_new_file(folder: int, path: str, mode: int) -> int:
+    """Create a file below an open folder, with the folders that it lacks; follow no link.
+
+    Raises FileExistsError, and other OSErrors for a path that goes through a link.
+    """
+    *names, last = path.split("/")
+    parent = open_new_folders(folder, names)
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(_check_name(last), flags, mode, dir_fd=parent)
+    finally:
+        os.close(parent)
+
+
+def open_new_folders(folder: int, names: Iterable[str]) -> int:
+    """Open a folder below an open one; create what is missing on the way; follow no link."""
+    current = os.dup(folder)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    for name in names:
+        try:
+            with suppress(FileExistsError):
+                os.mkdir(_check_name(name), dir_fd=current)
+            step = os.open(name, flags, dir_fd=current)
+        finally:
+            os.close(current)
+        current = step
+    return current
 
 
 _OPEN_HOW = struct.Struct("QQQ")
