@@ -169,9 +169,11 @@ class TurnStarted(Event, frozen=True, tag="turn_started"):
     Arguments:
         summary_reason: None, except on the turn that asks for a summary at the end: the reason
             why the run ends. That turn has no tools.
+        max_tokens: longest answer that the limits allowed, None if no limit counts answers.
     """
 
     summary_reason: Reason | None = field(name="grace", default=None)
+    max_tokens: int | None = None
 
 
 class TurnFinished(Event, frozen=True, tag="turn_finished"):

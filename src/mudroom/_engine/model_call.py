@@ -7,13 +7,14 @@ from msgspec.structs import replace
 from .._core.budgets import Limit, LimitState
 from .._core.events import ModelCallRetried, TurnFailed, TurnFinished, TurnStarted
 from .._core.json_values import clean_text
-from .._core.messages import AssistantMessage, Usage, clean_answer
+from .._core.messages import AssistantMessage, StopReason, Usage, clean_answer
 from .._core.ports import RetryNotice, StreamChunk
 from .._core.runs import Reason
 from .._core.token_counts import estimate_message_tokens
 from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelUnavailable
 from .call_batch import CallBatch
-from .meters.request_plan import LONGEST_ANSWER, RequestPlan
+from .meters.pool import SHORTEST_SUMMARY
+from .meters.request_plan import RequestPlan
 from .run_context import RunContext
 
 MAX_CALLS = 10_000
@@ -30,9 +31,6 @@ FIRST_CHUNK_SECONDS = 300.0
 
 _MIN_ANSWER = 16
 """Tokens that every answer may have: a provider refuses requests with less."""
-
-_MIN_SUMMARY = 1_024
-"""Tokens that the summary at the end may always have, so that it says something."""
 
 _MILLION = 1_000_000
 _INPUT_LIMITS = (Limit.INPUT_TOKENS, Limit.TOTAL_TOKENS)
@@ -52,8 +50,11 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     """
     recorder = run.recorder
     recorder.turn += 1
+    permit = run.meter.permit
+    max_tokens = permit.max_tokens if permit and summary_reason is None else None
     recorder.record_later(
-        recorder.make_event(TurnStarted, summary_reason=summary_reason), show=True
+        recorder.make_event(TurnStarted, summary_reason=summary_reason, max_tokens=max_tokens),
+        show=True,
     )
     started_at = run.services.clock.monotonic()
     try:
@@ -80,6 +81,9 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
 def append_answer(run: RunContext, answer: AssistantMessage) -> None:
     """Append an answer to the conversation and open the batch of its tool calls."""
     tokens = answer.usage.total_tokens
+    run.is_answer_cut = answer.stop_reason is StopReason.LENGTH and run.require_longer_answer(
+        answer
+    )
     if not tokens:
         # Some providers do not count.
         tokens = run.estimate_request_tokens() + estimate_message_tokens([answer])
@@ -90,7 +94,9 @@ def append_answer(run: RunContext, answer: AssistantMessage) -> None:
 def charge(run: RunContext, answer: AssistantMessage) -> None:
     """Add the tokens and the price of an answer to the meter."""
     model = answer.answered_by or run.brief.model
-    run.meter.charge(answer.usage, run.compute_price(model, answer.usage))
+    usd = run.compute_price(model, answer.usage)
+    run.meter.charge(answer.usage, usd)
+    run.meter.learn(answer.usage, usd)
 
 
 async def reserve_request(run: RunContext, *, is_summary: bool = False) -> LimitState | None:
@@ -126,9 +132,16 @@ def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
             _compute_price(run, written), _compute_price(run, Usage(input_tokens=most))
         )
         prices[Limit.USD] = _compute_price(run, Usage(output_tokens=_MILLION)) / _MILLION
-    min_answer = _MIN_SUMMARY if is_summary else _MIN_ANSWER
-    max_answer = run.max_output_tokens or LONGEST_ANSWER
-    return RequestPlan(minimum, maximum, prices, min_answer, max_answer, is_summary)
+    return RequestPlan(
+        minimum,
+        maximum,
+        prices,
+        min_answer=SHORTEST_SUMMARY if is_summary else max(_MIN_ANSWER, run.required_answer),
+        max_answer=run.longest_answer,
+        is_summary=is_summary,
+        is_child=run.brief.depth > 0,
+        size=most,
+    )
 
 
 def _compute_price(run: RunContext, usage: Usage) -> float:
@@ -160,8 +173,7 @@ def _estimate_usage(run: RunContext) -> Usage:
 
 
 async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage:
-    permit = run.meter.permit
-    max_tokens = None if permit is None else permit.max_tokens
+    max_tokens = run.allowed_answer
     answer: AssistantMessage | None = None
     items = run.conversation.request_answer(tools=not is_summary, max_tokens=max_tokens)
     with run.services.silence_watch.watch_call(SILENCE_SECONDS + FIRST_CHUNK_SECONDS) as call:

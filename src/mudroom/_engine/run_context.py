@@ -7,7 +7,7 @@ from typing import Any
 from .._core.budgets import Limit, LimitState
 from .._core.events import NoteInjected
 from .._core.json_values import clean_text
-from .._core.messages import ToolCallBlock, Usage
+from .._core.messages import AssistantMessage, ToolCallBlock, Usage
 from .._core.ports import Environment, RequestConfig, Worker
 from .._core.runs import Brief, Reason, Report, RequestHead, Work
 from .._core.token_counts import (
@@ -27,6 +27,7 @@ from .inbox.inbox import Inbox
 from .inbox.notification import is_notification
 from .loop_detection import LoopDetector
 from .meters.meter import Meter
+from .meters.request_plan import LONGEST_ANSWER, LONGEST_CHILD_ANSWER
 from .meters.run_timer import RunTimer
 from .phase import Phase, RunControl
 from .recorder import Recorder
@@ -34,6 +35,9 @@ from .server_tools.toolset import RunTools, ServerTools
 from .session_context import SessionServices
 from .structured_output import EMIT_TOOL, OutputCollector, OutputRefusal
 from .team_text import format_team
+
+_LONGER = 4
+"""Factor by which the maximum of an answer grows after it has cut one off."""
 
 
 class RunContext:
@@ -44,6 +48,8 @@ class RunContext:
             that the provider runs. Tools of servers that it finds by `mcp_find` are found, too.
         memo: state of the run's tools, by tool name.
         batch: tool calls of the last answer.
+        is_answer_cut: true if the last answer was cut off and may be longer now.
+        required_answer: tokens that the next answer must be allowed, because one was cut off.
     """
 
     def __init__(
@@ -75,6 +81,8 @@ class RunContext:
         self.batch = CallBatch()
         self.evidence = Evidence()
         self.loop_detector = LoopDetector()
+        self.required_answer = 0
+        self.is_answer_cut = False
         model = services.get_model(brief.model)
         self.conversation = Conversation(
             model.start_conversation, self._make_request_config(), brief.history, brief.blocks
@@ -118,6 +126,38 @@ class RunContext:
     def max_output_tokens(self) -> int | None:
         """Longest answer of the model in tokens, None if neither agent nor session sets it."""
         return self.brief.agent.max_output_tokens or self.services.max_output_tokens
+
+    @property
+    def longest_answer(self) -> int:
+        """Tokens that an answer may have where the limits leave enough.
+
+        A child is expected to be brief: its answers get more only after one was cut off.
+        """
+        if own := self.max_output_tokens:
+            return own
+        is_brief = self.brief.depth > 0 and not self.required_answer
+        return LONGEST_CHILD_ANSWER if is_brief else LONGEST_ANSWER
+
+    @property
+    def allowed_answer(self) -> int | None:
+        """Tokens that the answer to the last request could have; None: no maximum was sent."""
+        permit = self.meter.permit
+        if permit is not None and permit.max_tokens is not None:
+            return permit.max_tokens
+        is_limited = self.brief.depth > 0 and not self.max_output_tokens
+        return self.longest_answer if is_limited else None
+
+    def require_longer_answer(self, answer: AssistantMessage) -> bool:
+        """Allow more tokens after an answer that was cut off. Return False if more cannot be had.
+
+        It has to be the maximum of the request that cut it, not one of the model's own.
+        """
+        allowed = self.allowed_answer
+        longest = self.max_output_tokens or LONGEST_ANSWER
+        if not allowed or allowed > answer.usage.output_tokens or allowed >= longest:
+            return False
+        self.required_answer = min(longest, allowed * _LONGER)
+        return True
 
     def _describe_head(self) -> tuple[str, list[tuple[Any, ...]]]:
         """Return the system prompt, and names, descriptions and parameters of the tools."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from contextlib import AbstractContextManager
 from typing import Any
 
 from msgspec import Struct
@@ -152,11 +153,16 @@ class BackgroundWork:
         """Note that the record has `RunWaiting` of a turn already."""
         self._waited_in_turn = turn
 
-    async def wait_for_message(self) -> bool:
-        """Wait for a message, if a child works. Return whether there is an unread one."""
+    async def wait_for_message(self, waiting: Callable[[], AbstractContextManager[None]]) -> bool:
+        """Wait for a message, if a child works. Return whether there is an unread one.
+
+        Arguments:
+            waiting: returns the scope of a wait; see `Meter.wait`.
+        """
         if not self._inbox.has_unread and self.children:
             await self._record_wait(tuple(self.children))
-            await self._inbox.wait_for_message()
+            with waiting():
+                await self._inbox.wait_for_message()
         return self._inbox.has_unread
 
     async def wait_for_next_prompt(self) -> None:
