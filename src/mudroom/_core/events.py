@@ -342,8 +342,8 @@ class Delta(Event, frozen=True, tag="delta"):
     """Streamed text of an answer, or a line about a web search or a call; shown, never stored.
 
     Arguments:
-        kind: "text", "thinking", "call", "search_start", "search_end", or "progress" for a line
-            about the progress of a tool call.
+        kind: "text", "thinking", "call", "search_start", "search_end", "progress" for a line about
+            the progress of a tool call, or "waiting" for the limit that holds back a request.
     """
 
     kind: str

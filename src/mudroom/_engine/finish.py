@@ -35,13 +35,18 @@ _MIN_GRACE = 5.0
 NOT_RUN = "Not run: no tool could be called any more."
 
 TOO_LARGE = (
-    "the first request has about {size:,} tokens or more, and {left:,.7g} {unit} of "
+    "not started: the first request has about {size:,} tokens or more, and {left:,.7g} {unit} of "
     "{maximum:,.7g} are unspent, so the model was not called: "
     "shorten the prompt, or raise the limit of the run or of its session"
 )
 
+NOT_COVERED = (
+    "not started: {left:,.7g} {unit} of {maximum:,.7g} are unspent, and the runs that have begun "
+    "need them: raise the limit, or start fewer runs"
+)
+
 NOTHING_LEFT = (
-    "no {unit} were left when the run began, so the model was not called: "
+    "not started: no {unit} were left when the run began, so the model was not called: "
     "raise the limit of the run or of its session"
 )
 
@@ -107,7 +112,10 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
     if not run.turn and left > 0 and state.name in SHARED_LIMITS:
         size = run.compute_request_range().minimum
         unit = state.name.unit
-        error = TOO_LARGE.format(size=size, left=left, unit=unit, maximum=state.maximum)
+        # Dollars have no size in tokens to compare with.
+        is_too_large = state.name is not Limit.USD and size >= left
+        text = TOO_LARGE if is_too_large else NOT_COVERED
+        error = text.format(size=size, left=left, unit=unit, maximum=state.maximum)
     elif not run.turn:
         error = NOTHING_LEFT.format(unit=state.name.unit)
     return Ending(_REASON_FOR_LIMIT[state.name], error, limit=state)

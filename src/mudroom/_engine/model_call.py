@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from msgspec.structs import replace
 
 from .._core.budgets import Limit, LimitState
@@ -28,6 +32,11 @@ Wires give up silent connections sooner and retry.
 
 FIRST_CHUNK_SECONDS = 300.0
 """Additional seconds for the first chunk: a request may wait for its turn at the provider."""
+
+WAIT_SECONDS = 1.0
+"""Seconds after which a run that waits for a limit says so."""
+
+WAITS_FOR_LIMIT = "waits: {limit} does not cover another request beside those under way"
 
 _MIN_ANSWER = 16
 """Tokens that every answer may have: a provider refuses requests with less."""
@@ -109,11 +118,26 @@ async def reserve_request(run: RunContext, *, is_summary: bool = False) -> Limit
     if not is_summary and (exceeded := meter.find_exceeded_limit(run.timer.age)):
         return exceeded
     if meter.has_shared_limits:
-        return await run.services.meters.gate.reserve(meter, _plan_request(run, is_summary))
+        with _say_if_it_waits(run):
+            return await run.services.meters.gate.reserve(meter, _plan_request(run, is_summary))
     meter.permit = None
     if not is_summary:
         meter.add_turns(1)
     return None
+
+
+@contextmanager
+def _say_if_it_waits(run: RunContext) -> Generator[None]:
+    """Show that the run waits for a limit, unless it goes on after a moment."""
+    accounts = [account for meter in run.meter.walk_up() for account in meter.accounts.values()]
+    limits = ", ".join(f"{each.maximum:,.7g} {each.limit.unit}" for each in accounts[-1:])
+    text = WAITS_FOR_LIMIT.format(limit=f"the limit of {limits}" if limits else "a shared limit")
+    loop = asyncio.get_running_loop()
+    notice = loop.call_later(WAIT_SECONDS, run.recorder.show_delta, "waiting", text)
+    try:
+        yield
+    finally:
+        notice.cancel()
 
 
 def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:

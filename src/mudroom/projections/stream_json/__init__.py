@@ -176,6 +176,9 @@ class StreamJson:
         elif event.kind == "progress":
             fields = {"text": event.text, **_make_place_fields(run)}
             yield self._make_line("system", subtype="tool_progress", **fields)
+        elif event.kind == "waiting":
+            fields = {"text": event.text, **_make_place_fields(run)}
+            yield self._make_line("system", subtype="limit_wait", **fields)
 
     def make_result_line(
         self, report: Report, ledger: Mapping[str, Any], *, has_value: bool = False
