@@ -112,8 +112,8 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
     if not run.turn and left > 0 and state.name in SHARED_LIMITS:
         size = run.compute_request_range().minimum
         unit = state.name.unit
-        # Dollars have no size in tokens to compare with.
-        is_too_large = state.name is not Limit.USD and size >= left
+        counts_input = state.name in (Limit.INPUT_TOKENS, Limit.TOTAL_TOKENS)
+        is_too_large = counts_input and size >= left
         text = TOO_LARGE if is_too_large else NOT_COVERED
         error = text.format(size=size, left=left, unit=unit, maximum=state.maximum)
     elif not run.turn:

@@ -190,7 +190,7 @@ async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
     background commands go on. While a background child works, wait for a message first. The run
     has not reached its goal if its check fails.
     """
-    if await run.background.wait_for_message(run.meter.wait):
+    if await run.background.wait_for_message():
         return None
     if run.brief.agent.outputs:
         checks = run.services.output_checks

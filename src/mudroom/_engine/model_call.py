@@ -105,7 +105,8 @@ def charge(run: RunContext, answer: AssistantMessage) -> None:
     model = answer.answered_by or run.brief.model
     usd = run.compute_price(model, answer.usage)
     run.meter.charge(answer.usage, usd)
-    run.meter.learn(answer.usage, usd)
+    if run.meter.permit is not None:
+        run.meter.learn(answer.usage, usd)
 
 
 async def reserve_request(run: RunContext, *, is_summary: bool = False) -> LimitState | None:

@@ -69,7 +69,7 @@ class RunContext:
         self.timer = RunTimer(services.clock, meter)
         self.recorder = Recorder(services, brief.run_id)
         self.inbox = Inbox(self.recorder)
-        self.background = BackgroundWork(worker, self.inbox, self.recorder, control)
+        self.background = BackgroundWork(worker, self.inbox, self.recorder, control, meter.wait)
         self.outputs = OutputCollector(brief.agent.outputs or {})
         toolbox = services.toolbox
         offered = {name: toolbox[name] for name in brief.tools if name in toolbox}
@@ -144,8 +144,9 @@ class RunContext:
         permit = self.meter.permit
         if permit is not None and permit.max_tokens is not None:
             return permit.max_tokens
-        is_limited = self.brief.depth > 0 and not self.max_output_tokens
-        return self.longest_answer if is_limited else None
+        if not self.brief.depth or self.max_output_tokens:
+            return None
+        return LONGEST_ANSWER if self.required_answer else LONGEST_CHILD_ANSWER
 
     def require_longer_answer(self, answer: AssistantMessage) -> bool:
         """Allow more tokens after an answer that was cut off. Return False if more cannot be had.

@@ -20,12 +20,12 @@ class Account:
 
     __slots__ = ("_requests", "granted", "limit", "maximum", "requested", "spent")
 
-    def __init__(self, limit: Limit, maximum: float, spent: float = 0.0) -> None:
+    def __init__(self, limit: Limit, maximum: float, spent: float = 0) -> None:
         self.limit = limit
         self.maximum = maximum
         self.spent = spent
-        self.granted = 0.0
-        self.requested = 0.0
+        self.granted: float = 0
+        self.requested: float = 0
         self._requests = 0
 
     @property
@@ -61,4 +61,4 @@ class Account:
         """Release what was held for a request."""
         self._requests -= 1
         # No rounding error remains when no request is under way.
-        self.requested = self.requested - amount if self._requests else 0.0
+        self.requested = self.requested - amount if self._requests else 0

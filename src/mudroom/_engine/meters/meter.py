@@ -102,8 +102,10 @@ class Meter:
                 account = before.get(limit) or Account(limit, maximum, self._sum_spent(limit))
                 account.maximum = maximum
                 self.accounts[limit] = account
-        if self.accounts and self.pool is None:
-            self.pool = Pool()
+        if self.pool is not None:
+            self.pool.accounts = self.accounts
+        elif self.accounts:
+            self.pool = Pool(self.accounts)
         self._change_granted(1)
 
     def _sum_spent(self, limit: Limit) -> float:

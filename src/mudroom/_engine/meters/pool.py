@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ..._core.budgets import Limit
 from ..._core.messages import Usage
+from .account import Account
 
 if TYPE_CHECKING:
     from .meter import Meter
@@ -92,6 +93,7 @@ class Pool:
     Attributes:
         runs: what each run is expected to spend.
         longest_answer: tokens of the longest answer so far; 0 before the first.
+        accounts: the limits that the runs share.
     """
 
     __slots__ = (
@@ -104,11 +106,13 @@ class Pool:
         "_measured_size",
         "_output_tokens",
         "_totals",
+        "accounts",
         "longest_answer",
         "runs",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, accounts: Mapping[Limit, Account]) -> None:
+        self.accounts = accounts
         self.runs: dict[Meter, Forecast] = {}
         self.longest_answer = 0
         self._answers = 0
@@ -149,8 +153,8 @@ class Pool:
             # The others that wait for their first answers will be surprised as much.
             for other, unknown in list(self.runs.items()):
                 if other.last is None:
-                    self.set_forecast(other, _expect(unknown, costs, sent))
-        self.set_forecast(run, _expect(forecast, costs, sent))
+                    self.set_forecast(other, self._expect(unknown, costs, sent))
+        self.set_forecast(run, self._expect(forecast, costs, sent))
 
     def _is_surprising(self, costs: Mapping[Limit, float], forecast: Forecast) -> bool:
         """Return whether a first request has cost clearly more than was expected."""
@@ -261,11 +265,32 @@ class Pool:
             price = plan.prices.get(limit, 0)
             current[limit] = self._estimate_cost(run, limit, sent + price * answer)
             summary[limit] = price * words
-            ending[limit] = sent * growth + summary[limit]
+            ending[limit] = self._cap_ending(limit, sent * growth + summary[limit])
         if plan.is_summary:
             return Forecast(current, size=plan.size)
         rest = {limit: requests_left * amount for limit, amount in current.items()}
         return Forecast(current, rest, ending, plan.size, summary, plan.prices)
+
+    def _expect(
+        self, forecast: Forecast, costs: Mapping[Limit, float], sent: Mapping[Limit, float]
+    ) -> Forecast:
+        """Return what a run will spend if its requests cost as much as one that was answered."""
+        requests_left = {
+            limit: round(amount / forecast.current[limit]) if forecast.current.get(limit) else 1
+            for limit, amount in forecast.rest.items()
+        }
+        return replace(
+            forecast,
+            current={limit: costs[limit] for limit in forecast.current},
+            rest={limit: count * costs[limit] for limit, count in requests_left.items()},
+            ending={
+                limit: self._cap_ending(limit, sent[limit] + forecast.summary[limit])
+                for limit in forecast.ending
+            },
+        )
+
+    def _cap_ending(self, limit: Limit, amount: float) -> float:
+        return min(amount, LARGEST_ENDING * self.accounts[limit].maximum)
 
     def _expect_turns(self) -> int:
         """Return how many requests a run makes, by those that have finished."""
@@ -278,22 +303,6 @@ class Pool:
         if run.last is not None:
             return run.last.costs[limit]
         return self._costs.get(limit, 0) / self._answers if self._answers else unknown
-
-
-def _expect(
-    forecast: Forecast, costs: Mapping[Limit, float], sent: Mapping[Limit, float]
-) -> Forecast:
-    """Return what a run will spend if its requests cost as much as one that was answered."""
-    requests_left = {
-        limit: round(amount / forecast.current[limit]) if forecast.current.get(limit) else 1
-        for limit, amount in forecast.rest.items()
-    }
-    return replace(
-        forecast,
-        current={limit: costs[limit] for limit in forecast.current},
-        rest={limit: count * costs[limit] for limit, count in requests_left.items()},
-        ending={limit: sent[limit] + forecast.summary[limit] for limit in forecast.ending},
-    )
 
 
 def _add(sums: dict[Limit, float], amounts: Mapping[Limit, float], sign: int) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from ..._core.budgets import Limit, LimitState
 from .account import Account
 from .meter import Meter
-from .pool import EXPECTED_ANSWER, LARGEST_ENDING, LONGEST_SUMMARY, Forecast, Pool
+from .pool import EXPECTED_ANSWER, LONGEST_SUMMARY, Forecast, Pool
 from .request_plan import Permit, RequestPlan
 
 SHARES = 32
@@ -200,12 +200,7 @@ class _WaitingRequest:
         for meter, shared in limits.items():
             assert meter.pool is not None
             ratio = meter.pool.size_ratio if self._is_first else 1.0
-            forecast = meter.pool.forecast(self._meter, self._plan, shared, ratio)
-            forecast.ending = {
-                limit: min(amount, LARGEST_ENDING * meter.accounts[limit].maximum)
-                for limit, amount in forecast.ending.items()
-            }
-            forecasts[meter] = forecast
+            forecasts[meter] = meter.pool.forecast(self._meter, self._plan, shared, ratio)
         return forecasts
 
     def _find_used_limit(self) -> LimitState | None:
