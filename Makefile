@@ -1,7 +1,7 @@
 # `make demo` runs four children on this repository, `make test` the tests. Both install what they need.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-.PHONY: help demo install dev test check docs format lock bench reliability mutants clean attacks real merges fits fleet package
+.PHONY: help demo install dev test check docs format lock bench reliability mutants clean attacks real merges fits fleet package pictures
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -25,6 +25,10 @@ check: dev docs ## check style, types, import contracts and documentation links
 
 docs: dev ## build the documentation site in build/site; a broken link is an error
 	$(PY) scripts/site
+
+pictures: dev ## record the pictures and measure the figures of the front page
+	scripts/screencast
+	scripts/screenshot
 
 format: dev ## fix the style
 	.venv/bin/ruff check --fix .

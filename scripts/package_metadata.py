@@ -4,7 +4,7 @@ A package index shows README.md without the repository. Its relative links lead 
 `MUDROOM_PROJECT_URL` names the public repository, such as `https://git.example/owner/mudroom`:
 links then lead to the files of this version, and the package lists its addresses.
 Without the variable the front page has neither pictures nor links to files.
-Commands that install the folder `.` install the published package there.
+The command that installs the folder `.` installs the published package there.
 """
 
 from __future__ import annotations
@@ -17,13 +17,8 @@ from typing import Any
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 VARIABLE = "MUDROOM_PROJECT_URL"
-INSTALLS = {
-    "pipx install . ": "pipx install mudroom ",
-    "uvx --from . mudroom": "uvx mudroom",
-    "pip install . ": "pip install mudroom ",
-    "`pip install .`": "`pip install mudroom`",
-    "pip install '.[": "pip install 'mudroom[",
-}
+INSTALLED = "pipx install . "
+PUBLISHED = "pipx install mudroom "
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)]+)\)")
 
 
@@ -45,9 +40,7 @@ class PackageMetadataHook(MetadataHookInterface):
             raise ValueError(message)
         if "readme" not in metadata:
             root = Path(self.root)
-            text = (root / "README.md").read_text("utf-8")
-            for command, published in INSTALLS.items():
-                text = text.replace(command, published)
+            text = (root / "README.md").read_text("utf-8").replace(INSTALLED, PUBLISHED)
             version = read_version(root)
             metadata["readme"] = {
                 "content-type": "text/markdown",

@@ -34,7 +34,6 @@ def blank_code(text: str) -> str:
 
 
 def _quote_first_words(path: str, text: str, say: Translator) -> list[str]:
-    """Quote the first paragraph of documentation when it begins near the start of the file."""
     match = re.search(find_outline_rules(path).purpose, text)
     start, end = match.span(match.lastindex or 0) if match else _find_head_comment(text)
     outline = load_data("outline")
@@ -80,7 +79,6 @@ def _quote_definitions(file: FileText, text: str, say: Translator) -> list[str]:
 
 
 def _mark_as_code(line: str) -> str:
-    """Return a line between marks of code, cut to a length."""
     line = line if len(line) <= _LINE_LENGTH else f"{line[:_LINE_LENGTH]}…"
     marks = "`" * (max([0, *map(len, re.findall("`+", line))]) + 1)
     return f"{marks} {line} {marks}" if "`" in line else f"`{line}`"

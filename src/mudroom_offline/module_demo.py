@@ -33,7 +33,6 @@ def create_module(request: Request, context: Context) -> Plan:
 
 
 def _choose_functions(text: str) -> Sequence[DemoFunction]:
-    """Return the functions that a request names, or the first ones."""
     known = load_rows("demo", "function", DemoFunction)
     names = re.findall(r"(?a)\w+", text)
     return [row for row in known if row.name in names] or known[:_DEFAULT_FUNCTIONS]
@@ -54,7 +53,6 @@ def _write_module(path: str, functions: Sequence[DemoFunction], context: Context
 
 
 def _check_module(path: str, functions: Sequence[DemoFunction], context: Context) -> Plan:
-    """Read the module and run its functions; the answer compares expected and actual values."""
     say = context.say
     context.require("read")
     file = (yield from read_files([path]))[path]

@@ -80,8 +80,12 @@ def find_next_step(
 
 
 def _describe_refusal(unsupported: list[str], say: Translator) -> str:
-    """Say which words are not understood, and what the model can do."""
-    unknown = [word for part in unsupported for word in find_unknown_words(part, "")]
+    unknown: list[str] = []
+    for part in unsupported:
+        words = find_unknown_words(part, "")
+        # Of Chinese, which has no spaces, half a word may be left over: name the whole phrase.
+        english = [word for word in words if not is_chinese(word)]
+        unknown += english or [part.strip(" ?？!！。.")[:60]] * bool(words)
     words = say.join(f"“{word}”" for word in dict.fromkeys(unknown[:8]))
     lead = say("not_understood_words", words=words) if words else say("not_understood")
     return f"{lead}\n{say('abilities')}"
@@ -156,7 +160,6 @@ def _split(messages: list[Message]) -> tuple[str, list[list[ToolResultBlock]]]:
 
 
 def _summarize_conversation(messages: list[Message]) -> str:
-    """Return prompts and answers of a conversation."""
     return "\n\n".join(
         f"{'Answered' if isinstance(message, AssistantMessage) else 'Asked'}: {text}"
         for message in messages

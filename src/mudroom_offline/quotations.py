@@ -33,7 +33,6 @@ def quote_lines(request: Request, context: Context) -> Plan:
 
 
 def _select_files(paths: list[str], globs: list[str]) -> list[str]:
-    """Return the paths that match a glob in any letter case."""
     lower = tuple(glob.lower() for glob in globs)
     return sorted(path for path in paths if matches_any(path.lower(), lower))
 

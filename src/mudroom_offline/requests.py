@@ -27,6 +27,9 @@ _WORD = re.compile(r"[A-Za-z][\w'’#+-]*|\d+|[\u3400-\u9fff]+|[?？\"“”‘�
 _QUOTED = re.compile(r"`([^`\s]+)`|[\"'“‘「]([^\"'”’」\s]+)[\"'”’」]")
 _NAME = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#|-)[A-Za-z_]\w*)*(?:\(\))?")
 _LOOKS_LIKE_NAME = re.compile(r"_|\d|\.|::|[a-z][A-Z]|^[A-Z]\w*[a-z]")
+_TRADITIONAL = load_data("intents")["traditional"]
+_PAIRS = _TRADITIONAL["words"] | {pair[0]: pair[1] for pair in _TRADITIONAL["pairs"].split()}
+_KEPT_OR_TRADITIONAL = re.compile("|".join([f"({_TRADITIONAL['kept']})", *_PAIRS]))
 _TAKES_FILES = ("count", "summarise")
 _ABOUT_A_PLACE = ("count", "summarise", "find")
 
@@ -38,13 +41,15 @@ def is_chinese(text: str) -> bool:
 
 def parse_prompt(prompt: str) -> tuple[list[Request], list[str]]:
     """Return requests, and parts without a rule. A prompt that writes has no other part."""
-    delegate = bool(load_pattern("delegate").search(_LIST_ITEM.sub("", prompt)))
-    if is_writing_form(prompt):
-        return [Request("create", prompt, delegate)], []
-    prompt, stdin_blocks = _STDIN.subn("", load_pattern("polite_end").sub("", prompt))
-    if len(prompt) > _LONGEST_PROMPT or _LONG_WORD.search(prompt):
-        return [], [f"{prompt[:60]}…"]
-    parts = list(_add_places(_split_requests(prompt)))
+    asked, stdin_blocks = _STDIN.subn("", prompt)
+    if len(asked) > _LONGEST_PROMPT or _LONG_WORD.search(asked):
+        return [], [f"{asked[:60]}…"]
+    asked = _normalize(asked)
+    delegate = bool(load_pattern("delegate").search(_LIST_ITEM.sub("", asked)))
+    if not stdin_blocks and is_writing_form(asked):
+        return [Request("create", asked, delegate)], []
+    asked = load_pattern("taken_off").sub("", asked)
+    parts = list(_add_places(_split_requests(asked)))
     kinds = {kind for kind, _, _ in parts} - {"", "help"}
     forbids = load_pattern("forbids")
     unsupported = [text for kind, text, _ in parts if not kind and not forbids.search(text)]
@@ -59,7 +64,7 @@ def is_writing_form(prompt: str) -> bool:
     """Return True when the whole prompt, without spaces at its ends, is an instruction to write."""
     names = "|".join(row.name for row in load_rows("demo", "function", DemoFunction))
     forms = [x.replace("NAME", f"(?-i:{names})") for x in load_data("intents")["writing_forms"]]
-    return bool(join_patterns(tuple(forms)).fullmatch(prompt.strip(" ")))
+    return bool(join_patterns(tuple(forms)).fullmatch(_normalize(prompt).strip(" ")))
 
 
 def find_unknown_words(text: str, kind: str) -> list[str]:
@@ -114,6 +119,13 @@ def find_patterns(text: str) -> list[str]:
 def find_names(text: str) -> list[str]:
     """Return the paths without wildcards that `find_patterns` returns."""
     return [x for y in find_patterns(text) if "*" not in (x := y.removeprefix("**/"))]
+
+
+def _normalize(prompt: str) -> str:
+    """Return a prompt in simplified characters; names of files and quoted code keep theirs."""
+    for place in _TRADITIONAL["spaces"]:
+        prompt = re.sub(place, r"\1 ", prompt)
+    return _KEPT_OR_TRADITIONAL.sub(lambda found: found[1] or _PAIRS[found[0]], prompt)
 
 
 def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | None]]:
@@ -173,7 +185,6 @@ def _classify(clause: str) -> str:
 
 @cache
 def _load_vocabulary(kind: str) -> tuple[frozenset[str], re.Pattern[str]]:
-    """Return the English words that a kind of request knows, and a pattern of the Chinese ones."""
     intent = next(row for row in load_rows("intents", "intent", Intent) if row.name == kind)
     words = [*intent.words.split(), *load_data("intents")["common_words"].split()]
     chinese = sorted((word for word in words if _CJK.match(word)), key=len, reverse=True)
@@ -181,7 +192,6 @@ def _load_vocabulary(kind: str) -> tuple[frozenset[str], re.Pattern[str]]:
 
 
 def _remove_names(text: str, kind: str) -> str:
-    """Return a text without the folders, files, patterns and symbols that a request may name."""
     paths = {*_FILE.findall(text), *_GLOB.findall(text)}
     text = _remove_folder(text)
     if kind in _TAKES_FILES:
@@ -195,7 +205,6 @@ def _remove_names(text: str, kind: str) -> str:
 
 
 def _remove_folder(text: str) -> str:
-    """Return a text without the folder that it names, if it names only one."""
     folders = find_folders(text)
     if len(folders) != 1:
         return text

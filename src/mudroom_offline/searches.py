@@ -81,7 +81,6 @@ def count_lines(request: Request, context: Context) -> Plan:
 
 
 def _looks_like_definition(name: str, line: re.Match[str]) -> bool:
-    """Return True when a line has the form of a definition and is no comment."""
     pattern = find_outline_rules(line[1]).definition
     plain = rf"{re.escape(name)}(?!\$)"
     hit = re.search(pattern.replace("NAME", plain), line[3])

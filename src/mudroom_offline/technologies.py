@@ -71,7 +71,6 @@ def _load_technologies(wants_tests: bool) -> list[Technology]:
 
 
 def _survey_project(request: Request, *, with_tests: bool) -> Steps[Project]:
-    """List the configuration files, and read the manifests nearest to the top."""
     data: dict[str, list[str]] = load_data("languages")
     left_out = data["foreign_folders"] + ([] if with_tests else data["test_folders"])
     formats = load_rows("manifests", "manifest", ManifestFormat)
@@ -95,7 +94,6 @@ def _is_in(folders: list[str], path: str, request: Request) -> bool:
 
 
 def _make_glob(language: str) -> str:
-    """Return a glob over the names of the files of a language, or of several: "Java/Kotlin"."""
     table: dict[str, list[str]] = load_data("languages")["suffixes"]
     suffixes = [suffix for name in language.split("/") for suffix in table[name]]
     return f"*{{{','.join(suffixes)}}}" if len(suffixes) > 1 else f"*{suffixes[0]}"
@@ -125,7 +123,6 @@ def _count_languages(
 
 
 def _search_uses(rows: list[Evidence], request: Request, project: Project) -> Steps[None]:
-    """Search for lines that look like the use of each technology."""
     rows = [row for row in rows if row.technology.imports]
     searches = [
         (x.imports, x.files or f"**/{_make_glob(x.language)}")
@@ -138,7 +135,6 @@ def _search_uses(rows: list[Evidence], request: Request, project: Project) -> St
 
 
 def _find_declarations(technology: Technology, project: Project) -> Evidence:
-    """Return the files that configure a technology and the manifests that list it."""
     row = Evidence(technology)
     row.configured = [path for path in project.files if matches_any(path, technology.config)]
     for manifest in project.manifests:
@@ -154,7 +150,6 @@ def _find_declarations(technology: Technology, project: Project) -> Evidence:
 
 
 def _describe_evidence(row: Evidence, at_least: str, say: Translator) -> tuple[str, str, str]:
-    """Return name, aspect and evidence of a technology."""
     parts = [say("listed_as", items=say.join_first(row.listed))] if row.listed else []
     parts += [
         say(key, count=at_least + say.count(len(files), "file"), files=say.join_first(files, "`"))
@@ -165,7 +160,6 @@ def _describe_evidence(row: Evidence, at_least: str, say: Translator) -> tuple[s
 
 
 def _describe_dependencies(project: Project, place: str, say: Translator) -> str:
-    """Quote the packages that manifests list."""
     parts: list[str] = []
     for manifest in project.manifests:
         items = manifest.dependencies

@@ -1,32 +1,31 @@
 """README in both languages.
 
-Every block runs, links work, both have the same structure, the recording is current.
+Every block runs, links work, both say the same, and figures and recording are of this commit.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 import sys
-import textwrap
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import closing
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import pytest
+from tests.docs.shell_page import PageShell, make_environ
 
-from mudroom import Session
-from mudroom.testing import ScriptedModel, call
+from mudroom.models.providers import choose_default_model
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LEDGER = (
-    r"\d+ children read [\d,]+ lines \([\d.]+ kB, ~[\d,]+ tokens\); \d+ lines \([\d.]+ kB,"
-    r" ~[\d,]+ tokens\) came back\. "
-)
+VARIABLE = re.compile(r"`((?:[A-Z]+_)+(?:API_KEY|BASE_URL|HOST))`")
 
 both = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -38,52 +37,38 @@ def list_blocks(page: Path, kind: str) -> list[str]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """Create a project with the files that the pages name."""
+    """Create a small project with tests."""
     project = tmp_path / "project"
     (project / "tests").mkdir(parents=True)
-    for name in (
-        "README.md",
-        "ARCHITECTURE.md",
-        "examples/01_one_task.py",
-        "examples/02_map_over_files.py",
-    ):
-        (project / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, project / name)
+    (project / "README.md").write_text("# Boots\n\nRun `pytest`.\n")
     (project / "tests" / "test_boots.py").write_text(
         "import pytest\n\n\ndef test_boots():\n    assert pytest\n"
     )
     return project
 
 
+@pytest.fixture
+def shell(place: Path) -> Iterator[PageShell]:
+    with closing(PageShell(place, make_environ(place.parent / "home"))) as shell:
+        yield shell
+
+
+@pytest.fixture(scope="module")
+def cast() -> ModuleType:
+    """Return the script that writes the figures of the pages."""
+    loader = SourceFileLoader("screencast_of_readme", str(ROOT / "scripts" / "screencast"))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec
+    loader.exec_module(module := module_from_spec(spec))
+    return module
+
+
 def copy_repository(target: Path) -> Path:
-    """Copy the files of this repository, so that the commands of the pages may add some."""
+    """Copy the files of this repository."""
     left_out = shutil.ignore_patterns(
         ".*cache", ".git", ".venv", ".hypothesis", "__pycache__", "artefacts", "build"
     )
     return Path(shutil.copytree(ROOT, target, ignore=left_out, symlinks=True))
-
-
-def run(
-    *command: str, place: Path, folder: Path | None = None, stdin: str = ""
-) -> subprocess.CompletedProcess[str]:
-    """Run a command without a key in the project, or in another folder."""
-    home = place.parent / "home"
-    environ = {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "HOME": str(home),
-        "MUDROOM_HOME": str(home / "state"),
-        "XDG_CONFIG_HOME": str(home / "etc"),
-        "LANG": "C.UTF-8",
-    }
-    return subprocess.run(
-        command,
-        cwd=folder or place,
-        env=environ,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
 
 
 @both
@@ -98,59 +83,74 @@ def test_readme_opens_with_the_two_commands(page: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("page", "repository"),
-    [(PAGES[0], False), (PAGES[1], False), (PAGES[0], True)],
-    ids=["English", "Chinese", "this repository"],
-)
-def test_console_blocks_show_the_real_output(page: Path, place: Path, repository: bool) -> None:
-    folder = copy_repository(place.parent / "repository") if repository else place
-    (block,) = list_blocks(page, "console")
-    for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-        command, _, shown = step.partition("\n")
-        done = run("sh", "-c", command, place=place, folder=folder)
-        assert done.returncode == 0, f"{command}: {done.stderr}"
-        pattern = ".*".join(re.escape(part.strip("\n")) for part in shown.strip("\n").split("…"))
-        assert re.search(pattern, done.stdout, re.DOTALL), f"{command}\n{done.stdout}"
+@both
+def test_the_commands_work_in_a_project(page: Path, shell: PageShell) -> None:
+    commands = [line.partition("   ")[0] for line in list_blocks(page, "sh")[2].splitlines()]
+    assert len(commands) == 5
+    for command in commands:
+        if command == "mudroom":
+            assert "mudroom >> " in shell.type_at_prompt("mudroom >> /exit")
+        elif command == "mudroom view":
+            assert "http://127.0.0.1:" in shell.open_viewer()
+        else:
+            code, output = shell.run(command)
+            assert code == 0, f"{command}: {output}"
+            assert "pytest" in output or "doctor" in command, f"{command}: {output}"
+
+
+@both
+def test_the_first_request_works_on_this_repository(page: Path, tmp_path: Path) -> None:
+    command = list_blocks(page, "sh")[2].splitlines()[1]
+    repository = copy_repository(tmp_path / "repository")
+    with closing(PageShell(repository, make_environ(tmp_path / "home"))) as shell:
+        code, output = shell.run(command)
+    assert code == 0 and "**pytest**" in output, output
 
 
 @both
 def test_the_program_runs(page: Path, place: Path) -> None:
-    done = run(sys.executable, "-", place=place, stdin=list_blocks(page, "python")[0])
+    done = subprocess.run(
+        [sys.executable, "-"],
+        cwd=place,
+        env=make_environ(place.parent / "home"),
+        input=list_blocks(page, "python")[0],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 0 and "pytest" in done.stdout and "GOAL" in done.stdout, done.stderr
 
 
-@both
-async def test_the_task_with_outputs_gives_values(
-    page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = {"name": "pytest", "files": ["pyproject.toml"]}
-    model = ScriptedModel(
-        lambda _: [call("self.emitvalue", **emit(*item)) for item in names.items()]
-    )
-    declaration, *steps = list_blocks(page, "python")[1].partition("report = ")
-    scope: dict[str, Any] = {"dataclass": dataclass}
-    async with Session(model=model, cwd=str(tmp_path), journal="memory") as scope["session"]:
-        exec(f"{declaration}async def run():\n{textwrap.indent(''.join(steps), '    ')}", scope)
-        await scope["run"]()
-    assert capsys.readouterr().out == "pytest ['pyproject.toml']\n"
-
-
-def emit(name: str, value: object) -> dict[str, object]:
-    """Return the arguments of a call that emits a value."""
-    return {"emit_variable_name": name, "emit_variable_value": value}
+def test_the_install_line_installs_this_folder() -> None:
+    lines = [list_blocks(page, "sh")[1].partition("#")[0].strip() for page in PAGES]
+    assert lines == ["pipx install ."] * 2
+    assert (ROOT / "pyproject.toml").exists()
 
 
 @both
 def test_every_block_has_a_tested_kind(page: Path) -> None:
-    assert [language for language, _ in BLOCK.findall(page.read_text("utf-8"))] == [
-        "sh",
-        "sh",
-        "text",
-        "console",
-        "python",
-        "python",
-    ]
+    kinds = [language for language, _ in BLOCK.findall(page.read_text("utf-8"))]
+    assert kinds == ["sh", "sh", "sh", "python"]
+
+
+@both
+def test_the_page_is_one_screen(page: Path) -> None:
+    text = re.sub(r"\]\([^)]*\)", "]", BLOCK.sub("", page.read_text("utf-8")))
+    words = len(re.findall(r"[\u4e00-\u9fff]", text)) / 1.8 + len(
+        re.findall(r"[\w.'-]+", text, re.A)
+    )
+    assert words < 550
+    assert text.count("![") == 1, "one picture"
+
+
+@both
+def test_the_first_variable_on_the_page_wins(page: Path) -> None:
+    names = VARIABLE.findall(page.read_text("utf-8"))
+    values = {name: "http://127.0.0.1:1/v1" if "KEY" not in name else "key" for name in names}
+    assert len(names) == 5
+    for chosen in (set_ for n in range(1, 6) for set_ in combinations(names, n)):
+        environ = {name: values[name] for name in reversed(chosen)}
+        assert choose_default_model(environ) == choose_default_model({chosen[0]: values[chosen[0]]})
 
 
 @both
@@ -159,17 +159,28 @@ def test_links_work(page: Path) -> None:
         assert (ROOT / target).exists(), target
 
 
-@both
-def test_the_ledger_line_is_the_one_in_the_recording(page: Path) -> None:
-    (shown,) = list_blocks(page, "text")
-    recording = re.sub(r"<[^>]*>|\s|&#\w+;", "", (ROOT / "docs/assets/demo.svg").read_text("utf-8"))
-    assert re.match(LEDGER, shown) and re.sub(r"\s", "", shown) in recording
+def test_the_figures_are_those_of_make_demo_today(cast: ModuleType) -> None:
+    """The demo reads files of this repository: "about" holds within a twentieth."""
+    measured = cast.measure_demo(ROOT)
+    for page in PAGES:
+        shown = cast.find_figures(page.name, page.read_text("utf-8"))
+        assert shown.keys() == measured.keys()
+        wrong = {key: n for key, n in shown.items() if not cast.is_near(n, measured[key])}
+        assert not wrong, f"{page.name}: {wrong} are stale, run make pictures; now: {measured}"
 
 
-def test_the_recording_uses_the_prompt_of_make_demo() -> None:
-    prompt = re.search(r":-(.+)\}", (ROOT / "scripts" / "demo").read_text())
-    recording = re.sub(r"<[^>]*>|\s", "", (ROOT / "docs/assets/demo.svg").read_text("utf-8"))
-    assert prompt and re.sub(r"\s", "", prompt[1]) in recording
+def test_stale_figures_are_noticed_and_written_anew(cast: ModuleType, tmp_path: Path) -> None:
+    for page in PAGES:
+        shutil.copy(page, tmp_path)
+    measured = cast.find_figures("README.md", PAGES[0].read_text("utf-8"))
+    changed = {key: 2 * figure for key, figure in measured.items()}
+    assert not any(cast.is_near(measured[key], changed[key]) for key in measured)
+    cast.write_figures(tmp_path, changed)
+    for page in PAGES:
+        text = (tmp_path / page.name).read_text("utf-8")
+        assert cast.find_figures(page.name, text) == cast.round_figures(changed)
+    cast.write_figures(tmp_path, measured)
+    assert all((tmp_path / page.name).read_bytes() == page.read_bytes() for page in PAGES)
 
 
 def test_both_languages_have_the_same_structure() -> None:

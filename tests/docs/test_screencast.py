@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import sys
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -35,26 +36,27 @@ def test_a_row_is_visible_as_long_as_it_was_on_the_screen(cast: ModuleType) -> N
         (0.5, "one\r\n0%\r\x1b[K50%"),
         (1.0, "one\r\n0%\r\x1b[K50%\r\x1b[K\x1b[32mdone\x1b[0m"),
     ]
-    picture = cast.draw_svg([(at, cast.render_screen(text)) for at, text in written])
-    assert [extract_words(each) for each in PASSING.findall(picture)] == ["0%", "50%"]
-    assert re.findall(r'begin="([^"]+)" end="([^"]+)"', picture) == [
-        ("run.begin+0.0s", "run.begin+0.5s"),
-        ("run.begin+0.5s", "run.begin+1.0s"),
-        ("run.begin", "run.begin+1.0s"),
+    picture = cast.draw_svg([(at, cast.render_screen(text)) for at, text in written], "one")
+    assert [extract_words(each) for each in PASSING.findall(picture)] == ["50%", "done"]
+    assert re.findall(
+        r'to="(\w+)" begin="run.begin\+([^"]+)" end="run.begin\+([^"]+)"', picture
+    ) == [
+        ("hidden", "0.5s", "6.0s"),
+        ("visible", "0.5s", "1.0s"),
+        ("visible", "1.0s", "6.0s"),
     ]
     assert picture.count(">one<") == 1 and cast.COLORS["32"] in picture
 
 
-def test_a_viewer_without_animation_shows_the_end(cast: ModuleType) -> None:
+def test_a_still_preview_shows_the_first_screen(cast: ModuleType) -> None:
     frames = [
-        (0.0, cast.render_screen("$ go\r\nworking")),
-        (2.0, cast.render_screen("$ go\r\n\x1b[Kall done\r\nledger")),
+        (1.0, cast.render_screen("$ go\r\nstarting")),
+        (3.0, cast.render_screen("$ go\r\n\x1b[K2 children")),
+        (4.0, cast.render_screen("$ go\r\n\x1b[Kall done\r\nledger")),
     ]
-    assert extract_words(PASSING.sub("", cast.draw_svg(frames))).split("\n") == [
-        "$ go",
-        "all done",
-        "ledger",
-    ]
+    picture = cast.draw_svg(cast.start_where(frames, "children"), "go")
+    assert extract_words(PASSING.sub("", picture)).split("\n") == ["$ go", "2 children"]
+    assert 'begin="run.begin+1.0s"' in picture, "the recording begins with the children"
 
 
 def test_incomplete_characters_are_left_for_the_next_picture(cast: ModuleType) -> None:
@@ -94,7 +96,7 @@ def test_keys_are_pressed_after_the_text_that_they_wait_for(cast: ModuleType) ->
     assert "two second" in cast.complete_text(moments[-1][1])
 
 
-@pytest.mark.parametrize("name", ["demo", "steering", "merging"])
+@pytest.mark.parametrize("name", ["steering", "merging"])
 def test_the_pictures_are_animated_and_small(name: str) -> None:
     picture = (ROOT / "docs" / "assets" / f"{name}.svg").read_text("utf-8")
     assert len(PASSING.findall(picture)) > 20 and len(picture) < 200_000
@@ -102,21 +104,39 @@ def test_the_pictures_are_animated_and_small(name: str) -> None:
     ElementTree.fromstring(picture)  # a control character makes the picture unreadable
 
 
-def test_children_work_in_parallel_within_two_seconds_and_one_gets_a_message(
-    cast: ModuleType,
-) -> None:
+def read_first_frame(name: str) -> str:
+    """Return the words of a picture that no animation hides."""
+    picture = (ROOT / "docs" / "assets" / f"{name}.svg").read_text("utf-8")
+    return extract_words(PASSING.sub("", picture))
+
+
+def test_the_first_frame_of_the_front_page_is_the_tree_of_four_children(cast: ModuleType) -> None:
+    first = read_first_frame("steering")
+    assert "4 tasks: 4 running" in first and first.count("explore") == 4
+    assert "5 tasks: 5 running" in read_first_frame("merging")
     picture = (ROOT / "docs" / "assets" / "steering.svg").read_text("utf-8")
-    early = [
-        extract_words(row)
-        for row in PASSING.findall(picture)
-        if float(re.findall(r'begin="run.begin\+([\d.]+)s"', row)[0]) < 2
-    ]
-    assert any("4 running" in row for row in early)
-    message = f"Message to explore (review journal): {cast.STEERING_MESSAGE}"
-    assert message in extract_words(picture)
-    assert "as you asked" in extract_words(
-        picture
-    ) and "less than without children" in extract_words(picture)
+    (width,) = re.findall(r'viewBox="0 0 (\d+) \d+"', picture)
+    assert 13 * 358 / int(width) > 9, "pixels of a letter on a page that is 390 wide"
+    rows = len(first.split("\n"))
+    assert rows > 0.6 * cast.STEERING_ROWS, "the frame is mostly empty"
+
+
+def test_one_child_gets_a_message_and_the_ledger_ends_the_recording(cast: ModuleType) -> None:
+    words = extract_words((ROOT / "docs" / "assets" / "steering.svg").read_text("utf-8"))
+    assert f"Message to explore (review journal): {cast.STEERING_MESSAGE}" in words
+    assert "as you asked" in words and "less than without children" in words.replace("\n", " ")
+
+
+def test_the_recording_on_the_front_page_is_of_these_files(cast: ModuleType) -> None:
+    """Lines that the children read, as the picture says and as the files have them now."""
+    model = runpy.run_path(str(ROOT / "scripts" / "steering_model"))
+    files = [name for part in model["PARTS"].values() for name in part]
+    texts = [(ROOT / "src" / "mudroom" / name).read_text("utf-8") for name in files]
+    words = extract_words((ROOT / "docs" / "assets" / "steering.svg").read_text("utf-8"))
+    shown = re.search(r"4 children read ([\d,]+) lines", words)
+    assert shown, "run make pictures"
+    lines = sum(text.count("\n") for text in texts)
+    assert cast.is_near(int(shown[1].replace(",", "")), lines), "stale: run make pictures"
 
 
 def test_five_children_land_after_a_conflict_and_a_red_check() -> None:

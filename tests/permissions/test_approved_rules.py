@@ -19,12 +19,15 @@ from mudroom.permissions.rules import Permissions
 from mudroom.tools import make_builtin_tools
 
 
-def make_rules(folder: Path, permissions: Permissions | None = None) -> ApprovedRules:
+def make_rules(
+    folder: Path, permissions: Permissions | None = None, tier: str = "full"
+) -> ApprovedRules:
     return ApprovedRules(
         permissions or Permissions(),
         workspace=str(folder),
         user_home="/root",
         tools=make_builtin_tools(),
+        tier=lambda: tier,
     )
 
 
@@ -33,16 +36,17 @@ def make_rules(folder: Path, permissions: Permissions | None = None) -> Approved
     [
         ("touch made", ["bash(touch:*)"]),
         ("git push origin main", ["bash(git push:*)"]),
-        ("npm run build:all -- -v", ["bash(npm run build:all:*)"]),
-        ("cd a && touch b && make test", ["bash(touch:*)", "bash(make test:*)"]),
+        ("npm run build:all -- -v", ["bash(npm run build:all -- -v)"]),
+        ("cd a && touch b && make test", ["bash(touch:*)", "bash(make test)"]),
         ("timeout 5 pytest -q", ["bash(pytest:*)"]),
         ("git -C x commit", ["bash(git -C x commit)"]),
         ("python x.py", ["bash(python x.py)"]),
         ("python -m pytest -q tests 2>&1", ["bash(python -m pytest:*)"]),
-        ("cd a && ./b/python3.12 -m pytest 2>/dev/null", ["bash(./b/python3.12 -m pytest:*)"]),
-        ("python -m pip install x", ["bash(python -m pip install:*)"]),
+        ("cd a && ./b/python3.12 -m pytest 2>/dev/null", []),
+        ("python -m pip install x", ["bash(python -m pip install x)"]),
         ("python -m timeit x", ["bash(python -m timeit x)"]),
         ("python -m coverage run x.py", ["bash(python -m coverage run x.py)"]),
+        (".venv/bin/python3.12 -m pytest", ["bash(.venv/bin/python3.12 -m pytest:*)"]),
         ("python -m", ["bash(python -m)"]),
         ("perl -m x", ["bash(perl -m x)"]),
         ("python -m pytest > out.txt", []),
@@ -51,11 +55,11 @@ def make_rules(folder: Path, permissions: Permissions | None = None) -> Approved
         ("poetry run python x.py", ["bash(poetry run python x.py)"]),
         ("pdm run python -m pytest -q", ["bash(pdm run python -m pytest:*)"]),
         ("bundle exec rm -r x", ["bash(bundle exec rm -r x)"]),
-        ("npm exec tsc -- -p .", ["bash(npm exec tsc:*)"]),
+        ("npm exec tsc -- -p .", ["bash(npm exec tsc -- -p .)"]),
         ("npm exec node x.js", ["bash(npm exec node x.js)"]),
         ("uv run --with x pytest", ["bash(uv run --with x pytest)"]),
         ("uv pip install x", ["bash(uv pip install x)"]),
-        ("npm run watch", ["bash(npm run watch:*)"]),
+        ("npm run watch", ["bash(npm run watch)"]),
         ("sudo touch x", ["bash(sudo touch x)"]),
         ("rm -rf x", ["bash(rm -rf x)"]),
         ("cat /etc/passwd", ["bash(cat /etc/passwd)"]),

@@ -138,10 +138,8 @@ def test_harmless_wrappers_do_not_change_the_verdict(judge_call: RuleJudge) -> N
         "xargs",
         "xargs -n 1",
     ):
-        assert judge_call.bash(f"{wrapper} npm test", allow=["Bash(npm test:*)"]) == "allow", (
-            wrapper
-        )
-        assert judge_call.bash(f"{wrapper} make", allow=["Bash(npm test:*)"]) == "ask", wrapper
+        assert judge_call.bash(f"{wrapper} lint a", allow=["Bash(lint a:*)"]) == "allow", wrapper
+        assert judge_call.bash(f"{wrapper} make", allow=["Bash(lint a:*)"]) == "ask", wrapper
 
 
 def test_only_safe_variables_may_stand_before_an_allowed_command(judge_call: RuleJudge) -> None:
@@ -184,7 +182,7 @@ READS = [
 @pytest.mark.parametrize("command", READS)
 def test_reading_commands_are_allowed(judge_call: RuleJudge, command: str) -> None:
     for mode in ("default", "plan", "dontAsk"):
-        assert judge_call.bash(command, mode=mode) == "allow"
+        assert judge_call.bash(command, mode=mode, tier="full") == "allow"
 
 
 @pytest.mark.parametrize(
@@ -313,8 +311,8 @@ def test_a_variable_that_changes_what_a_program_runs_is_asked(
 
 
 def test_git_in_another_folder_is_asked(judge_call: RuleJudge) -> None:
-    assert judge_call.bash("git status") == "allow"
-    assert judge_call.bash("cd src && git status") == "ask"
+    assert judge_call.bash("git status", tier="full") == "allow"
+    assert judge_call.bash("cd src && git status", tier="full") == "ask"
 
 
 def test_a_workspace_inside_a_protected_folder_can_be_written(tmp_path: Path) -> None:

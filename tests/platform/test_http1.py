@@ -7,7 +7,7 @@ import ssl
 import subprocess
 import sys
 import weakref
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -88,7 +88,7 @@ def test_a_response_reads_the_same_however_its_bytes_are_cut(name: str) -> None:
         parser, body = parse(parts)
         assert (parser.status, body) == (200, b"hello"), parts
         assert parser.headers["content-type"] == "text/event-stream"
-        assert not parser.surplus
+        assert not parser.has_surplus
 
 
 @pytest.mark.parametrize("name", ["length", "chunks", "chunks with extensions and trailers"])
@@ -189,6 +189,13 @@ async def post(pool: ConnectionPool, url: str, body: bytes = b"question") -> byt
         raise
     response.close(is_answered=True)
     return answer
+
+
+NAMES = (
+    x509.DNSName("localhost"),
+    x509.DNSName("models.invalid"),
+    x509.IPAddress(ip_address("127.0.0.1")),
+)
 
 
 class ApiKey(str):
@@ -403,30 +410,35 @@ async def test_a_server_that_cannot_be_reached_is_named() -> None:
         await pool.close()
 
 
-def make_certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """Write a certificate for three hosts; return its path and a server's context."""
+def make_certificate(
+    folder: Path,
+    names: Sequence[x509.GeneralName] = NAMES,
+    *,
+    common_name: str = "test",
+    days: tuple[int, int] = (-1, 1),
+) -> tuple[Path, ssl.SSLContext]:
+    """Write a certificate; return its path and a server's context.
+
+    Arguments:
+        names: the hosts that it is for.
+        days: from now until it begins and ends to be valid.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     now = datetime.now(UTC)
-    names = x509.SubjectAlternativeName(
-        [
-            x509.DNSName("localhost"),
-            x509.DNSName("models.invalid"),
-            x509.IPAddress(ip_address("127.0.0.1")),
-        ]
-    )
-    certificate = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(names, critical=False)
+        .not_valid_before(now + timedelta(days=days[0]))
+        .not_valid_after(now + timedelta(days=days[1]))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
     )
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    certificate = builder.sign(key, hashes.SHA256())
     certificate_path = folder / "certificate.pem"
     certificate_path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     key_path = folder / "key.pem"

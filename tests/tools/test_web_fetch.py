@@ -26,16 +26,18 @@ Answers = dict[str, bytes]
 
 
 class Site:
-    """A web server: `requests` are the first lines that it received."""
+    """A web server: `requests` are the first lines that it received, `heads` have all lines."""
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: Answers, heads: list[str]) -> None:
         self.answers = answers
+        self.heads = heads
         self.requests: list[str] = []
         self.base = ""
         self.closed = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        self.heads.append(head)
         self.requests.append(head.splitlines()[0])
         answer = self.answers[self.requests[-1].split()[1]]
         writer.write(answer)
@@ -46,8 +48,8 @@ class Site:
 
 
 @asynccontextmanager
-async def serve_site(answers: Answers) -> AsyncGenerator[Site]:
-    site = Site(answers)
+async def serve_site(answers: Answers, heads: list[str] | None = None) -> AsyncGenerator[Site]:
+    site = Site(answers, [] if heads is None else heads)
     server = await asyncio.start_server(site.serve, "127.0.0.1", 0)
     async with server:
         site.base = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -79,13 +81,71 @@ async def test_a_page_is_text_that_is_marked_as_from_outside(ctx: Run) -> None:
     assert not result.error and web.requests == ["GET /a HTTP/1.1"]
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "127.1", "[::1]"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "localhost",
+        "LOCALHOST",
+        "2130706433",
+        "127.1",
+        "0177.0.0.1",
+        "0x7f.0.0.1",
+        "0x7f000001",
+        "127.0.0.2",
+        "0.0.0.0",
+        "0",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[64:ff9b::127.0.0.1]",
+        "169.254.169.254",
+        "example.com@127.0.0.1",
+        "example.com:80@127.0.0.1",
+    ],
+)
 async def test_no_private_address_is_contacted(ctx: Run, host: str) -> None:
     async with serve_site({"/": make_page(b"secret")}) as web:
         port = web.base.rpartition(":")[2]
         result = await fetch(ctx, f"http://{host}:{port}/")
     assert result.error and "which is not public" in result.text
     assert "WebFetch(domain:127.0.0.1)" in result.text and web.requests == []
+
+
+async def test_a_name_does_not_lead_to_an_address_that_only_a_rule_allows(ctx: Run) -> None:
+    """Whoever owns a name could let it lead to a server of the user's own machine."""
+    async with serve_site({"/": make_page(b"secret", "text/plain")}) as web:
+        port = web.base.rpartition(":")[2]
+        named = await fetch(ctx, f"http://127.0.0.1:{port}/", "127.0.0.1")
+        by_name = await fetch(ctx, f"http://localhost:{port}/", "127.0.0.1")
+    assert named.text.endswith("secret") and len(web.requests) == 1
+    assert by_name.error and "localhost has the address" in by_name.text
+
+
+@pytest.mark.parametrize(
+    ("url", "target", "is_same"),
+    [
+        ("https://a.invalid/x", "https://a.invalid/y", True),
+        ("http://a.invalid/x", "https://a.invalid/x", True),
+        ("https://a.invalid/x", "http://a.invalid/x", False),
+        ("https://a.invalid/x", "https://b.a.invalid/x", False),
+        ("https://a.invalid/x", "https://a.invalid@b.invalid/x", False),
+        ("https://a.invalid/x", "https://A.invalid:8443/x", True),
+    ],
+)
+def test_a_redirect_stays_on_its_host_and_encrypted(url: str, target: str, is_same: bool) -> None:
+    assert web_fetch._is_same_site(url, target) is is_same
+
+
+async def test_a_user_name_in_an_address_is_not_sent_elsewhere(ctx: Run) -> None:
+    answers: Answers = {"/new": make_page(b"here", "text/plain")}
+    heads: list[str] = []
+    async with serve_site(answers, heads) as web:
+        port = web.base.rpartition(":")[2]
+        answers["/"] = make_redirect(f"http://127.0.0.1:{port}/new")
+        result = await fetch(ctx, f"http://ada:pw@127.0.0.1:{port}/", "127.0.0.1")
+    assert result.text.endswith("here")
+    assert ["Authorization: Basic YWRhOnB3" in head for head in heads] == [True, False]
 
 
 async def test_a_redirect_is_checked_like_the_first_address(ctx: Run) -> None:
@@ -154,6 +214,21 @@ async def test_the_connection_goes_to_the_address_that_was_checked(
         ("::ffff:127.0.0.1", False),
         ("64:ff9b::7f00:1", False),
         ("2002:7f00:1::", False),
+        ("2001:db8::1", False),
+        ("::127.0.0.1", False),
+        ("::ffff:0:127.0.0.1", False),
+        ("64:ff9b:1::7f00:1", False),
+        ("64:ff9b::5db8:d70e", True),
+        ("fec0::1", False),
+        ("100::1", False),
+        ("5f00::1", False),
+        ("ff0e::1", False),
+        ("2001::1", False),
+        ("240.0.0.1", False),
+        ("255.255.255.255", False),
+        ("198.18.0.1", False),
+        ("192.0.2.1", False),
+        ("0177.0.0.1", False),
         ("not an address", False),
     ],
 )

@@ -14,15 +14,17 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.half_open import check_half_open
 from tests.viewer.sessions import SessionBuilder, write_session
 
 from mudroom._core.events import NoteInjected, SessionClosed, SessionOpened
+from mudroom._platform.connection_limits import ConnectionLimits
 from mudroom.errors import UsageError
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.testing.sample_events import every_event
 from mudroom.viewer import listener
-from mudroom.viewer.server import ViewerAddress, open_viewer
+from mudroom.viewer.server import ViewerAddress, open_viewer, serve
 from mudroom.viewer.sources import SessionSource, SingleSession, StoredSessions
 
 FAMILIES = (socket.AF_INET6, socket.AF_INET)
@@ -402,3 +404,15 @@ def test_an_address_family_that_the_machine_lacks_is_left_out(
     families = [each.family for each in found.sockets]
     found.close()
     assert families == [socket.AF_INET]
+
+
+async def test_half_open_connections_are_cut_and_keep_nobody_out(tmp_path: Path) -> None:
+    source = StoredSessions(SqliteStore(str(tmp_path)))
+    limits = ConnectionLimits(head_seconds=0.5, total=4)
+    async with serve(source, listener.listen(port=0), limits) as address:
+
+        async def ask() -> None:
+            async with aiohttp.ClientSession() as http:
+                assert (await Client(address, http).get("/"))[0] == 200
+
+        await check_half_open(address.port, 40, ask)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +11,14 @@ import msgspec
 from msgspec.structs import replace
 
 from .._core.tools import Tool, ToolCategory
-from .._platform.lazy_pattern import compile_later
 from .._platform.private_files import replace_private_file
 from .._platform.regular_files import is_missing, read_regular_file
 from ..errors import UsageError
 from .match_call import get_call_path
 from .path_rules import PathContext
 from .policy import RulePolicy
-from .program_table import (
-    CAUTIOUS_PROGRAMS,
-    INTERPRETERS,
-    READING_PROGRAMS,
-    RUNNERS,
-    RUNNING_MODULES,
-    RUNNING_SUBCOMMANDS,
-    SCRIPT_RUNNERS,
-    SUBCOMMAND_PROGRAMS,
-)
 from .rules import CallFinding, Permissions, Rule, Verdict, parse_rule
 
-_PLAIN_WORD = compile_later(r"\w[\w:.-]*")
 APPROVED_FILE = "approved.json"
 SESSION_ORIGIN = "approved for this session"
 FOLDER_ORIGIN = f"approved for this folder, in {APPROVED_FILE}"
@@ -44,6 +32,7 @@ class ApprovedRules:
     Arguments:
         permissions: those of the session.
         tools: the built-in tools by name.
+        tier: returns the tier of the session's sandbox.
     """
 
     def __init__(
@@ -53,11 +42,13 @@ class ApprovedRules:
         workspace: str,
         user_home: str,
         tools: Mapping[str, Tool],
+        tier: Callable[[], str],
     ) -> None:
         self.rules: list[Rule] = []
         self._permissions = permissions
         self._context = PathContext(workspace, user_home)
         self._tools = tools
+        self._tier = tier
         self._policy = self._make_policy()
 
     def add(self, *rules: Rule) -> None:
@@ -82,17 +73,19 @@ class ApprovedRules:
         """Return the rules that would allow this call and similar ones; () if no rule can."""
         known = self._tools.get(tool)
         if known is None:
-            return (Rule(Verdict.ALLOW, tool, origin=SESSION_ORIGIN),)
+            return (Rule(Verdict.ALLOW, tool, origin=SESSION_ORIGIN, is_approved=True),)
         rules: list[Rule] = []
         for finding in self.list_open_findings(tool, arguments):
             candidates = self._list_candidates(known, arguments, finding)
             part = {**arguments}
             if finding.command:
                 part[known.rule_argument] = finding.command
-            rule = next((rule for rule in candidates if self._allows(rule, known, part)), None)
+            rule = next((rule for rule in candidates if self._allows(known, part, rule)), None)
             if rule is None:
                 return ()
             rules.append(rule)
+        if not self._allows(known, arguments, *rules):  # other parts of the command change it
+            return ()
         return tuple(dict.fromkeys(rules))
 
     def list_open_findings(self, tool: str, arguments: Mapping[str, Any]) -> list[CallFinding]:
@@ -102,8 +95,8 @@ class ApprovedRules:
         findings = self._policy.collect_findings(self._tools[tool], arguments)
         return [finding for finding in findings if finding.verdict != Verdict.ALLOW]
 
-    def _allows(self, rule: Rule, tool: Tool, arguments: Mapping[str, Any]) -> bool:
-        policy = self._make_policy(*self.rules, rule)
+    def _allows(self, tool: Tool, arguments: Mapping[str, Any], *rules: Rule) -> bool:
+        policy = self._make_policy(*self.rules, *rules)
         return _allows_all(policy.collect_findings(tool, arguments))
 
     def _make_policy(self, *rules: Rule) -> RulePolicy:
@@ -112,7 +105,7 @@ class ApprovedRules:
             workspace=self._context.workspace,
             user_home=self._context.user_home,
             tools=self._tools,
-            tier=lambda: "",
+            tier=self._tier,
         )
 
     def _list_candidates(
@@ -129,7 +122,7 @@ class ApprovedRules:
         else:
             patterns = [""]
         for pattern in patterns:
-            yield Rule(Verdict.ALLOW, tool.name, pattern, SESSION_ORIGIN, base)
+            yield Rule(Verdict.ALLOW, tool.name, pattern, SESSION_ORIGIN, base, True)
 
 
 def _allows_all(findings: list[CallFinding]) -> bool:
@@ -137,7 +130,8 @@ def _allows_all(findings: list[CallFinding]) -> bool:
 
 
 def _list_command_patterns(command: str) -> Iterator[str]:
-    """Yield patterns for a simple command: its program with any arguments, the command itself."""
+    """Yield patterns for a simple command: its program with similar arguments, then itself."""
+    from .program_approvals import find_approved_prefix
     from .program_wrappers import get_program_name, strip_wrappers
     from .shell_parser import parse_command
 
@@ -145,41 +139,10 @@ def _list_command_patterns(command: str) -> Iterator[str]:
     words = strip_wrappers(script.commands[0].words) if len(script.commands) == 1 else ()
     if script.problems or not get_program_name(words):
         return
-    values = [word.value or "" for word in words]
-    if prefix := _find_prefix(get_program_name(words), values):
+    if prefix := find_approved_prefix(words):
         yield f"{prefix}:*"
     if "*" not in command:
         yield command
-
-
-def _find_prefix(name: str, words: Sequence[str]) -> str:
-    """Return the words of a command that an approval covers with any arguments, "" for none."""
-    from .program_wrappers import strip_version
-
-    is_python = strip_version(name) == "python"
-    if is_python and words[1:2] == ["-m"] and words[2:3] and words[2] not in RUNNING_MODULES:
-        module = _find_prefix(words[2], words[2:]) if _PLAIN_WORD.fullmatch(words[2]) else ""
-        return f"{words[0]} -m {module}" if module else ""
-    runs_next = words[1:2] and words[1] in RUNNING_SUBCOMMANDS
-    if runs_next and _takes_program(name, words[1]):
-        program = _find_prefix(words[2], words[2:]) if words[2:3] else ""
-        return f"{words[0]} {words[1]} {program}" if program[:1].isalnum() else ""
-    if name in SUBCOMMAND_PROGRAMS:
-        count = 3 if runs_next else 2
-    elif strip_version(name) in INTERPRETERS | RUNNERS | CAUTIOUS_PROGRAMS | READING_PROGRAMS:
-        return ""
-    else:
-        count = 1
-    prefix = words[:count]
-    is_plain = len(prefix) == count and all(map(_PLAIN_WORD.fullmatch, prefix[1:]))
-    return " ".join(prefix) if is_plain else ""
-
-
-def _takes_program(name: str, subcommand: str) -> bool:
-    """Return whether the argument of a subcommand that runs something is a program."""
-    if subcommand.startswith("run"):
-        return name == "uv" or (name in SUBCOMMAND_PROGRAMS and name not in SCRIPT_RUNNERS)
-    return name in SUBCOMMAND_PROGRAMS
 
 
 def load_approved(home: str, folder: str) -> tuple[Rule, ...]:
@@ -194,7 +157,10 @@ def load_approved(home: str, folder: str) -> tuple[Rule, ...]:
     kept = _read(path)
     real = Path(os.path.realpath(folder))
     return tuple(
-        parse_rule(text, Verdict.ALLOW, origin=FOLDER_ORIGIN, base=str(place))
+        replace(
+            parse_rule(text, Verdict.ALLOW, origin=FOLDER_ORIGIN, base=str(place)),
+            is_approved=True,
+        )
         for place in (real, *real.parents)
         for text in kept.get(str(place), [])
     )

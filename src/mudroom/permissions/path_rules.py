@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from collections.abc import Collection, Sequence
 from functools import lru_cache
@@ -109,6 +110,76 @@ def covers_path(rule: Rule, path: str, context: PathContext, *, ignore_case: boo
         path = _fold_case(path)
     relative = next(filter(None, (_strip_folder(path, base) for base in bases)), ".")
     return relative != "." and _compile_pattern(pattern).match_file(relative)
+
+
+def could_cover(rule: Rule, path: str, context: PathContext) -> bool:
+    """Return whether a path with wildcards of bash could name a file that a rule matches.
+
+    Whether the file exists does not matter: it may be made before the command runs.
+    """
+    bases, pattern = _resolve_pattern(rule.pattern, rule.base, context)
+    parts = pattern.strip("/").split("/")
+    if "/" not in pattern.rstrip("/"):
+        parts.insert(0, "**")
+    named = _fold_case(path).strip("/").split("/")
+    for base in dict.fromkeys(bases):
+        folders = _fold_case(base).strip("/").split("/") if base != "/" else []
+        above = zip(folders, named, strict=False)
+        is_below = len(named) > len(folders) and all(_meet(name, each) for name, each in above)
+        if is_below and _parts_meet(list(map(_fold_case, parts)), named[len(folders) :]):
+            return True
+    return False
+
+
+def _parts_meet(pattern: Sequence[str], named: Sequence[str]) -> bool:
+    """Return whether a pattern of .gitignore, and one of bash, could match the same path."""
+    if not pattern:
+        return True
+    if not named:
+        return False
+    if pattern[0] == "**":
+        return len(pattern) == 1 or (
+            _parts_meet(pattern[1:], named) or _parts_meet(pattern, named[1:])
+        )
+    return _meet(pattern[0], named[0]) and _parts_meet(pattern[1:], named[1:])
+
+
+@lru_cache(maxsize=4096)
+def _meet(name: str, pattern: str) -> bool:
+    """Return whether two patterns of one name could match the same name.
+
+    Arguments:
+        pattern: one of bash, whose wildcards match no dot at the start of a name.
+    """
+    if name.startswith(".") and pattern[:1] in ("*", "?", "["):
+        return False
+    first = re.sub(r"\[[^\]]*\]", "?", name)
+    second = re.sub(r"\[[^\]]*\]", "?", pattern)
+    reached = {0}
+    for c in first:
+        reached = _step(reached, c, second)
+    return len(second) in _skip_stars(reached, second)
+
+
+def _step(reached: set[int], c: str, pattern: str) -> set[int]:
+    """Return the places in a pattern that are reached after one more character `c`."""
+    places = _skip_stars(reached, pattern)
+    if c == "*":
+        return set(range(min(places, default=len(pattern) + 1), len(pattern) + 1))
+    after = {at for at in places if pattern[at : at + 1] == "*"}
+    return after | {
+        at + 1
+        for at in places
+        if at < len(pattern) and (c == "?" or pattern[at] in ("?", c) or pattern[at] == "*")
+    }
+
+
+def _skip_stars(reached: set[int], pattern: str) -> set[int]:
+    places = set(reached)
+    for at in range(len(pattern)):
+        if at in places and pattern[at] == "*":
+            places.add(at + 1)
+    return places
 
 
 @lru_cache(maxsize=1024)

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from .shell_judge import CommandJudge
 
 _SANDBOXED = "no rule is against it, and it runs within the sandbox"
+_UNATTENDED = "no rule is against it, and no user can be asked"
+_SANDBOX_TIERS = ("full", "file")
 _ALLOWED = PermissionVerdict(Verdict.ALLOW, _SANDBOXED)
+_ALLOWED_UNATTENDED = PermissionVerdict(Verdict.ALLOW, _UNATTENDED)
 _EFFECT_TEXTS = {
     ToolCategory.WRITE: "a file is changed",
     ToolCategory.RUN: "a command runs",
@@ -139,7 +142,7 @@ class RulePolicy:
             and tool.category is not ToolCategory.WRITE
             and mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS)
         ):
-            return _ALLOWED
+            return _ALLOWED if self._is_sandboxed() else _ALLOWED_UNATTENDED
         findings = self.collect_findings(tool, arguments)
         verdicts = [self.apply_mode(finding, mode) for finding in findings]
         return min(verdicts, key=lambda verdict: RULE_VERDICTS.index(Verdict(verdict.verdict)))
@@ -160,9 +163,14 @@ class RulePolicy:
             # Importing the bash grammar takes time, and many sessions judge no command.
             from .shell_judge import CommandJudge
 
-            judge = CommandJudge(self._permissions.rules, tool, self._matcher)
+            judge = CommandJudge(
+                self._permissions.rules, tool, self._matcher, is_sandboxed=self._is_sandboxed
+            )
             self._command_judges[tool.name] = judge
         return self._command_judges[tool.name]
+
+    def _is_sandboxed(self) -> bool:
+        return self._tier() in _SANDBOX_TIERS
 
     def _judge_call(self, tool: Tool, arguments: Mapping[str, Any]) -> CallFinding:
         kind = _get_call_kind(tool)
@@ -206,7 +214,7 @@ class RulePolicy:
         if mode is Mode.DONT_ASK:
             return decide_as(Verdict.DENY, f"{finding.why}, and this mode asks no questions")
         if finding.verdict == Verdict.UNDECIDED and self._runs_unasked(finding.kind, mode):
-            return decide_as(Verdict.ALLOW, _SANDBOXED)
+            return decide_as(Verdict.ALLOW, _SANDBOXED if self._is_sandboxed() else _UNATTENDED)
         return decide_as(Verdict.ASK)
 
     def _runs_unasked(self, kind: CallKind, mode: Mode) -> bool:
@@ -218,7 +226,7 @@ class RulePolicy:
         if kind == CallKind.EDIT and not self._asks_before_edits:
             return True
         is_command = mode is Mode.ACCEPT_EDITS and kind == CallKind.RUN
-        return is_command and self._tier() in ("full", "file")
+        return is_command and self._is_sandboxed()
 
 
 def _get_call_kind(tool: Tool) -> CallKind:

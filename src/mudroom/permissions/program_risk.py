@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 from .program_table import (
     FILELESS_PROGRAMS,
+    FOLDER_PROGRAMS,
+    GIT_COMMAND_FLAGS,
     GIT_LISTING_ARGUMENTS,
+    GIT_PLAIN_COMMANDS,
     GIT_READING_COMMANDS,
     GIT_RISKY_FLAG,
-    GIT_RUNNING_COMMANDS,
     INTERPRETERS,
     NEVER_ALLOWED,
     PACKAGE_RUNNERS,
@@ -19,8 +21,10 @@ from .program_table import (
     RUNNERS,
     SAFE_VARIABLE,
     SHELLS,
+    VERSION_PROGRAMS,
 )
-from .program_wrappers import get_program_name, strip_version
+from .program_wrappers import find_git_command, get_program_name, strip_version
+from .program_writes import starts_plainly
 from .shell_words import Word
 
 _SHELL_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
@@ -29,7 +33,6 @@ _HARMLESS_SED = re.compile(
     r"(?:\d+|\$)?(?:,(?:\d+|\$))?[pdq=]"
     r"|s([/|,#:@])(?:(?!\1)[^\\\n]|\\.)*\1(?:(?!\1)[^\\\n]|\\.)*\1[gpiI0-9]*"
 )
-_HAS_VERSION_FLAG = re.compile(r"(python|node|npm|pip|cargo|rustc|go|ruby|git|make)[\d.]*")
 
 
 def is_safe_variable(name: str, *, exported: bool) -> bool:
@@ -75,7 +78,7 @@ def _find_flag_risk(words: Sequence[Word]) -> str:
     if risky_flag is None:
         return ""
     for word in words[1:]:
-        if name != "printf" and word.value is None and not _starts_plainly(word):
+        if name != "printf" and word.value is None and not starts_plainly(word):
             return f"{word.raw} could become a flag that makes {name} run or write something"
     for word in words[1:]:
         if word.value and re.fullmatch(risky_flag, word.value):
@@ -83,28 +86,23 @@ def _find_flag_risk(words: Sequence[Word]) -> str:
     return ""
 
 
-def _starts_plainly(word: Word) -> bool:
-    """Return whether an unknown word cannot become a flag.
-
-    It starts with a letter or a folder, or it is a process substitution.
-    """
-    if word.raw.startswith("<("):
-        return True
-    if "$" in word.raw or "`" in word.raw:
-        return False
-    return bool(re.match(r"[\w./~][\w./]*[*?\[]", word.raw))
-
-
 def _find_git_risk(words: Sequence[Word]) -> str:
-    if any(word.value is None and not _starts_plainly(word) for word in words[1:]):
+    if any(word.value is None and not starts_plainly(word) for word in words[1:]):
         return "a word of this git command could become a flag that runs or writes something"
     arguments = [word.value for word in words[1:]]
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     for value in options:
-        if value and (GIT_RISKY_FLAG.fullmatch(value) or "ext::" in value):
+        if value and (GIT_RISKY_FLAG.fullmatch(value) or re.search(r"(?:^|=)[\w-]+::", value)):
             return f"git {value} can run or write something"
-    name = next((value for value in options if value and not value.startswith("-")), "")
-    return f"git {name} can run something" if name in GIT_RUNNING_COMMANDS else ""
+    command = [word.value for word in find_git_command(words)]
+    if not command:
+        return ""
+    name = command[0] or ""
+    risky_flag = GIT_COMMAND_FLAGS.get(name, "(?!)")
+    for value in command[1:]:
+        if value and re.fullmatch(risky_flag, value):
+            return f"git {name} {value} can run something"
+    return "" if name in GIT_PLAIN_COMMANDS else f"git {name} can run something"
 
 
 def _find_interpreter_risk(name: str, arguments: Sequence[str | None]) -> str:
@@ -154,15 +152,21 @@ def is_read_only(words: Sequence[Word]) -> bool:
         return len(arguments) == 1 and bool(arguments[0]) and not arguments[0].startswith("-")
     if name in READING_PROGRAMS | FILELESS_PROGRAMS:
         return True
+    if arguments in (["--version"], ["-V"]) and strip_version(name) in VERSION_PROGRAMS:
+        return True
     if name == "git":
         return _git_reads_only(arguments)
     if name == "command":
         return arguments[:1] in (["-v"], ["-V"])
     if name in ("sed", "find", "sort", "tree", "file"):
         return True
-    if name == "date":
-        return all(_DATE_FORMAT.fullmatch(value) for value in arguments)
-    return arguments in (["--version"], ["-V"]) and bool(_HAS_VERSION_FLAG.fullmatch(name))
+    return name == "date" and all(_DATE_FORMAT.fullmatch(value) for value in arguments)
+
+
+def obeys_folder(words: Sequence[Word]) -> bool:
+    """Return whether files of the working folder decide what a command that only reads runs."""
+    name = strip_version(get_program_name(words))
+    return name in FOLDER_PROGRAMS and not (name == "git" and words[1].value == "--version")
 
 
 def _git_reads_only(arguments: Sequence[str]) -> bool:

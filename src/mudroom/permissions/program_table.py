@@ -1,6 +1,12 @@
-"""Tables of programs: which only read, which run other programs, and which flags are risky."""
+"""Facts about programs: what they read, write and run, by their flags and operands.
+
+This is the only table of such facts. `program_risk` and `program_writes` read single commands with
+it, `program_approvals` the commands that an answer of the user covers.
+"""
 
 from __future__ import annotations
+
+from msgspec import Struct
 
 from .._platform.lazy_pattern import compile_later
 from .shell_words import split_word_set
@@ -10,7 +16,11 @@ READING_PROGRAMS = split_word_set(
     "sha256sum sha512sum cksum stat uname basename dirname realpath readlink column expand "
     "unexpand fold od strings seq grep egrep fgrep rg jq which type cd"
 )
-"""Programs that only read, with any flags except those that `find_risk` reports."""
+"""Programs that only read, with any flags except those that `find_risk` reports.
+
+None of them runs a program because of a file in the working folder. rg takes its configuration from
+the file in RIPGREP_CONFIG_PATH only, and jq modules cannot start anything.
+"""
 
 FILELESS_PROGRAMS = split_word_set(
     "echo printf true false : test [ sleep exit return break continue shift"
@@ -32,23 +42,50 @@ GIT_LISTING_ARGUMENTS = {
 GIT_OPTIONS_WITH_VALUE = split_word_set(
     "-C -c --git-dir --work-tree --namespace --exec-path --config-env --super-prefix --attr-source"
 )
+GIT_PLAIN_COMMANDS = (
+    GIT_READING_COMMANDS
+    | GIT_LISTING_ARGUMENTS.keys()
+    | split_word_set(
+        "add am annotate apply archive bundle check-attr check-ignore check-mailmap "
+        "check-ref-format checkout checkout-index cherry cherry-pick clean clone column commit "
+        "commit-graph commit-tree count-objects diff-files diff-index diff-tree fast-export fetch "
+        "for-each-ref format-patch fsck gc hash-object index-pack init interpret-trailers "
+        "ls-remote mailinfo mailsplit merge merge-file merge-tree mktag mktree mv notes "
+        "pack-objects pack-refs patch-id prune prune-packed pull push range-diff read-tree reflog "
+        "repack replace rerere reset restore revert rm show-branch show-index show-ref "
+        "sparse-checkout stage stripspace switch symbolic-ref unpack-file unpack-objects "
+        "update-index update-ref var verify-commit verify-pack verify-tag version write-tree"
+    )
+)
+"""Git commands that run no program named by their arguments. Any other name may be an alias."""
+VERSION_PROGRAMS = split_word_set("python node npm pip cargo rustc go ruby git make")
+"""Programs that only print their version with `--version`."""
+FOLDER_PROGRAMS = split_word_set("git python node npm pip cargo rustc go ruby")
+"""Programs among the reading ones that obey files of the working folder.
 
-SHELLS = split_word_set("sh bash dash zsh ksh ash fish rbash mksh")
+The settings and attributes of a repository name programs that git runs (`core.fsmonitor`, filters,
+`textconv`, the transport of a partial clone). Version managers stand in for the others, and read
+files such as `rust-toolchain.toml` or `.python-version` to choose what they start.
+"""
+
+SHELLS = split_word_set("sh bash dash zsh ksh ash fish rbash mksh csh tcsh yash nu xonsh elvish")
 INTERPRETERS = split_word_set(
     "python perl ruby node nodejs deno bun php lua luajit tclsh Rscript osascript pwsh pypy awk "
-    "gawk mawk nawk"
+    "gawk mawk nawk R julia guile erl elixir iex ipython bpython tsx ts-node coffee groovy jshell "
+    "racket sbcl clisp ghci runghc ocaml octave wish gjs qjs irb"
 )
-RUNNING_MODULES = split_word_set(
-    "asyncio cProfile code coverage debugpy doctest idlelib memory_profiler pdb profile runpy "
-    "scalene timeit trace viztracer"
-)
-"""Modules of Python that run code from their own arguments."""
 RUNNERS = SHELLS | split_word_set(
     "env sudo doas su xargs timeout gtimeout nohup setsid nice ionice stdbuf time command builtin "
-    "exec busybox toybox eval source ssh watch parallel script flock chroot unshare nsenter "
-    "taskset chrt prlimit runuser strace ltrace gdb coproc systemd-run setarch linux32 linux64 "
-    "catchsegv valgrind perf entr dbus-run-session xvfb-run fakeroot proot firejail bwrap npx uvx "
-    "pipx uv noglob rlwrap unbuffer caffeinate setpriv capsh tmux screen"
+    "exec busybox toybox coreutils eval source ssh watch parallel script flock chroot unshare "
+    "nsenter taskset chrt prlimit runuser strace ltrace gdb lldb rr coproc systemd-run "
+    "systemd-nspawn systemd-inhibit setarch linux32 linux64 catchsegv valgrind perf entr "
+    "dbus-run-session dbus-launch xvfb-run fakeroot fakechroot proot firejail bwrap npx uvx pipx "
+    "uv noglob rlwrap unbuffer caffeinate setpriv capsh tmux screen pkexec gosu su-exec sg newgrp "
+    "run0 chpst setuidgid envdir softlimit run-parts cpulimit hyperfine eatmydata proxychains "
+    "proxychains4 torsocks tsocks numactl direnv op watchexec nodemon onchange reflex tini "
+    "dumb-init catatonit daemonize start-stop-daemon setlock lockrun choom faketime datefudge "
+    "chronic ifne pee dotenv dotenvx doppler aws-vault sops concurrently cross-env ccache distcc "
+    "sccache mosh pdsh xterm dtach abduco ld.so ld-linux-x86-64.so wine ldd nix nix-shell ssh-agent"
 )
 """Programs that run their own arguments."""
 PACKAGE_RUNNERS = split_word_set("npx uvx pipx uv")
@@ -58,37 +95,40 @@ TEXT_RUNNERS = (
     | INTERPRETERS
     | split_word_set(
         "find fd fdfind trap alias expect docker podman kubectl at batch crontab make git rg sed "
-        "vim vi ex ed emacs less man tar rsync scp sftp socat nc ncat"
+        "vim vi nvim ex ed emacs less man tar rsync scp sftp socat nc ncat sqlite3 psql mysql m4 dc"
     )
 )
 """Programs that may run a text they get as an argument."""
 NEVER_ALLOWED = split_word_set(
     "eval source . exec trap alias enable coproc watch setsid su builtin hash shopt set read "
-    "mapfile readarray getopts"
+    "mapfile readarray getopts ed ex vi vim nvim emacs expect sqlite3 psql mysql m4 dc socat at "
+    "batch crontab"
 )
 """Programs that no rule with a wildcard allows.
 
 Their name does not tell what they run, or what they change for later commands.
 """
-
-SUBCOMMAND_PROGRAMS = split_word_set(
-    "git npm pnpm yarn cargo go make gmake pip pip3 poetry pdm hatch rake bundle dotnet mvn gradle "
-    "helm terraform gh brew apt apt-get dnf systemctl rustup conda nox tox "
-    "just task mix composer swift zig bazel nx turbo"
-)
-"""Programs whose first argument says what they do: an approval covers only this subcommand."""
-RUNNING_SUBCOMMANDS = split_word_set("run run-script exec x dlx")
-"""Subcommands whose next argument says what they run: an approval covers only this."""
-SCRIPT_RUNNERS = split_word_set("npm pnpm yarn cargo go just task mix composer swift zig nx turbo")
-"""Programs whose `run` takes the name of a script or target, not a program."""
-CAUTIOUS_PROGRAMS = split_word_set(
-    "rm rmdir mv dd chmod chown chgrp kill pkill killall shred truncate mount umount curl wget "
-    "ssh scp sftp rsync nc ncat socat reboot shutdown crontab at tee docker podman kubectl"
-)
-"""Programs for which one approval never covers other arguments."""
-
-RUN_FLAG = compile_later(r"-(exec|execdir|ok|okdir|x|X)|--(pre|exec|exec-batch|hostname-bin)")
+EXECUTING_FLAG = compile_later(r"-(exec|execdir|ok|okdir|x|X)|--(pre|exec|exec-batch|hostname-bin)")
 """Flags whose next word is a program to run."""
+
+
+def _match_flags(names: str) -> str:
+    """Return a pattern of long flags, alone or with a value. `*` ends the shortest abbreviation."""
+    choices: list[str] = []
+    for name in names.split():
+        start, _, rest = name.partition("*")
+        choices.append(start + "".join(f"(?:{c}" for c in rest) + ")?" * len(rest))
+    return rf"--(?:{'|'.join(choices)})(?:=.*)?"
+
+
+_NPM = _match_flags(
+    "script-s*hell she*ll node-op*tions git edito*r viewe*r pref*ix userc*onfig globalc*onfig "
+    "init-m*odule onload-s*cript pyt*hon node-g*yp dir cwd"
+)
+_COMPILER = (
+    r"-(wrapper|B|specs|fplugin|Xlinker|Wl,|load|Xclang|fuse-ld|T|Wp,|Wa,).*"
+    r"|--(specs|ld-path|config|sysroot|plugin).*|@.*"
+)
 
 RISKY_FLAGS = {
     "find": r"-(exec|execdir|ok|okdir|delete|fprint\w*|fls|files0-from)",
@@ -97,25 +137,209 @@ RISKY_FLAGS = {
     "tar": r"--(ch|to|us|inf|new|rmt|rsh|ind).*|-[^-]*[IFP].*|[A-Za-z]*[IF][A-Za-z]*",
     "rg": r"--(pre|hostname-bin|search-zip).*|-\w*z\w*",
     "sort": r"-\w*[oT].*|--(o|c|t).*",
+    "split": _match_flags("f*ilter"),
+    "zip": r"-\w*T.*|" + _match_flags("te*st unz*ip-command"),
     "tree": r"-\w*[oR]\w*",
-    "diff": r"--o.*",
-    "file": r"-\w*[CS]\w*|--compile",
+    "diff": r"-\w*l\w*|--(o|pag).*",
+    "file": r"-\w*[CSzZ]\w*|" + _match_flags("c*ompile uncompress*-noreport"),
     "rsync": r"-\w*e.*|--rs.*",
     "scp": r"-.*",
+    "sftp": r"-.*",
+    "nc": r"-\w*[ec].*|--(sh-|lua-)?exec.*",
+    "ncat": r"-\w*[ec].*|--(sh-|lua-)?exec.*",
     "man": r"-.*",
     "less": r"\+.*|-\w*[oOkK].*|--(log|lesskey).*",
     "printf": r"-v.*",
     "date": r"-\w*[sfr]\w*|--(set|file|reference).*",
     "jq": r"-\w*[fL].*|--(from-file|slurpfile|rawfile|library).*",
-    "make": r"--eval.*|-\w*[fCI].*|--(file|makefile|directory)=?.*|SHELL=.*|.*FLAGS=.*",
+    "make": (
+        r"-\w*[fCIE].*|(?!(?:V|VERBOSE|DEBUG|PREFIX|DESTDIR|CI|JOBS)=)[\w.]+[:+?!]*=.*|"
+        + _match_flags("ev*al fil*e mak*efile dir*ectory inc*lude-dir")
+    ),
+    "install": _match_flags("strip-*program"),
+    "go": r"--?(exec|toolexec|vettool|overlay|modfile|\w+flags|compiler|pkgdir|C)(=.*)?",
+    "cargo": r"\+.*|-[ZC].*|" + _match_flags("config manifest-path"),
+    "npm": r"-C|" + _NPM,
+    "pnpm": r"-C.*|" + _NPM,
+    "yarn": _NPM,
+    "wget": r"-\w*e.*|" + _match_flags("ex*ecute use-a*skpass conf*ig"),
+    "curl": r"-\w*K.*|" + _match_flags("config engine"),
+    "pandoc": r"-[FL].*|" + _match_flags("fi*lter lu*a-filter pdf-en*gine def*aults"),
+    "apt": r"-\w*[oc].*|" + _match_flags("op*tion con*fig-file"),
+    "apt-get": r"-\w*[oc].*|" + _match_flags("op*tion con*fig-file"),
+    "gcc": _COMPILER,
+    "cc": _COMPILER,
+    "g++": _COMPILER,
+    "c++": _COMPILER,
+    "clang": _COMPILER,
+    "clang++": _COMPILER,
 }
-"""Program -> the flags by which it writes or runs something."""
+"""Program -> the flags by which it writes something unexpected or runs something."""
 GIT_RISKY_FLAG = compile_later(
     r"-[cOx].*|--(exe|conf|upl|rec|ext|textc|ou|op|git-d|work|no-i|pag).*"
 )
-GIT_RUNNING_COMMANDS = split_word_set(
-    "bisect submodule filter-branch difftool mergetool config rebase hook daemon instaweb alias"
+GIT_COMMAND_FLAGS = {
+    "clone": r"-\w*[uc].*|" + _match_flags("u*pload-pack te*mplate conf*ig separ*ate-git-dir"),
+    "init": _match_flags("te*mplate separ*ate-git-dir"),
+    "fetch": _match_flags("u*pload-pack"),
+    "pull": _match_flags("u*pload-pack"),
+    "ls-remote": _match_flags("u*pload-pack e*xec"),
+    "archive": _match_flags("exe*c o*utput"),
+    "push": _match_flags("e*xec rece*ive-pack"),
+}
+"""Git command -> further flags by which it runs something."""
+
+
+class Writing(Struct, frozen=True):
+    """How a program's words tell which files it changes.
+
+    Arguments:
+        operands: which operands it changes: "all"; "last", the target of a copy; "moved", the
+            sources and the target; "packed", all, with and without a suffix; "downloads" from
+            addresses; "archive"; "of=", as dd; "unknown", if its words do not tell.
+        flags: pattern of the flags with which this is true.
+        recursive: pattern of the flags with which it also changes what is in folders.
+    """
+
+    operands: str
+    flags: str = ""
+    recursive: str = ""
+
+
+_COPYING_FLAGS = r"-[finpuv]+|--(force|interactive|no-clobber|preserve(=.*)?|update|verbose)"
+_PACKING = Writing("packed", r"-[dkfvqc1-9]+|--(keep|force|decompress|verbose|quiet)")
+_UNKNOWN = Writing("unknown")
+_DOWNLOADING_FLAGS = (
+    r"-[fsSLgqvkO#]+|-[oOPHXdAubD]|-[nq]+[vcO]?|--(fail|silent|show-error|location|output(-dir)?"
+    r"|create-dirs|remote-name|request|header|data|compressed|max-time|retry|output-document"
+    r"|directory-prefix|quiet|no-verbose|timeout|tries|insecure|version)(=.*)?"
 )
+
+WRITING_PROGRAMS = {
+    "touch": Writing("all", r"-[acmfh]+|-[rdt]|--(no-create|date|reference|time)(=.*)?"),
+    "mkdir": Writing("all", r"-[pvm]+|--(parents|verbose|mode)(=.*)?"),
+    "mkfifo": Writing("all", "-m"),
+    "mknod": Writing("all", "-m"),
+    "rmdir": Writing("all", r"-[pv]+|--(parents|verbose|ignore-fail-on-non-empty)"),
+    "rm": Writing("all", r"-[fidvIrR]+|--(force|recursive|verbose|dir)", r"-\w*[rR]\w*|--r.*"),
+    "unlink": Writing("all"),
+    "link": Writing("all"),
+    "shred": Writing("all", r"-[fuvzn]+\d*"),
+    "truncate": Writing("all", r"-[cos].*|--(size|no-create)(=.*)?"),
+    "tee": Writing("all", r"-[aip]+|--append"),
+    "sponge": Writing("all", "-a"),
+    "chmod": Writing("all", r"-[vcfRrwxXst]+|--recursive", r"-\w*R\w*|--r.*"),
+    "chown": Writing("all", r"-[vcfhR]+|--recursive", r"-\w*R\w*|--r.*"),
+    "chgrp": Writing("all", r"-[vcfhR]+|--recursive", r"-\w*R\w*|--r.*"),
+    "chattr": Writing("all", r"-[vfR]+|[-+=]\w+", r"-\w*R\w*"),
+    "setfacl": Writing("all", r"-[mxb]"),
+    "setfattr": Writing("all", r"-[nvx]"),
+    "gzip": _PACKING,
+    "gunzip": _PACKING,
+    "bzip2": _PACKING,
+    "bunzip2": _PACKING,
+    "xz": _PACKING,
+    "unxz": _PACKING,
+    "zip": Writing("all", r"-[qrj0-9]+"),
+    "cp": Writing("last", _COPYING_FLAGS),
+    "install": Writing("moved", r"-[cCpvDdm]+|-[og]|--(directory|mode|verbose)(=.*)?"),
+    "mv": Writing("moved", r"-[finuv]+|--(force|interactive|no-clobber|update|verbose)", ".*"),
+    "ln": Writing("moved", r"-[sfnvir]+|--(symbolic|force|verbose|relative)"),
+    "rename": _UNKNOWN,
+    "dd": Writing("of="),
+    "curl": Writing("downloads", _DOWNLOADING_FLAGS),
+    "wget": Writing("downloads", _DOWNLOADING_FLAGS),
+    "tar": Writing("archive"),
+    "bsdtar": Writing("archive"),
+    "unzip": _UNKNOWN,
+    "7z": _UNKNOWN,
+    "cpio": _UNKNOWN,
+    "pax": _UNKNOWN,
+    "patch": _UNKNOWN,
+    "split": _UNKNOWN,
+    "csplit": _UNKNOWN,
+    "rsync": _UNKNOWN,
+    "scp": _UNKNOWN,
+    "sftp": _UNKNOWN,
+    "git apply": _UNKNOWN,
+    "git am": _UNKNOWN,
+    "git checkout-index": _UNKNOWN,
+    "git mv": Writing("moved", "-[fknv]+", ".*"),
+    "git rm": Writing("all", r"-[fnqr]+|--cached", r"-\w*r\w*"),
+    "git restore": Writing("all", r"-[SWq]+|-s|--(staged|worktree|source)(=.*)?"),
+    "git checkout": Writing("all", r"-[bBqf]+|--(track|detach|quiet)|--"),
+    "git clone": Writing("all", r"-[qvn]+|-b|--(depth|branch|quiet|single-branch)(=.*)?"),
+}
+"""Program -> how it writes. Readers are not listed; nor are programs with unknown habits."""
+
+
+class Approval(Struct, frozen=True):
+    """Arguments that one approval of a program covers, because they make it run nothing else.
+
+    Arguments:
+        flags: pattern of the flags.
+        operands: pattern of all other words, joined with blanks.
+    """
+
+    flags: str = ""
+    operands: str = ".*"
+
+
+_CARGO = Approval(
+    r"-[vqr]+|-p|-j\d*|-[DWA]|--|--(release|all|workspace|libs?|bins?|tests?|examples?|benches"
+    r"|all-targets|all-features|no-default-features|features|package|locked|offline|frozen|quiet"
+    r"|verbose|no-run|no-fail-fast|doc|nocapture|exact|ignored|include-ignored|test-threads"
+    r"|show-output|check)(=[\w,/.-]*)?",
+    r"[\w,:. /-]*",
+)
+_LINT = Approval(r"-[qv]+|--(check|diff|fix|no-fix|quiet|verbose|no-cache|statistics)")
+_REMOTE = r"((origin|upstream)( \w[\w./@-]*)*)?"
+_FILES = Approval(".*")
+APPROVALS = {
+    "touch": _FILES,
+    "mkdir": _FILES,
+    "cp": _FILES,
+    "pytest": Approval(
+        r"-[qvxsl]+|-r\w+|-[kmn]|-n\d+|--(lf|ff|nf|sw|co|collect-only|last-failed|failed-first"
+        r"|exitfirst|quiet|verbose|no-header|no-summary|maxfail=\d+|tb=\w+|durations=\d+|color=\w+)"
+    ),
+    "unittest": Approval(r"-[vqfbc]+"),
+    "mypy": Approval(r"-v|--(strict|pretty|ignore-missing-imports|no-error-summary)"),
+    "pyright": Approval(r"--outputjson"),
+    "ruff check": _LINT,
+    "ruff format": _LINT,
+    "black": _LINT,
+    "isort": _LINT,
+    "flake8": Approval(r"--max-line-length=\d+"),
+    "cargo build": _CARGO,
+    "cargo check": _CARGO,
+    "cargo test": _CARGO,
+    "cargo clippy": _CARGO,
+    "cargo fmt": _CARGO,
+    "go build": Approval(r"-(v|race|trimpath)", r"\.[\w./ -]*"),
+    "go fmt": Approval("", r"\.[\w./ -]*"),
+    "go vet": Approval("", r"\.[\w./ -]*"),
+    "go test": Approval(
+        r"-(v|race|short|failfast|cover|json|benchmem|(run|bench|count|timeout|cpu)=\S*)",
+        r"(\.[\w./ -]*)?",
+    ),
+    "git add": Approval(r"-[AunvfN]+|--(all|update|force|verbose|dry-run|intent-to-add)|--"),
+    "git commit": Approval(r"-[aqvsm]+|--(all|quiet|signoff|allow-empty|message(=.*)?)"),
+    "git push": Approval(
+        r"-[uqv]+|--(set-upstream|quiet|verbose|dry-run|tags|follow-tags|porcelain)", _REMOTE
+    ),
+    "git fetch": Approval(r"-[pqvt]+|--(all|prune|tags|quiet|verbose)", _REMOTE),
+    **{f"git {name}": Approval("-.*") for name in sorted(GIT_READING_COMMANDS)},
+}
+"""Program or module, with its subcommand -> what one approval of it covers.
+
+Those that build, test or commit run code of the project, as the approved command did. For a program
+that is not here an approval covers the same command only.
+"""
+APPROVED_MODULES = split_word_set("pytest unittest mypy ruff black isort flake8")
+"""Modules among them that `python -m` runs."""
+APPROVED_RUNNERS = {("poetry", "run"), ("pdm", "run"), ("uv", "run"), ("pipenv", "run")}
+"""Programs that run another one in the project's environment, and the word before it."""
 
 SAFE_VARIABLE = compile_later(
     r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|TERM|COLUMNS|LINES|NODE_ENV|CI|DEBUG"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from .program_table import GIT_OPTIONS_WITH_VALUE, RUN_FLAG, RUNNERS, TEXT_RUNNERS
+from .program_table import EXECUTING_FLAG, GIT_OPTIONS_WITH_VALUE, RUNNERS, TEXT_RUNNERS
 from .shell_words import SimpleCommand, Word
 
 _MAX_WRAPPERS = 20
@@ -118,18 +118,19 @@ def expand_commands(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
     full_name = get_program_name(words)
     name = strip_version(full_name)
     if name == "git":
-        yield (Word("git", "git"), *_skip_git_options(words[1:]))
+        yield (Word("git", "git"), *find_git_command(words))
     is_runner = not name or name in RUNNERS or full_name in RUNNERS
     for at in range(1, len(words)):
         value = words[at].value
         if not value or value.startswith("-"):
             continue
-        if is_runner or RUN_FLAG.fullmatch(words[at - 1].value or ""):
+        if is_runner or EXECUTING_FLAG.fullmatch(words[at - 1].value or ""):
             yield tuple(words[at:])
 
 
-def _skip_git_options(words: Sequence[Word]) -> Sequence[Word]:
-    at = 0
+def find_git_command(words: Sequence[Word]) -> Sequence[Word]:
+    """Return the words of a git command from its subcommand on."""
+    at = 1
     while at < len(words) and (words[at].value or "").startswith("-"):
         at += 2 if words[at].value in GIT_OPTIONS_WITH_VALUE else 1
     return words[at:]

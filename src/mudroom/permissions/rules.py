@@ -59,6 +59,8 @@ class Rule(Struct, frozen=True):
         pattern: the text in the brackets; "" matches every call.
         origin: the file and line, or the flag, that the rule comes from.
         base: the folder that a path pattern starting with `/` is relative to.
+        is_approved: the user approved it in answer to a question. Its `*` then covers only
+            arguments with which the program is known to run nothing else.
 
     Raises UsageError for a tool with brackets, which would match no call.
     """
@@ -68,6 +70,7 @@ class Rule(Struct, frozen=True):
     pattern: str = ""
     origin: str = ""
     base: str = ""
+    is_approved: bool = False
 
     def __post_init__(self) -> None:
         if "(" in self.tool:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from .._core.tools import Tool, ToolCategory
+from .._core.tools import Tool
 from .._platform.protected_names import find_protected_component
+from .command_rules import CommandRules
 from .match_call import CallMatcher
 from .path_rules import matches_file
-from .program_risk import find_risk, is_read_only, is_safe_variable
+from .program_approvals import find_approved_prefix
+from .program_risk import find_risk, is_read_only, is_safe_variable, obeys_folder
 from .program_table import FILELESS_PROGRAMS, SHELLS
 from .program_wrappers import expand_commands, extract_texts, get_program_name, strip_wrappers
 from .rules import CallFinding, CallKind, Rule, Verdict, is_literal, matches_pattern
 from .shell_parser import parse_command
-from .shell_paths import CommandPaths, find_option_folders, find_working_folders
+from .shell_paths import (
+    CommandPaths,
+    find_option_folders,
+    find_unknown_folder,
+    find_working_folders,
+)
 from .shell_words import Redirect, Script, SimpleCommand, Word
+from .shell_writes import WriteJudge
 
 MAX_SHELL_DEPTH = 4
 """Levels of shells within shells that are judged."""
@@ -32,6 +40,7 @@ class CommandJudge:
     Arguments:
         rules: all rules of the session. tool: the tool that runs commands.
         allow_reading: allow commands that only read the workspace without a rule.
+        is_sandboxed: returns whether a sandbox holds what a command starts; called when needed.
     """
 
     def __init__(
@@ -41,52 +50,56 @@ class CommandJudge:
         matcher: CallMatcher,
         *,
         allow_reading: bool = True,
+        is_sandboxed: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._matcher = matcher
         self._context = matcher.context
         self._paths = CommandPaths(self._context)
+        self._writes = WriteJudge(self._context, self._paths)
+        self._unknown_folder = ""
         self._allow_reading = allow_reading
-        self._command_rules = {
-            verdict: [rule for rule in rules if rule.verdict == verdict and rule.names(tool.name)]
-            for verdict in (Verdict.DENY, Verdict.ASK, Verdict.ALLOW)
-        }
-        self._file_rules = [
-            rule for rule in rules if rule.pattern and matcher.get_rule_access(rule) is not None
-        ]
-        # If True, a command that cannot be parsed needs approval: a rule may be about it.
-        self._has_restrictions = bool(
-            self._command_rules[Verdict.DENY] or self._command_rules[Verdict.ASK]
-        ) or any(rule.verdict != Verdict.ALLOW for rule in self._file_rules)
+        self._is_sandboxed = is_sandboxed
+        self._rules = CommandRules(rules, tool, matcher)
 
     def judge(self, command: str) -> list[CallFinding]:
         """Return the findings of all parts of a command line, in order; at least one."""
         self._paths = CommandPaths(self._context)
+        self._writes = WriteJudge(self._context, self._paths)
         script = parse_command(command)
         all_commands = list(self._list_commands(script, command, MAX_SHELL_DEPTH))
         all_folders = find_working_folders(all_commands)
+        self._unknown_folder = find_unknown_folder(all_commands)
         restrictions: list[CallFinding] = []
         for part in all_commands:
-            if finding := self._find_restriction(part, all_folders[:MAX_FOLDERS]):
+            if finding := self._rules.find(part, all_folders[:MAX_FOLDERS], self._writes):
                 restrictions.append(finding)
         if any(finding.verdict == Verdict.DENY for finding in restrictions):
             return restrictions
+        folders = find_working_folders(script.commands)[:MAX_FOLDERS]
+        parts = [
+            finding
+            for part in script.commands
+            for finding in self._judge_command(part, folders, MAX_SHELL_DEPTH)
+        ]
         if rule := next(
-            (rule for rule in self._command_rules[Verdict.ALLOW] if not rule.pattern), None
+            (
+                rule
+                for rule in self._rules.command_rules[Verdict.ALLOW]
+                if not rule.pattern and not rule.is_approved
+            ),
+            None,
         ):
+            denials = [finding for finding in parts if finding.verdict == Verdict.DENY]
             why = "a rule allows every command"
             finding = CallFinding(Verdict.ALLOW, CallKind.RUN, why, rule, command)
-            return restrictions or [finding]
-        findings = [*restrictions, *self._judge_problems(script, command, all_folders)]
-        folders = find_working_folders(script.commands)[:MAX_FOLDERS]
-        for part in script.commands:
-            findings.extend(self._judge_command(part, folders, MAX_SHELL_DEPTH))
+            return [*restrictions, *denials] or [finding]
+        findings = [*restrictions, *self._judge_problems(script, command, all_folders), *parts]
         nothing = CallFinding(Verdict.ALLOW, CallKind.READ, "it does nothing", command=command)
         return findings or [nothing]
 
     def _judge_problems(
         self, script: Script, command: str, folders: Sequence[str]
     ) -> Iterator[CallFinding]:
-        verdict = Verdict.ASK if self._has_restrictions else Verdict.UNDECIDED
+        verdict = Verdict.ASK if self._rules.can_restrict else Verdict.UNDECIDED
         problems = [*script.problems]
         if len(folders) > MAX_FOLDERS:
             problems.append("it changes to too many folders")
@@ -110,52 +123,6 @@ class CommandJudge:
             if words:
                 yield SimpleCommand(piece.strip(), tuple(Word(word, word) for word in words))
 
-    def _find_restriction(
-        self, command: SimpleCommand, folders: Sequence[str]
-    ) -> CallFinding | None:
-        """Return the finding of a deny or ask rule about a command or a file it names, or None."""
-        spellings = [
-            text for words in expand_commands(command.words) for text in _list_spellings(words)
-        ]
-        for verdict in (Verdict.DENY, Verdict.ASK):
-            for rule in self._command_rules[verdict]:
-                if not rule.pattern or any(
-                    matches_pattern(rule.pattern, text) for text in spellings
-                ):
-                    why = f"a rule says {verdict}"
-                    return CallFinding(verdict, CallKind.RUN, why, rule, command.text)
-            if rule := self._find_file_rule(command, verdict, folders):
-                why = f"a rule says {verdict} for a file it names"
-                return CallFinding(verdict, CallKind.RUN, why, rule, command.text)
-        return None
-
-    def _is_about_reading(self, rule: Rule) -> bool:
-        return self._matcher.get_rule_access(rule) is ToolCategory.READ
-
-    def _find_file_rule(
-        self, command: SimpleCommand, verdict: Verdict, folders: Sequence[str]
-    ) -> Rule | None:
-        rules = [rule for rule in self._file_rules if rule.verdict == verdict]
-        if not rules:
-            return None
-        writes_file = any(redirect.writes_file for redirect in command.redirects)
-        if not writes_file and is_read_only(strip_wrappers(command.words)):
-            rules = [rule for rule in rules if self._is_about_reading(rule)]
-        folders = [*folders, *find_option_folders(command.words)]
-        targets = [redirect.target for redirect in command.redirects if redirect.target]
-        paths = dict.fromkeys(
-            path
-            for word in [*command.words[1:], *targets]
-            for path in self._paths.list_possible_paths(word, folders)
-        )
-        locations = dict.fromkeys(
-            location for path in paths for location in self._paths.list_locations(path, folders)
-        )
-        for rule in rules:
-            if matches_file(rule, locations, self._context, match_all=False):
-                return rule
-        return None
-
     def _judge_command(
         self, command: SimpleCommand, folders: tuple[str, ...], depth: int
     ) -> Iterator[CallFinding]:
@@ -177,8 +144,10 @@ class CommandJudge:
 
     def _judge_program(self, command: SimpleCommand, folders: tuple[str, ...]) -> CallFinding:
         words = command.words
+        if finding := self._deny_write(command, folders):
+            return finding
         if risk := _find_variable_risk(command):
-            return self._match_literal_rule(command) or _make_undecided(risk, command)
+            return self._match_literal_rule(command, folders) or _make_undecided(risk, command)
         is_declaration = len(words) == 1 and words[0].value in _DECLARATIONS
         if not words or (is_declaration and command.variables):
             return _make_allowed_read("it only sets shell variables", command)
@@ -188,13 +157,37 @@ class CommandJudge:
         # Which repository git reads depends on the folder it runs in.
         git_elsewhere = len(folders) > 1 and name == "git"
         if not may_read or git_elsewhere or not is_read_only(inner):
-            why = find_risk(inner) or "no rule allows it"
-            return self._match_allow_rule(command, inner) or _make_undecided(why, command)
+            why = find_risk(inner) or self._find_doubt(inner, folders) or "no rule allows it"
+            return self._match_allow_rule(command, inner, folders) or _make_undecided(why, command)
+        why = ""
+        if obeys_folder(inner) and not self._is_sandboxed():
+            why = (
+                f"without a sandbox, {name} may run programs that files of this folder name; "
+                f"a rule such as Bash({command.text.strip()}) allows it"
+            )
         for word in inner[1:]:
             if not self._stays_inside(inner, word, folders):
                 why = f"it reads {word.raw}, which may be outside the workspace"
-                return self._match_allow_rule(command, inner) or _make_undecided(why, command)
+        if why:
+            return self._match_allow_rule(command, inner, folders) or _make_undecided(why, command)
         return _make_allowed_read("it only reads", command)
+
+    def _deny_write(self, command: SimpleCommand, folders: tuple[str, ...]) -> CallFinding | None:
+        """Return a denial if the command, or one that it runs, changes a protected file."""
+        for words in expand_commands(command.words):
+            places = [*folders, *find_option_folders(words)]
+            if name := self._writes.find_protected(words, places):
+                return _deny_protected(name, command)
+        return None
+
+    def _find_doubt(self, words: Sequence[Word], folders: Sequence[str]) -> str:
+        """Return why no rule with a wildcard covers the files that a command changes."""
+        places = [*folders, *find_option_folders(words)]
+        if doubt := self._writes.find_doubt(words, places):
+            return doubt
+        if self._unknown_folder and not is_read_only(words):
+            return f"{self._unknown_folder} is known only when it runs"
+        return ""
 
     def _stays_inside(self, words: Sequence[Word], word: Word, folders: tuple[str, ...]) -> bool:
         """Return whether this word of a reading command names nothing outside the workspace."""
@@ -212,32 +205,48 @@ class CommandJudge:
             for path in paths
         )
 
-    def _match_literal_rule(self, command: SimpleCommand) -> CallFinding | None:
+    def _match_literal_rule(
+        self, command: SimpleCommand, folders: tuple[str, ...]
+    ) -> CallFinding | None:
         """Match the whole text of the command with allow rules that have no wildcard."""
-        for rule in self._command_rules[Verdict.ALLOW]:
-            if is_literal(rule.pattern) and rule.pattern == command.text.strip():
+        for rule in self._rules.command_rules[Verdict.ALLOW]:
+            is_same = is_literal(rule.pattern) and rule.pattern == command.text.strip()
+            if is_same and not (rule.is_approved and _differs_by_folder(command.words, folders)):
                 why = "a rule allows exactly this"
                 return CallFinding(Verdict.ALLOW, CallKind.RUN, why, rule, command.text)
         return None
 
     def _match_allow_rule(
-        self, command: SimpleCommand, inner: Sequence[Word]
+        self, command: SimpleCommand, inner: Sequence[Word], folders: tuple[str, ...]
     ) -> CallFinding | None:
         """Match a command with the allow rules.
 
         Arguments:
             inner: the words of the command without wrappers like `timeout 5`.
         """
-        if finding := self._match_literal_rule(command):
+        if finding := self._match_literal_rule(command, folders):
             return finding
         if find_risk(inner) or not re.fullmatch(r"[\w.+/@-]+", inner[0].value or ""):
             return None
         text = " ".join(word.spelling for word in inner)
-        for rule in self._command_rules[Verdict.ALLOW]:
-            if matches_pattern(rule.pattern, text):
+        doubt = self._find_doubt(inner, folders)
+        for rule in self._rules.command_rules[Verdict.ALLOW]:
+            is_covered = is_literal(rule.pattern) or not doubt
+            if rule.is_approved:
+                is_covered = is_covered and self._is_approved(rule, inner, folders)
+            if is_covered and matches_pattern(rule.pattern, text):
                 why = "a rule allows it"
                 return CallFinding(Verdict.ALLOW, CallKind.RUN, why, rule, command.text)
         return None
+
+    def _is_approved(self, rule: Rule, words: Sequence[Word], folders: tuple[str, ...]) -> bool:
+        """Return whether a rule that the user approved covers a command that it matches."""
+        if _differs_by_folder(words, folders):
+            return False
+        return is_literal(rule.pattern) or (
+            rule.pattern == f"{find_approved_prefix(words)}:*"
+            and all(self._stays_inside(words, word, folders) for word in words[1:])
+        )
 
     def _judge_redirect(
         self, redirect: Redirect, command: SimpleCommand, folders: tuple[str, ...]
@@ -265,11 +274,10 @@ class CommandJudge:
     ) -> CallFinding:
         for folder in folders:
             if name := find_protected_component(self._context.make_relative(path, folder)):
-                why = f"{name} is protected: it decides what your own programs run"
-                return CallFinding(Verdict.DENY, CallKind.EDIT, why, command=command.text)
+                return _deny_protected(name, command)
         locations = [*self._paths.list_locations(path, folders)]
-        for rule in self._file_rules:
-            if rule.verdict != Verdict.ALLOW or self._is_about_reading(rule):
+        for rule in self._rules.file_rules:
+            if rule.verdict != Verdict.ALLOW or self._rules.is_about_reading(rule):
                 continue
             if matches_file(rule, locations, self._context, match_all=True):
                 why = "a rule allows this file"
@@ -281,8 +289,19 @@ class CommandJudge:
         )
 
 
+def _differs_by_folder(words: Sequence[Word], folders: tuple[str, ...]) -> bool:
+    """Return whether the name of the program stands for another file in another folder."""
+    program = words[0].value or "" if words else ""
+    return "/" in program and not program.startswith("/") and len(folders) > 1
+
+
 def _make_undecided(why: str, command: SimpleCommand) -> CallFinding:
     return CallFinding(Verdict.UNDECIDED, CallKind.RUN, why, command=command.text)
+
+
+def _deny_protected(name: str, command: SimpleCommand) -> CallFinding:
+    why = f"{name} is protected: it decides what your own programs run"
+    return CallFinding(Verdict.DENY, CallKind.EDIT, why, command=command.text)
 
 
 def _make_allowed_read(why: str, command: SimpleCommand) -> CallFinding:
@@ -294,22 +313,6 @@ def _is_shell_call(words: Sequence[Word]) -> bool:
     if get_program_name(words) not in SHELLS or len(words) != 3:
         return False
     return words[1].value == "-c" and bool(words[2].value)
-
-
-def _list_spellings(words: Sequence[Word]) -> set[str]:
-    """Return the spellings of a command that a rule may use.
-
-    These are the command as written, without quotes, and with the bare name of its program.
-    """
-    if not words:
-        return set()
-    spelling = " ".join(word.spelling for word in words)
-    unquoted = " ".join(word.raw if word.value is None else word.value for word in words)
-    spellings = {spelling, unquoted}
-    if name := get_program_name(words):
-        arguments = spelling.partition(" ")[2]
-        spellings.add(f"{name} {arguments}".strip())
-    return spellings
 
 
 def _find_variable_risk(command: SimpleCommand) -> str:

@@ -14,6 +14,10 @@ from .shell_words import SimpleCommand, Word
 
 _MAX_ALTERNATIVES = 64
 _MAX_MATCHES = 1000
+_SIGN = re.compile("[=:@<,]")
+"""Characters after which programs read a path, or before which it ends."""
+_MAX_FLAGS = 64
+"""Characters of a word of short flags that may be followed by a path."""
 _FOLDER_VARIABLES = re.compile(r"\$(?:(HOME\b|\{HOME\})|PWD\b|\{PWD\})|^~\+(?=/|$)")
 """Spellings of the home folder (group 1) and of the current folder."""
 
@@ -38,27 +42,49 @@ class CommandPaths:
     def list_possible_paths(self, word: Word, folders: Sequence[str]) -> Iterator[str]:
         """Yield the paths that this word may name.
 
-        These are the word itself, the text after a `=` in it, and the current matches of a pattern.
+        These are the word itself, the parts of it that programs read as a path (`--file=x`, `-fx`,
+        `@x`, `HEAD:x`), and the current matches of a pattern.
         """
         if word.value is not None:
-            yield word.value
-            if "=" in word.value:
-                yield word.value.rpartition("=")[2]
+            yield from list_named_paths(word.value)
             return
         text = _FOLDER_VARIABLES.sub(
             lambda variable: self._context.user_home if variable[1] else ".",
             re.sub(r"['\"]|\\(?!\n)", "", word.raw),
         )
         if re.search(r"[$`]", text):
-            return
-        for path in islice(expand_braces(text), _MAX_ALTERNATIVES):
-            yield path
-            if not re.search(r"[*?\[]", path):
+            rest = re.search(r"^.*[$`][^/]*/([^$`]+)$", text)
+            text = rest[1] if rest else ""
+        for path in islice(expand_braces(text), _MAX_ALTERNATIVES if text else 0):
+            yield from list_named_paths(path)
+            if not has_wildcard(path):
                 continue
             for folder in folders:
                 yield from islice(
                     glob.iglob(self._context.make_absolute(path, folder)), _MAX_MATCHES
                 )
+
+
+def has_wildcard(path: str) -> bool:
+    """Return whether bash, or git, may replace a path by others that it matches."""
+    return bool(re.search(r"[*?\[]", path))
+
+
+def list_named_paths(text: str) -> Iterator[str]:
+    """Yield the paths that programs may read in one word, first the word itself."""
+    yield text
+    starts = [0]
+    for sign in _SIGN.finditer(text):
+        rest = text[sign.end() :]
+        starts.append(sign.end())
+        if sign[0] == ":" and "://" not in text:  # relative to the root of a repository
+            yield from filter(None, [rest.lstrip("/")])
+        yield from filter(None, [rest])
+    for start in starts:
+        piece = _SIGN.split(text[start:], maxsplit=1)[0]
+        yield from filter(None, [piece])
+        if start == 0 and re.match(r"-[^-]", piece):
+            yield from (piece[at:] for at in range(2, min(len(piece), _MAX_FLAGS)))
 
 
 def find_working_folders(commands: Sequence[SimpleCommand]) -> tuple[str, ...]:
@@ -77,8 +103,22 @@ def find_working_folders(commands: Sequence[SimpleCommand]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(folders))
 
 
+def find_unknown_folder(commands: Sequence[SimpleCommand]) -> str:
+    """Return a command whose folder only bash can tell, "" if all are known."""
+    for command in commands:
+        name = get_program_name(command.words)
+        targets = [word.value for word in command.words[1:]]
+        if name == "popd" or (name in ("cd", "pushd") and (None in targets or "-" in targets)):
+            return command.text
+    return ""
+
+
 def find_option_folders(words: Sequence[Word]) -> Iterator[str]:
     """Yield the folders that options tell a program to work in, as of git, env, make and tar."""
+    for word in words:
+        joined = re.fullmatch(r"(?:-C|--(?:chdir|directory|cwd)=)(.+)", word.value or "")
+        if joined:
+            yield joined[1]
     for option, word in pairwise(words):
         if option.value in ("-C", "--chdir", "--directory", "--cwd") and word.value:
             yield word.value

@@ -8,6 +8,7 @@ import ssl
 
 from msgspec import Struct
 
+from .._platform.connection_limits import ConnectionLimits
 from .._platform.own_hosts import LOOPBACK, is_own_host
 from ..errors import UsageError
 
@@ -26,6 +27,7 @@ class ListenOptions(Struct, frozen=True, kw_only=True):
         tls_cert, tls_key: files; "" for none.
         is_behind_proxy: a proxy receives the requests and does TLS.
         host_names: names of this server beside its address.
+        connection_limits: of the connections that clients open.
     """
 
     host: str = "127.0.0.1"
@@ -34,6 +36,7 @@ class ListenOptions(Struct, frozen=True, kw_only=True):
     tls_key: str = ""
     is_behind_proxy: bool = False
     host_names: tuple[str, ...] = ()
+    connection_limits: ConnectionLimits = ConnectionLimits()
 
 
 class ListenFlags(Struct, frozen=True, kw_only=True):

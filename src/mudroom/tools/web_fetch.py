@@ -38,6 +38,9 @@ _CHARSET_BYTES = 1024
 """Bytes at the start of a page in which its encoding is looked for."""
 _EMBEDDED_IPV4 = ipaddress.ip_network("64:ff9b::/96")
 """IPv6 addresses that stand for IPv4 addresses behind a translator (NAT64)."""
+_GLOBAL_IPV6 = ipaddress.ip_network("2000::/3")
+"""All addresses of IPv6 that are given out for the internet. Others have no owner there, or stand
+for an IPv4 address in one of many ways."""
 
 
 class Arguments(Struct, frozen=True):
@@ -74,24 +77,28 @@ def make_web_fetch_tool(
 
     Arguments:
         mark_page: marks text in a page that looks like instructions.
-        private_addresses: IP addresses that are not public and may be contacted nevertheless.
+        private_addresses: IP addresses that are not public and may be contacted nevertheless, by
+            URLs that name them. A host name that leads to one is refused: whoever owns the name
+            chose the address.
     """
-
-    def allows_address(address: str) -> bool:
-        return address in private_addresses or is_public_address(address)
 
     async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
         from .._platform.http1.errors import ForbiddenAddress, HttpError
 
+        host = urlsplit(arguments.url).hostname
+        named = {host} & set(private_addresses)
         try:
             async with asyncio.timeout(MAX_SECONDS):
-                page = await _fetch(arguments.url, allows_address)
+                page = await _fetch(
+                    arguments.url, lambda address: address in named or is_public_address(address)
+                )
         except TimeoutError:
             return make_error_result(f"The page did not arrive within {MAX_SECONDS:g} s.")
         except ForbiddenAddress as error:
             return make_error_result(
-                f"{error}, which is not public. Only an allow rule that names the address, such as "
-                "WebFetch(domain:127.0.0.1), permits it."
+                f"{error}, which is not public. It can be fetched only by a URL that has the "
+                "address itself, and with an allow rule for it, such as "
+                "WebFetch(domain:127.0.0.1)."
             )
         except HttpError as error:
             return make_error_result(f"The page cannot be fetched: {error}.")
@@ -121,6 +128,8 @@ def is_public_address(text: str) -> bool:
             embedded = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if address.teredo:
             return False
+        if embedded is None and address not in _GLOBAL_IPV6:
+            return False
         address = embedded or address
     return address.is_global and not address.is_multicast
 
@@ -138,12 +147,18 @@ async def _fetch(url: str, allows_address: Callable[[str], bool]) -> _Page:
             if not target:
                 return await _read_page(url, response)
             response.close(is_answered=False)
-            if urlsplit(target).hostname != urlsplit(url).hostname:
+            if not _is_same_site(url, target):
                 return _Page(url, response.status, response.headers, redirect=target)
             url = target
         raise MalformedResponse(f"more than {MAX_REDIRECTS} redirects")
     finally:
         await pool.close()
+
+
+def _is_same_site(url: str, target: str) -> bool:
+    """Return whether a redirect stays on its host, and does not leave the encryption."""
+    old, new = urlsplit(url), urlsplit(target)
+    return old.hostname == new.hostname and (old.scheme, new.scheme) != ("https", "http")
 
 
 def _find_redirect(url: str, response: Response) -> str:
@@ -174,8 +189,8 @@ def _build_result(page: _Page, mark_page: Callable[[str], str]) -> ToolResult:
     """Return the result for the model: the text of the page, marked as coming from outside."""
     if page.redirect:
         return ToolResult(
-            f"{page.url} redirects to another host. Call web_fetch with this address if you need "
-            f"it: {page.redirect}"
+            f"{page.url} redirects to another host, or to one without encryption. Call web_fetch "
+            f"with this address if you need it: {page.redirect}"
         )
     content_type = page.headers.get("content-type", "")
     media_type = content_type.partition(";")[0].strip().lower()

@@ -10,6 +10,8 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
+from .._platform.connection_limits import ConnectionLimits, LimitedConnections
+from .._platform.web_listener import open_listener
 from ..errors import JournalError, UsageError
 from .auth import add_security_headers, make_auth_middleware
 from .export import load_page_files
@@ -25,6 +27,9 @@ POLL_SECONDS = 0.25
 KEEPALIVE_SECONDS = 3.0
 """Seconds without a change after which a live stream sends a comment and reads the session anyway.
 Reading is necessary because file times are coarse."""
+
+_CLEANUP_SECONDS = 0.2
+"""Seconds that responses have to end after the viewer was closed."""
 
 _CONTENT_TYPES = {
     ".html": "text/html",
@@ -51,7 +56,9 @@ async def open_viewer(
 
 
 @asynccontextmanager
-async def serve(source: SessionSource, listener: Listener) -> AsyncGenerator[ViewerAddress]:
+async def serve(
+    source: SessionSource, listener: Listener, limits: ConnectionLimits | None = None
+) -> AsyncGenerator[ViewerAddress]:
     """Serve the viewer while the block runs, then close the listener."""
     token = listener.address.token
     app = web.Application(middlewares=[make_auth_middleware(token, listener.host)])
@@ -67,15 +74,16 @@ async def serve(source: SessionSource, listener: Listener) -> AsyncGenerator[Vie
             web.get("/{name}", handlers.send_file),
         ]
     )
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2, handler_cancellation=True)
+    connections = LimitedConnections(limits or ConnectionLimits())
     try:
-        await runner.setup()
-        for each in listener.sockets:
-            await web.SockSite(runner, each).start()
-        yield listener.address
+        async with open_listener(
+            app, connections, listener.sockets, shutdown_seconds=_CLEANUP_SECONDS
+        ):
+            try:
+                yield listener.address
+            finally:
+                handlers.closing.set()
     finally:
-        handlers.closing.set()
-        await runner.cleanup()
         listener.close()
 
 

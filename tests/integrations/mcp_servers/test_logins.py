@@ -11,7 +11,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,14 @@ from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_fro
 from msgspec.structs import replace
 
 from mudroom import ServerSpec
+from mudroom._platform.connection_limits import ConnectionLimits
+from mudroom.cli.actions.programs import server_logins
 from mudroom.integrations.mcp_servers.connection import Connection, ServerError
 from mudroom.integrations.mcp_servers.listing import ListedTool
 from mudroom.integrations.mcp_servers.logins import oauth
 from mudroom.integrations.mcp_servers.logins.stored_logins import LoginFile
 
+from ...half_open import check_half_open, open_half
 from ...postgres_server import find_free_port
 
 ADD = ListedTool("add", "", {})
@@ -406,3 +409,20 @@ def test_a_secret_is_sent_in_the_way_that_the_login_server_allows(
 ) -> None:
     metadata = {"token_endpoint_auth_methods_supported": allowed} if allowed else None
     assert oauth.choose_secret_method(metadata) == method
+
+
+async def test_half_open_connections_do_not_keep_the_browser_out() -> None:
+    browser = server_logins._Browser(ConnectionLimits(head_seconds=0.5, total=4))
+    async with AsyncExitStack() as stack:
+        url = await browser.open(stack, 0)
+
+        async def ask() -> None:
+            async with httpx2.AsyncClient() as http:
+                assert "no answer to a login" in (await http.get(f"{url}/x")).text
+
+        port = httpx2.URL(url).port
+        assert port
+        await check_half_open(port, 40, ask)
+        long = await open_half(port, b"GET /" + b"x" * 100_000)
+        await long.wait_until_cut()
+        long.close()

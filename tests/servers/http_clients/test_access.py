@@ -6,19 +6,22 @@ import asyncio
 import json
 import re
 import uuid
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from mudroom._platform.connection_limits import ConnectionLimits
 from mudroom.errors import UnknownName, UsageError
 from mudroom.servers.http.records.tokens import TokenRecords
 from mudroom.servers.http.route import Route
 from mudroom.servers.http.setup import ServerOptions
 from mudroom.servers.listening import check_listen_options
 
-from .conftest import Client, MakeSite
+from ...half_open import check_half_open, open_half
+from .conftest import Client, Line, MakeSite
 
 BODIES: dict[str, Any] = {
     "/v1/sessions": {},
@@ -268,6 +271,41 @@ async def test_long_and_slow_bodies_are_refused(make_site: MakeSite) -> None:
         writer.write(f"{head}Authorization: Bearer {client.token}\r\n\r\n{{".encode())
         assert b"408" in await reader.readline()
         writer.close()
+
+
+async def test_half_open_connections_are_cut_and_keep_nobody_out(make_site: MakeSite) -> None:
+    limits = ConnectionLimits(head_seconds=0.5, total=4)
+    site = make_site([], options={"connection_limits": limits})
+    async with site.serve() as address:
+
+        async def ask() -> None:
+            async with aiohttp.ClientSession() as http:
+                assert await Client(http, address.url, site.add_token()).get("/v1/sessions")
+
+        await check_half_open(address.port, 40, ask)
+
+
+async def test_a_silent_stream_outlives_the_limits_of_connections(make_site: MakeSite) -> None:
+    limits = ConnectionLimits(head_seconds=0.1, idle_seconds=0.1)
+    site = make_site(["Done."], options={"connection_limits": limits})
+    async with site.connect() as client:
+        session = (await client.create())["id"]
+        async with asyncio.timeout(30), client.open_stream(session) as stream:
+            assert (await anext(stream))["event"] == "status"
+            for _ in range(3):  # All limits have passed several times.
+                half_open = await open_half(int(client.url.rpartition(":")[2]))
+                await half_open.wait_until_cut()
+                half_open.close()
+            await client.post(session, "user.message", text="Go.")
+            assert [message async for message in take_until(stream, "run_finished")]
+
+
+async def take_until(stream: AsyncIterator[Line], kind: str) -> AsyncIterator[Line]:
+    """Yield messages up to the first one of a kind."""
+    async for message in stream:
+        yield message
+        if message["event"] == kind:
+            return
 
 
 @pytest.mark.parametrize(

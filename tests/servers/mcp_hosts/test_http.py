@@ -17,8 +17,10 @@ from mcp.shared.exceptions import MCPError
 from tests.waiting import SECONDS
 
 from mudroom import Budget, Session
+from mudroom._platform.connection_limits import ConnectionLimits
 from mudroom.errors import MudroomError, UsageError
 from mudroom.servers.listening import ListenOptions
+from mudroom.servers.mcp import http as http_server
 from mudroom.servers.mcp.host_task import Owner
 from mudroom.servers.mcp.host_tasks import HostTasks
 from mudroom.servers.mcp.http import serve_http
@@ -28,6 +30,7 @@ from mudroom.servers.mcp.results import AnswerMaker
 from mudroom.servers.mcp.task_request import TaskArguments
 from mudroom.testing import Request, ScriptedModel
 
+from ...half_open import check_half_open, open_half
 from .conftest import ERAS, HttpHost, get_text, get_values
 from .test_questions import User, write_twice
 
@@ -282,3 +285,46 @@ async def test_other_addresses_need_tls(make_http_host: MakeHttpHost) -> None:
     with pytest.raises(UsageError, match="as plain text"):
         async with host.serve(host="0.0.0.0"):
             pass
+
+
+async def test_half_open_connections_are_cut_and_keep_nobody_out(
+    make_http_host: MakeHttpHost,
+) -> None:
+    host = make_http_host([])
+    token = host.make_token("alice")
+    limits = ConnectionLimits(head_seconds=0.5, total=4)
+    async with host.serve(connection_limits=limits):
+        port = httpx2.URL(host.url).port
+        assert port
+
+        async def ask() -> None:
+            headers = {**HEADERS, "Authorization": f"Bearer {token}"}
+            async with httpx2.AsyncClient(timeout=SECONDS) as http:
+                answer = await http.post(host.url, headers=headers, json=DISCOVER)
+                assert answer.status_code == 200
+
+        await check_half_open(port, 40, ask)
+        first = f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
+        late = await open_half(port, first)
+        await late.wait_until_cut(b"X")  # The bytes begin the head of a second request.
+        late.close()
+
+
+async def test_long_and_slow_messages_are_refused(
+    make_http_host: MakeHttpHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "_BODY_SECONDS", 0.2)
+    host = make_http_host([])
+    secret = {"Authorization": f"Bearer {host.make_token('alice')}"}
+    async with host.serve(), httpx2.AsyncClient(timeout=SECONDS) as client:
+        headers = {**HEADERS, **secret, "Content-Type": "application/json"}
+        answer = await client.post(host.url, headers=headers, content=b" " * (5 << 20))
+        assert (answer.status_code, "larger than 4 MiB" in answer.text) == (413, True)
+        host_name, port = host.url.split("/")[2].split(":")
+        reader, writer = await asyncio.open_connection(host_name, int(port))
+        lines = [f"{name}: {value}" for name, value in headers.items()]
+        lines = ["POST /mcp HTTP/1.1", f"Host: {host_name}:{port}", *lines, "Content-Length: 50"]
+        writer.write("\r\n".join([*lines, "", "{"]).encode())
+        async with asyncio.timeout(SECONDS):
+            assert b" 408 " in await reader.readline()
+        writer.close()

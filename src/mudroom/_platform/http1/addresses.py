@@ -67,7 +67,7 @@ def parse_url(url: str, *, allows_proxy: bool = True) -> Address:
     target = quote(parts.path or "/", safe=_SAFE_IN_PATH)
     if parts.query:
         target += f"?{quote(parts.query, safe=_SAFE_IN_PATH)}"
-    proxy = _find_proxy(parts.scheme, host) if allows_proxy else None
+    proxy = _find_proxy(parts.scheme, host, f"{shown_host}:{port}") if allows_proxy else None
     if proxy is not None and not is_tls:
         target = f"http://{host_header}{target}"
     return Address(host, port, is_tls, target, host_header, _make_authorization(parts), proxy)
@@ -106,7 +106,7 @@ def is_this_machine(host: str) -> bool:
     return host.startswith("127.") or host in ("localhost", "::1")
 
 
-def _find_proxy(scheme: str, host: str) -> Proxy | None:
+def _find_proxy(scheme: str, host: str, host_and_port: str) -> Proxy | None:
     """Return the proxy that the environment names for a host; None for this machine."""
     names_proxy = sys.platform == "darwin" or any(
         name.lower().endswith("_proxy") for name in os.environ
@@ -115,7 +115,8 @@ def _find_proxy(scheme: str, host: str) -> Proxy | None:
         return None
     from urllib.request import getproxies, proxy_bypass  # takes about 20 ms
 
-    if proxy_bypass(host):
+    # NO_PROXY may name a host, or one port of it.
+    if proxy_bypass(host) or proxy_bypass(host_and_port):
         return None
     proxies = getproxies()
     url = proxies.get(scheme) or proxies.get("all")

@@ -15,8 +15,9 @@ from .errors import CannotConnect, ConnectionLost, HttpError, SilentServer, Untr
 from .pacer import Pacer
 from .parser import ResponseParser
 
-_MAX_READ = 256 * 1024
-"""Bytes of one read."""
+_MAX_READ = 64 * 1024
+"""Bytes of one read. A server that sends chunks of one byte makes it cost up to 40 ms, in which
+nothing else runs."""
 MAX_UNREAD = 256 * 1024
 """Bytes of a body that may wait for their reader; then the connection is not read."""
 _SMALL_READ = 16 * 1024
@@ -89,6 +90,8 @@ class Connection(asyncio.BufferedProtocol):
         self._encryption = encryption = Encryption(tls, host, send, below)
         encryption.start()
         while not encryption.is_ready:
+            if self._error is not None:
+                raise self._error
             await self._wait()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -110,17 +113,18 @@ class Connection(asyncio.BufferedProtocol):
             # Bytes on an idle connection answer no request.
             self.abort()
             return
-        try:
-            part = parser.feed(data)
-        except HttpError as error:
-            self._fail(error)
-            return
+        part = parser.feed(data)
         if self._is_released:
+            if parser.error is not None:
+                self.abort()
             self._end_released(parser)
             return
         if part:
             self._parts.append(part)
             self._unread += len(part)
+        if error := parser.error or self._error:
+            self._fail(error)
+            return
         if parser.status and not parser.is_complete:
             self._start_wait(now, gap, is_small=nbytes < _SMALL_READ)
         if self._is_waiting or self._unread > MAX_UNREAD:
@@ -130,11 +134,14 @@ class Connection(asyncio.BufferedProtocol):
     def _decrypt(self, encryption: Encryption, data: memoryview) -> bytes:
         """Return the content that bytes of an encrypted connection complete."""
         is_starting = not encryption.is_ready
-        content = b""
-        try:
-            content = encryption.receive(data)
-        except ssl.SSLError as error:
-            self._fail((UntrustedServer if is_starting else ConnectionLost)(str(error)))
+        content = encryption.receive(data)
+        if encryption.error is not None:
+            kind = UntrustedServer if is_starting else ConnectionLost
+            error = kind(str(encryption.error))
+            if not content:
+                self._fail(error)
+            # Content that arrived before the error is delivered first.
+            self._error = self._error or error
         if encryption.is_ended and self.transport is not None:
             self.is_closed = True
             # The end of the connection is reported after this content.
@@ -193,6 +200,8 @@ class Connection(asyncio.BufferedProtocol):
         parser = self._parser
         assert parser is not None
         while not parser.status:
+            if self._error is not None:
+                raise self._error
             await self._wait()
         return parser
 
@@ -203,6 +212,8 @@ class Connection(asyncio.BufferedProtocol):
             assert self._parser is not None
             if self._parser.is_complete:
                 return b""
+            if self._error is not None:
+                raise self._error
             await self._wait()
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
@@ -272,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._parser = None
         self.last_active = self._shared.loop.time()
-        if not parser.is_reusable or parser.surplus:
+        if not parser.is_reusable or parser.has_surplus:
             self.abort()
         self._shared.on_idle(self)
 
@@ -290,13 +301,9 @@ class Connection(asyncio.BufferedProtocol):
         self._wake()
 
     async def _wait(self) -> None:
-        """Wait until bytes have arrived. Raises the error that ended the connection."""
-        if self._error is not None:
-            raise self._error
+        """Wait until bytes have arrived, or the connection has ended."""
         self._waiter = waiter = self._shared.loop.create_future()
         await waiter
-        if self._error is not None and not self._parts:
-            raise self._error
 
     def _wake(self) -> None:
         if self._waiter is not None:

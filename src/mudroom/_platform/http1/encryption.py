@@ -23,6 +23,7 @@ class Encryption:
     Attributes:
         is_ready: true after the handshake: content can be sent.
         is_ended: true if the server has ended the encryption. No more content arrives.
+        error: what is wrong with the server's bytes. No more content arrives.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Encryption:
     ) -> None:
         self.is_ready = False
         self.is_ended = False
+        self.error: ssl.SSLError | None = None
         self._send = send
         self._below = below
         self._incoming = ssl.MemoryBIO()
@@ -41,7 +43,7 @@ class Encryption:
         self._tls = tls.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
 
     def start(self) -> None:
-        """Send the first message of the handshake."""
+        """Send the first message of the handshake. Raises ssl.SSLError."""
         self._continue_handshake()
 
     def send(self, content: bytes) -> None:
@@ -52,14 +54,18 @@ class Encryption:
     def receive(self, data: bytes | memoryview) -> bytes:
         """Decrypt bytes of the server, and return the content that is complete.
 
-        Raises ssl.SSLError.
+        Sets `error` if they cannot be decrypted, after the content before them was returned.
         """
         if self._below is not None:
             data = self._below.receive(data)
             self.is_ended = self._below.is_ended
+            self.error = self._below.error
         self._incoming.write(data)
         if not self.is_ready:
-            self._continue_handshake()
+            try:
+                self._continue_handshake()
+            except ssl.SSLError as error:
+                self.error = error
         return self._read_content() if self.is_ready else b""
 
     def _continue_handshake(self) -> None:
@@ -84,6 +90,8 @@ class Encryption:
                 parts.append(part)
         except ssl.SSLWantReadError:
             pass
+        except ssl.SSLError as error:
+            self.error = error
         finally:
             self._send_answers()
         return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -8,9 +8,15 @@ from ..lazy_pattern import compile_later
 from .errors import ConnectionLost, MalformedResponse
 
 _MAX_HEAD = 64 * 1024
-"""Bytes of the status line and all headers."""
+"""Bytes of the status line and all headers, together with the interim responses before them."""
+_MAX_HEADERS = 256
+"""Lines of headers, continuation lines included."""
+_MAX_INTERIM = 16
+"""Interim responses (1xx) before the response."""
 _MAX_LINE = 4096
-"""Bytes of the line before a chunk."""
+"""Bytes of the line before a chunk, or of a trailer."""
+_MAX_EXTRA = 64 * 1024
+"""Bytes of all chunk extensions and trailers of one response."""
 
 _HEAD_END = compile_later(rb"\n\r?\n")
 _LAST_CHUNK = b"0\r\n\r\n"
@@ -23,7 +29,11 @@ class ResponseParser:
     """Parser of one response.
 
     Follows RFC 9112: chunked bodies, bodies with a length, and bodies that end with the connection.
-    Interim responses (1xx) are skipped. Trailers are dropped.
+    Interim responses (1xx) are skipped. Chunk extensions and trailers are dropped.
+
+    The result depends only on the bytes, never on how they were cut: `feed` delivers every byte of
+    the body that comes before an error, and only then does `error` say what is wrong. Everything
+    that is not the body is bounded in size.
 
     Arguments:
         is_tunnel: the response answers CONNECT, so a success has no body.
@@ -33,20 +43,25 @@ class ResponseParser:
         headers: by lower-case name; the values of a repeated header are joined with ", ".
         is_complete: true if the whole response has arrived.
         is_reusable: true if another request can use the connection afterwards.
-        surplus: bytes after the end of the response.
+        has_surplus: true if bytes followed the end of the response.
+        error: what is wrong with the response, None while it is well-formed.
     """
 
     __slots__ = (
         "_body_left",
+        "_extra_left",
+        "_head_left",
         "_in_trailers",
+        "_interim_left",
         "_is_chunked",
         "_is_tunnel",
         "_pending",
+        "error",
+        "has_surplus",
         "headers",
         "is_complete",
         "is_reusable",
         "status",
-        "surplus",
     )
 
     def __init__(self, *, is_tunnel: bool = False) -> None:
@@ -54,7 +69,11 @@ class ResponseParser:
         self.headers: dict[str, str] = {}
         self.is_complete = False
         self.is_reusable = False
-        self.surplus = b""
+        self.has_surplus = False
+        self.error: MalformedResponse | None = None
+        self._head_left = _MAX_HEAD
+        self._interim_left = _MAX_INTERIM
+        self._extra_left = _MAX_EXTRA
         self._is_tunnel = is_tunnel
         self._is_chunked = False
         self._in_trailers = False
@@ -66,14 +85,19 @@ class ResponseParser:
     def feed(self, data: bytes) -> bytes:
         """Read bytes of the connection and return the bytes of the body in them.
 
-        Raises MalformedResponse.
+        Sets `error` if they are malformed. What follows an error is ignored.
         """
+        if self.error is not None:
+            return b""
         if not self.status:
-            data = self._read_head(self._pending + data)
+            try:
+                data = self._read_head(data)
+            except MalformedResponse as error:
+                self.error = error
             if not self.status:
                 return b""
         if self.is_complete:
-            self.surplus += data
+            self.has_surplus = self.has_surplus or bool(data)
             return b""
         if self._is_chunked:
             return self._read_chunks(data)
@@ -82,7 +106,12 @@ class ResponseParser:
         return self._read_body(data)
 
     def feed_end(self) -> None:
-        """Read the end of the connection. Raises ConnectionLost if the response is incomplete."""
+        """Read the end of the connection.
+
+        Raises MalformedResponse, or ConnectionLost if the response is incomplete.
+        """
+        if self.error is not None:
+            raise self.error
         if not self.status:
             raise ConnectionLost("the server closed the connection without an answer")
         until_close = self._body_left is None and not self._is_chunked
@@ -93,27 +122,39 @@ class ResponseParser:
 
     def _read_head(self, data: bytes) -> bytes:
         """Read the head if it is complete, and return the bytes after it."""
+        # The end of the head may have begun in the bytes that were already searched.
+        searched = max(0, len(self._pending) - 2)
+        data = self._pending + data
         self._pending = b""
-        while (end := _HEAD_END.search(data)) is not None:
-            if end.start() > _MAX_HEAD:
+        position = 0
+        while (end := _HEAD_END.search(data, max(position, searched))) is not None:
+            _check_protocol(data[position : position + 40])
+            if end.start() - position > self._head_left:
                 break
-            version, status, lines = _split_head(data[: end.start()].removesuffix(b"\r"))
-            data = data[end.end() :]
+            head = data[position : end.start()].removesuffix(b"\r")
+            self._head_left -= end.end() - position
+            position = end.end()
+            version, status, lines = _split_head(head)
             if status >= 200:
                 self._set_head(version, status, _parse_headers(lines))
-                return data
-            if status == 101:
-                raise MalformedResponse("the server switched to another protocol")
-        if len(data) > _MAX_HEAD:
+                return data[position:]
+            self._skip_interim(status)
+        data = data[position:]
+        _check_protocol(data[:40])
+        # Without its end, a head of the largest size has two more bytes: LF and CR.
+        if len(data) > self._head_left + 2 or end is not None:
             raise MalformedResponse(f"the headers are larger than {_MAX_HEAD:,} bytes")
-        if not b"HTTP/1.".startswith(data[:7]):
-            raise MalformedResponse(f"not an HTTP/1.1 response: {data[:40]!r}")
         self._pending = data
         return b""
 
+    def _skip_interim(self, status: int) -> None:
+        if status == 101:
+            raise MalformedResponse("the server switched to another protocol")
+        if not self._interim_left:
+            raise MalformedResponse(f"more than {_MAX_INTERIM} interim responses")
+        self._interim_left -= 1
+
     def _set_head(self, version: int, status: int, headers: dict[str, str]) -> None:
-        self.status = status
-        self.headers = headers
         options = headers.get("connection", "").lower()
         self.is_reusable = "close" not in options and (version > 0 or "keep-alive" in options)
         coding = headers.get("transfer-encoding", "").lower()
@@ -129,13 +170,15 @@ class ResponseParser:
             self.is_complete = not self._body_left
         else:
             self.is_reusable = False
+        self.headers = headers
+        self.status = status
 
     def _read_body(self, data: bytes) -> bytes:
         left = self._body_left or 0
         self._body_left = max(0, left - len(data))
         self.is_complete = not self._body_left
-        self.surplus = data[left:]
-        return data[:left] if self.surplus else data
+        self.has_surplus = len(data) > left
+        return data[:left] if self.has_surplus else data
 
     def _read_chunks(self, data: bytes) -> bytes:
         """Return the content of the chunks in the data."""
@@ -148,30 +191,34 @@ class ResponseParser:
             if data.startswith(_LAST_CHUNK, position):
                 self.is_complete = True
                 position += len(_LAST_CHUNK)
-        while not self.is_complete:
-            if self._body_left:
-                part = data[position : position + self._body_left]
-                if not part:
-                    break
-                parts.append(part)
-                self._body_left -= len(part)
-                position += len(part)
-                continue
-            end = data.find(b"\n", position)
-            if end < 0:
-                self._pending = data[position:]
-                if len(self._pending) > _MAX_LINE:
+        try:
+            while not self.is_complete:
+                if self._body_left:
+                    part = data[position : position + self._body_left]
+                    if not part:
+                        break
+                    parts.append(part)
+                    self._body_left -= len(part)
+                    position += len(part)
+                    continue
+                end = data.find(b"\n", position)
+                if (len(data) if end < 0 else end) - position > _MAX_LINE:
                     raise MalformedResponse(f"a chunk line is longer than {_MAX_LINE:,} bytes")
-                break
-            self._read_chunk_line(data[position:end])
-            position = end + 1
+                if end < 0:
+                    self._pending = data[position:]
+                    break
+                self._read_chunk_line(data[position:end])
+                position = end + 1
+        except MalformedResponse as error:
+            self.error = error
         if self.is_complete:
-            self.surplus = data[position:]
+            self.has_surplus = position < len(data)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _read_chunk_line(self, line: bytes) -> None:
         """Read the line between two chunks: the end of one, the size of the next, or a trailer."""
         if self._in_trailers:
+            self._count_extra(len(line))
             self.is_complete = line in (b"", b"\r")
         elif self._body_left == 0:
             if line not in (b"", b"\r"):
@@ -181,8 +228,16 @@ class ResponseParser:
             match = _CHUNK_SIZE.fullmatch(line)
             if match is None:
                 raise MalformedResponse(f"not the size of a chunk: {line[:40]!r}")
+            self._count_extra(len(line) - match.end(1))
             self._body_left = int(match[1], 16)
             self._in_trailers = not self._body_left
+
+    def _count_extra(self, size: int) -> None:
+        self._extra_left -= size
+        if self._extra_left < 0:
+            raise MalformedResponse(
+                f"chunk extensions and trailers are larger than {_MAX_EXTRA:,} bytes"
+            )
 
 
 def _read_whole_chunks(data: bytes, parts: list[bytes]) -> int:
@@ -193,12 +248,19 @@ def _read_whole_chunks(data: bytes, parts: list[bytes]) -> int:
     """
     *pieces, _ = data.split(b"\r\n")
     chunks = pieces[1::2]
-    if chunks and not chunks[-1]:
-        chunks.pop()
+    if b"" in chunks:
+        # A chunk of no bytes ends the body: what follows it is not part of the response.
+        del chunks[chunks.index(b"") :]
     if pieces[: 2 * len(chunks) : 2] != [b"%x" % len(chunk) for chunk in chunks]:
         return 0
     parts += chunks
     return sum(map(len, pieces[: 2 * len(chunks)])) + 4 * len(chunks)
+
+
+def _check_protocol(data: bytes) -> None:
+    """Raise MalformedResponse as soon as a head does not begin as one of HTTP/1 does."""
+    if not b"HTTP/1.".startswith(data[:7]):
+        raise MalformedResponse(f"not an HTTP/1.1 response: {data!r}")
 
 
 def _split_head(head: bytes) -> tuple[int, int, list[bytes]]:
@@ -211,6 +273,8 @@ def _split_head(head: bytes) -> tuple[int, int, list[bytes]]:
 
 
 def _parse_headers(lines: list[bytes]) -> dict[str, str]:
+    if len(lines) > _MAX_HEADERS:
+        raise MalformedResponse(f"more than {_MAX_HEADERS} lines of headers")
     headers: dict[str, str] = {}
     name = ""
     for line in lines:

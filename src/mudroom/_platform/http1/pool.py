@@ -17,6 +17,7 @@ from .connection import Connection, make_shared_parts
 from .errors import (
     CannotConnect,
     ForbiddenAddress,
+    HttpError,
     InvalidRequest,
     MalformedResponse,
     TooManyOpenFiles,
@@ -327,10 +328,16 @@ class ConnectionPool:
             lines.append(f"Proxy-Authorization: {proxy.authorization}")
         head = "\r\n".join((*lines, "", "")).encode()
         connection.send(head, b"", is_tunnel=True)
-        response = await connection.read_head()
+        name = f"the proxy {proxy.host}:{proxy.port}"
+        try:
+            response = await connection.read_head()
+        except HttpError as error:
+            raise CannotConnect(f"{name} opened no tunnel: {error}") from error
         if response.status >= 300:
-            reason = f"the proxy {proxy.host}:{proxy.port} answered {response.status}"
-            raise CannotConnect(reason)
+            raise CannotConnect(f"{name} answered {response.status}")
+        if response.has_surplus:
+            # The server says nothing before the handshake: these bytes are not from it.
+            raise CannotConnect(f"{name} sent more than its answer")
         await connection.encrypt(self._get_tls(), address.host)
 
     async def _resolve(self, host: str, port: int) -> list[AddressInfo]:
@@ -349,6 +356,8 @@ class ConnectionPool:
     def _get_tls(self) -> ssl.SSLContext:
         if self._tls is None:
             self._tls = ssl.create_default_context()
+            # A common name is free text; OpenSSL takes it for a host if no host is named.
+            self._tls.hostname_checks_common_name = False
             # With TLS 1.2, content could otherwise not be sent at any time.
             self._tls.options |= ssl.OP_NO_RENEGOTIATION
         return self._tls

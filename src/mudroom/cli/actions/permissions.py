@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec.structs import replace
 
 from ..._core.counts import count_noun
 from ..._core.ports import PermissionVerdict
+from ..._core.ports.sandbox import SEATBELT_MODE
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import Tool, ToolCategory
+from ...config import Settings
 from ...errors import UsageError
 from ...integrations.program_trust import load_trusted_programs, untrust_programs
 from ...integrations.usable_programs import describe_program
@@ -56,7 +58,7 @@ def explain_call(
     settings = load_settings(cwd, **flags)
     permissions, _ = load_permissions(settings, cwd, can_ask=can_ask)
     mode = permissions.mode
-    policy = make_policy(permissions, cwd)
+    policy = make_policy(permissions, cwd, tier=lambda: _find_tier(settings, cwd))
     judged = _find_tool(normalize_tool_name(tool))
     arguments = {judged.path_argument or judged.rule_argument: subject}
     decision = policy.decide(judged, arguments, mode)
@@ -69,15 +71,32 @@ def explain_call(
     return 0 if decision.verdict == "allow" else 1
 
 
-def make_policy(permissions: Permissions, cwd: str) -> RulePolicy:
-    """Return the policy of a folder, without a sandbox."""
+def make_policy(
+    permissions: Permissions, cwd: str, *, tier: Callable[[], str] = lambda: "off"
+) -> RulePolicy:
+    """Return the policy of a folder.
+
+    Arguments:
+        tier: returns the tier of the sandbox; without it there is none.
+    """
     return RulePolicy(
         permissions,
         workspace=os.path.realpath(cwd),
         user_home=os.environ.get("HOME", "/"),
         tools=make_builtin_tools(),
-        tier=lambda: "off",
+        tier=tier,
     )
+
+
+def _find_tier(settings: Settings, cwd: str) -> str:
+    """Return the tier that the sandbox of a session in this folder would have."""
+    if settings.sandbox in ("full", "file", "off"):
+        return settings.sandbox
+    if settings.sandbox == SEATBELT_MODE:
+        return "file"
+    from ...sandboxes.detect import detect
+
+    return detect(os.path.realpath(cwd), os.environ, settings.home).tier
 
 
 def _print_decision(decision: PermissionVerdict, parts: Iterable[PermissionVerdict]) -> None:

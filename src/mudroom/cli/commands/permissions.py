@@ -36,6 +36,9 @@ def permissions(ctx: click.Context) -> int | None:
 @rules_option("allowed", "Assume that this flag is given.")
 @rules_option("disallowed", "Assume that this flag is given.")
 @click.option("--permission-mode", type=click.Choice(MODES), help="Assume this mode.")
+@click.option(
+    "--sandbox", type=click.Choice(["auto", "full", "file", "off"]), help="Assume this sandbox."
+)
 @click.option("--headless", is_flag=True, help="Assume that no user can be asked.")
 @json_option
 def explain(

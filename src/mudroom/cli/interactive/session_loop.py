@@ -66,6 +66,7 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
                 conversation.interrupt,
                 tree=conversation.tree,
                 is_same=bool(previous) and start.resume == previous,
+                tier=session.sandbox.tier,
             )
             conversation.approvals = approver
             await name_session(session, settings.home, start)

@@ -26,6 +26,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from ..._core.ports.input_forms import InputForm
 from ..._version import __version__
+from .body_limit import UNCOMPRESSED, limit_bodies
 from .elicitation import InputReply
 from .listing import Content, ServerResult
 from .logins.oauth import LoginProvider, find_lacking_scope, make_login_remedy
@@ -79,13 +80,16 @@ class HttpTransport:
     async def connect(self) -> AsyncGenerator[TransportStreams]:
         """Return the streams for the package."""
         async with httpx2.AsyncClient(
-            headers=self._headers,
+            headers={**UNCOMPRESSED, **self._headers},
             auth=self._auth,
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS),
-            event_hooks={"response": [self._note_refusal]},
+            event_hooks={"response": [limit_bodies(self._set_fault), self._note_refusal]},
         ) as http:
             async with streamable_http_client(self._url, http_client=http) as streams:
                 yield streams
+
+    def _set_fault(self, fault: str) -> None:
+        self.fault = fault
 
     async def _note_refusal(self, response: httpx2.Response) -> None:
         status = response.status_code

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -22,7 +23,6 @@ from ..._core.tool_names import make_server_pattern, make_server_tool_name
 from ..._core.tools import Tool, ToolResult
 from ...errors import UnknownName
 from .connection import Connection
-from .current_span import use_span
 from .limits import log
 from .listing import ListedTool, Listing
 from .listing_cache import CachedListing, ListingCache, find_changed
@@ -321,7 +321,7 @@ class McpServers:
                 return ToolResult(refusal, error=True)
             self._approve(server, listed.name)
             show = LineLimit(context.show_progress).show
-            with use_span(context.traceparent):
+            with _use_span(context.traceparent):
                 result = await server.connection.call(listed, arguments, show, context.ask_user)
             return make_tool_result(result, context, self._parse_image)
 
@@ -363,3 +363,22 @@ def _find_change(server: _Server, tool: ListedTool) -> str:
 def _overlaps(pattern: str, server: str) -> bool:
     """Return whether a pattern may name tools of a server. `server`: its own pattern."""
     return fnmatchcase(pattern, server) or fnmatchcase(server, pattern)
+
+
+@contextmanager
+def _use_span(traceparent: str) -> Generator[None]:
+    """Make a span the current one of OpenTelemetry, which the package `mcp` sends on.
+
+    "" changes nothing.
+    """
+    if not traceparent:
+        yield
+        return
+    from opentelemetry.context import attach, detach
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    token = attach(TraceContextTextMapPropagator().extract({"traceparent": traceparent}))
+    try:
+        yield
+    finally:
+        detach(token)

@@ -66,6 +66,7 @@ class EditorApprover:
         cwd: str,
         home: str,
         user_home: str,
+        tier: str = "off",
     ) -> None:
         """Ask for the calls of this session from now on; approved rules still apply."""
         rules = self._approved.rules if self._approved else []
@@ -75,7 +76,11 @@ class EditorApprover:
         self._cwd = cwd
         self._home = home
         self._approved = ApprovedRules(
-            permissions, workspace=cwd, user_home=user_home, tools=make_builtin_tools()
+            permissions,
+            workspace=cwd,
+            user_home=user_home,
+            tools=make_builtin_tools(),
+            tier=lambda: tier,
         )
         self._approved.add(*rules)
 

@@ -95,6 +95,7 @@ class EditorSession:
             cwd=session.cwd,
             home=planned.home,
             user_home=planned.user_home,
+            tier=session.sandbox.tier,
         )
         session.watch(self._updates.apply)
 

@@ -59,13 +59,23 @@ class HostApprover:
         self._cwd = "."
         self._approved: ApprovedRules | None = None
 
-    def start_session(self, permissions: Permissions, cwd: str, user_home: str) -> None:
-        """Ask for the calls of this session from now on; approved rules still apply."""
+    def start_session(
+        self, permissions: Permissions, cwd: str, user_home: str, *, tier: str = "off"
+    ) -> None:
+        """Ask for the calls of this session from now on; approved rules still apply.
+
+        Arguments:
+            tier: that of the session's sandbox.
+        """
         rules = self._approved.rules if self._approved else []
         self.mode = permissions.mode
         self._cwd = cwd
         self._approved = ApprovedRules(
-            permissions, workspace=cwd, user_home=user_home, tools=make_builtin_tools()
+            permissions,
+            workspace=cwd,
+            user_home=user_home,
+            tools=make_builtin_tools(),
+            tier=lambda: tier,
         )
         self._approved.add(*rules)
 

@@ -97,7 +97,12 @@ class HostedSession:
             await self._apply_resume_point(session, self._resume_point)
         for notice in filter(None, session.notices):
             self._notify(notice)
-        self._approver.start_session(planned.permissions, session.cwd, self._options.user_home)
+        self._approver.start_session(
+            planned.permissions,
+            session.cwd,
+            self._options.user_home,
+            tier=session.sandbox.tier,
+        )
         self._output.servers = self.list_servers
         self._output.attach(session)
 

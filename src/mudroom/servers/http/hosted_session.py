@@ -224,6 +224,7 @@ class HostedSession:
                     workspace=session.cwd,
                     user_home=options.user_home,
                     tools=make_builtin_tools(),
+                    tier=lambda: session.sandbox.tier,
                 )
             )
             session.watch(self._observe)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from aiohttp import web
 
 from ..._core.ports import SessionStore
+from ..._platform.connection_limits import LimitedConnections
+from ..._platform.web_listener import open_listener
 from ..fair_slots import FairSlots
 from ..listening import (
     ServerAddress,
@@ -146,38 +148,39 @@ class HttpServer:
         for route in self.routes:
             endpoint = make_endpoint(route, self._tokens, self._options, self._login)
             app.router.add_route(route.method, route.path, endpoint)
-        runner = web.AppRunner(
-            app,
-            access_log=None,
-            logger=make_request_log(self._metrics, self._notify),
-            shutdown_timeout=_CLEANUP_SECONDS,
-            handler_cancellation=True,
-            keepalive_timeout=75.0,
-        )
-        await runner.setup()
         self._parts.files.remove_orphans(await self._parts.file_records.list_ids())
         watching = asyncio.create_task(self._hosts.watch_others())
         try:
-            port = await self._listen(runner)
-            yield make_address(self._options, port)
+            async with AsyncExitStack() as stack:
+                port = await self._listen(stack, app)
+                try:
+                    yield make_address(self._options, port)
+                finally:
+                    self._closing.set()
+                    await _cancel(watching)
+                    await self._hosts.close()
         finally:
-            self._closing.set()
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
-            await self._hosts.close()
-            await runner.cleanup()
+            await _cancel(watching)
             self._state.close()
 
-    async def _listen(self, runner: web.AppRunner) -> int:
+    async def _listen(self, stack: AsyncExitStack, app: web.Application) -> int:
+        """Listen until the stack ends; return the port."""
         options = self._options
+        connections = LimitedConnections(
+            options.connection_limits, is_behind_proxy=options.is_behind_proxy
+        )
+        listener = open_listener(
+            app,
+            connections,
+            (options.host, options.port),
+            tls=make_tls_context(options),
+            shutdown_seconds=_CLEANUP_SECONDS,
+            logger=make_request_log(self._metrics, self._notify),
+        )
         try:
-            site = web.TCPSite(
-                runner, options.host, options.port, ssl_context=make_tls_context(options)
-            )
-            await site.start()
+            return await stack.enter_async_context(listener)
         except OSError as error:
             raise make_listen_error(options, error) from error
-        return runner.addresses[-1][1]
 
     async def _drain(self) -> None:
         self._slots.close()
@@ -190,3 +193,8 @@ class HttpServer:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._options.drain_seconds):
                 await self._slots.wait_until_idle()
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -41,6 +41,8 @@ class McpApprover:
     Arguments:
         permissions: those of the session. cwd: its folder. user_home: home of the user.
         seconds: time for an answer.
+
+    `tier` is that of the session's sandbox; set it when the session is open.
     """
 
     def __init__(
@@ -54,9 +56,14 @@ class McpApprover:
     ) -> None:
         self._host_tasks = host_tasks
         self._seconds = seconds
+        self.tier = "off"
         self._approved: defaultdict[str, ApprovedRules] = defaultdict(
             lambda: ApprovedRules(
-                permissions, workspace=cwd, user_home=user_home, tools=make_builtin_tools()
+                permissions,
+                workspace=cwd,
+                user_home=user_home,
+                tools=make_builtin_tools(),
+                tier=lambda: self.tier,
             )
         )
 

@@ -179,6 +179,7 @@ class McpServer:
         async with self._make_session(approver) as session:
             for notice in self.select_notices(session.notices):
                 self._notify(notice)
+            approver.tier = session.sandbox.tier
             host_tasks.open(session)
             yield session, host_tasks
 

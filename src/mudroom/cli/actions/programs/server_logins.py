@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, cast
 
+from ...._platform.connection_limits import ConnectionLimits, LimitedConnections
 from ....errors import UnknownName, UsageError
 from ....integrations.mcp_servers.connection import load_package
 from ....integrations.mcp_servers.logins.stored_logins import LOGINS, LoginFile
@@ -103,24 +104,36 @@ class _Browser:
     """The user's browser: it is sent to the server and returns to a port of this machine.
 
     The user can paste the address instead, if the browser is on another machine.
+
+    Arguments:
+        limits: of the connections to the port.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: ConnectionLimits | None = None) -> None:
+        self._connections = LimitedConnections(limits or ConnectionLimits())
         self._code: asyncio.Future[AuthorizationCodeResult] = (
             asyncio.get_running_loop().create_future()
         )
 
     async def open(self, stack: AsyncExitStack, port: int) -> str:
         """Wait for the browser until the stack ends; return the address that it must return to."""
+        loop = asyncio.get_running_loop()
+        factory = self._connections.limit(self._make_protocol)
         try:
-            server = await asyncio.start_server(self._receive, "127.0.0.1", port)
+            server = await loop.create_server(factory, "127.0.0.1", port)
         except OSError:  # the port of an earlier login is in use
-            server = await asyncio.start_server(self._receive, "127.0.0.1", 0)
+            server = await loop.create_server(factory, "127.0.0.1", 0)
         stack.callback(server.close)
         return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/callback"
 
+    def _make_protocol(self) -> asyncio.Protocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._receive)
+
     async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line = (await reader.readline()).decode("latin-1").split()
+        try:
+            line = (await reader.readline()).decode("latin-1").split()
+        except (ValueError, ConnectionError):  # longer than any address of a login, or cut
+            line = []
         text = b"This is no answer to a login."
         if len(line) > 1 and line[1].startswith("/callback?"):
             text = b"Done. You can close this page and go back to mudroom."

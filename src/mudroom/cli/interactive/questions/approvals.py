@@ -50,7 +50,7 @@ class ApprovalPrompt:
         self._lock = asyncio.Lock()
         self._exact_calls: dict[str, Rule] = {}
         self._stop: Callable[[], object] = bool
-        self._approved = _make_rules(Permissions(), ".")
+        self._approved = _make_rules(Permissions(), ".", "off")
         self._tree = RunTree()
         self.asking_runs: list[str] = []
 
@@ -75,6 +75,7 @@ class ApprovalPrompt:
         *,
         tree: RunTree | None = None,
         is_same: bool = False,
+        tier: str = "off",
     ) -> None:
         """Ask for the calls of this session from now on.
 
@@ -82,6 +83,7 @@ class ApprovalPrompt:
             stop: stops the run.
             tree: the runs of the session; questions name children as it does.
             is_same: the session was opened again; its approved rules still apply.
+            tier: that of the session's sandbox.
         """
         rules = self._approved.rules if is_same else []
         if not is_same:
@@ -89,7 +91,7 @@ class ApprovalPrompt:
         self._folder = folder
         self._stop = stop
         self._tree = tree or RunTree()
-        self._approved = _make_rules(permissions, folder)
+        self._approved = _make_rules(permissions, folder, tier)
         self._approved.add(*rules)
 
     @contextmanager
@@ -221,12 +223,13 @@ class ApprovalPrompt:
         )
 
 
-def _make_rules(permissions: Permissions, folder: str) -> ApprovedRules:
+def _make_rules(permissions: Permissions, folder: str, tier: str) -> ApprovedRules:
     return ApprovedRules(
         permissions,
         workspace=os.path.realpath(folder),
         user_home=os.environ.get("HOME", "/"),
         tools=make_builtin_tools(),
+        tier=lambda: tier,
     )
 
 

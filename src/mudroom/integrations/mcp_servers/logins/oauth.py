@@ -28,6 +28,7 @@ from pydantic import AnyUrl
 
 from ...._version import __version__
 from ....errors import MudroomError
+from ..body_limit import UNCOMPRESSED, limit_bodies
 from ..spec import ServerSpec
 from .stored_logins import LoginFile, StoredLogin
 
@@ -365,7 +366,10 @@ async def log_in(
     accept = {"Accept": "application/json, text/event-stream"}
     try:
         async with httpx2.AsyncClient(
-            auth=provider, headers=dict(spec.headers), timeout=_REQUEST_SECONDS
+            auth=provider,
+            headers={**UNCOMPRESSED, **spec.headers},
+            timeout=_REQUEST_SECONDS,
+            event_hooks={"response": [limit_bodies()]},
         ) as http:
             response = await http.post(spec.url, json=probe, headers=accept)
     except MudroomError:

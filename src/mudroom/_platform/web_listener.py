@@ -1,0 +1,89 @@
+"""Listener for an application of `aiohttp.web`, with limits for its connections.
+
+Import this module late: it imports the package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from logging import Logger
+from socket import socket
+
+from aiohttp import web
+from aiohttp.log import server_logger
+from aiohttp.typedefs import Middleware
+
+from .connection_limits import LimitedConnections
+
+_BACKLOG = 128
+"""Connections that wait until the server accepts them."""
+
+
+@asynccontextmanager
+async def open_listener(
+    app: web.Application,
+    connections: LimitedConnections,
+    place: list[socket] | tuple[str, int],
+    *,
+    tls: ssl.SSLContext | None = None,
+    shutdown_seconds: float,
+    logger: Logger = server_logger,
+) -> AsyncGenerator[int]:
+    """Serve an application in the block; yield the port.
+
+    Raises OSError if the server cannot listen.
+
+    Arguments:
+        place: sockets that listen already, or host and port.
+        shutdown_seconds: time for responses to end after the block.
+    """
+    limits = connections.limits
+    app.middlewares.insert(0, _make_middleware(connections))
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        logger=logger,
+        shutdown_timeout=shutdown_seconds,
+        handler_cancellation=True,
+        keepalive_timeout=limits.idle_seconds,
+    )
+    listeners: list[asyncio.Server] = []
+    try:
+        await runner.setup()
+        assert runner.server is not None
+        loop = asyncio.get_running_loop()
+        factory = connections.limit(runner.server)
+        seconds = limits.head_seconds if tls else None
+        if isinstance(place, tuple):
+            host, port = place
+            listener = await loop.create_server(
+                factory, host, port, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=seconds
+            )
+            listeners.append(listener)
+        else:
+            for each in place:
+                listener = await loop.create_server(
+                    factory, sock=each, backlog=_BACKLOG, ssl=tls, ssl_handshake_timeout=seconds
+                )
+                listeners.append(listener)
+        yield listeners[-1].sockets[-1].getsockname()[1]
+    finally:
+        for listener in listeners:
+            listener.close()
+        await runner.cleanup()
+
+
+def _make_middleware(connections: LimitedConnections) -> Middleware:
+    @web.middleware
+    async def work(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        transport = request.transport
+        peer = transport.get_extra_info("peername") if transport else None
+        with connections.work(peer):
+            return await handler(request)
+
+    return work

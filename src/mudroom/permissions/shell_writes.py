@@ -1,0 +1,151 @@
+"""Judge of the files that a command changes: protected ones, and those that cannot be told."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import islice
+
+from .._platform.protected_names import OWN_PREFIX, PROTECTED_NAMES, is_protected
+from .path_rules import PathContext
+from .program_risk import is_read_only
+from .program_table import GIT_READING_COMMANDS
+from .program_wrappers import find_git_command, get_program_name
+from .program_writes import Writes, find_writes
+from .shell_paths import CommandPaths
+from .shell_words import Word, split_word_set
+
+MAX_ENTRIES = 10_000
+"""Entries of a folder that are looked at before a command changes all of them."""
+_GIT_NAMING_COMMANDS = GIT_READING_COMMANDS | split_word_set("add commit push fetch ls-remote")
+"""Git commands that change none of the files that they name."""
+
+
+class WriteJudge:
+    """Finds what the words of a command say about the files that it changes.
+
+    Arguments:
+        paths: those of the command line.
+
+    Use one object for one judgement, as of CommandPaths.
+    """
+
+    def __init__(self, context: PathContext, paths: CommandPaths) -> None:
+        self._context = context
+        self.paths = paths
+
+    def find_protected(self, words: Sequence[Word], folders: Sequence[str]) -> str:
+        """Return a protected name that the command certainly changes, "" if there is none."""
+        writes = find_writes(words)
+        if writes is None:
+            return ""
+        targets = [*writes.targets, writes.folder] if writes.folder else writes.targets
+        names = [word.value for word in targets if word.value]
+        if self._is_folder(writes, folders):
+            names += self._list_copies(writes, folders)
+        return self._find_name(names, folders, patterns=False)
+
+    def find_doubt(self, words: Sequence[Word], folders: Sequence[str]) -> str:
+        """Return why the command may change a protected file, "" if its words exclude it.
+
+        A program that is known neither to read nor to write may change every file that it names.
+        """
+        writes = find_writes(words)
+        if writes is None:
+            if is_read_only(words) or _only_names_files(words):
+                return ""
+            named = [path for word in words[1:] for path in self._list_paths(word, folders)]
+            name = self._find_name([*named, "."], folders)
+            return f"it names {name}, which is protected" if name else ""
+        if writes.doubt:
+            return writes.doubt
+        entries = list(islice(self.list_changed(words, folders), MAX_ENTRIES + 1))
+        if len(entries) > MAX_ENTRIES:
+            return "it changes a folder with too many files to look at"
+        name = self._find_name(entries, folders)
+        return f"it may change {name}, which is protected" if name else ""
+
+    def list_changed(self, words: Sequence[Word], folders: Sequence[str]) -> Iterator[str]:
+        """Yield the paths that a command may change, also in the folders that it changes."""
+        writes = find_writes(words)
+        if writes is None:
+            return
+        for word in writes.targets:
+            for path in self._list_paths(word, folders):
+                yield path
+                if writes.is_recursive:
+                    yield from self._walk(path, folders)
+        if writes.folder:
+            yield from self._list_paths(writes.folder, folders)
+            yield from self._list_copies(writes, folders)
+
+    def _list_paths(self, word: Word, folders: Sequence[str]) -> list[str]:
+        return list(self.paths.list_possible_paths(word, folders))
+
+    def _walk(self, path: str, folders: Sequence[str]) -> Iterator[str]:
+        for folder in folders:
+            start = self._context.make_absolute(path, folder)
+            if os.path.islink(start):
+                continue
+            for place, names, files in os.walk(start):
+                yield from (os.path.join(place, name) for name in (*names, *files))
+
+    def _list_copies(self, writes: Writes, folders: Sequence[str]) -> Iterator[str]:
+        """Yield the names that sources get in the target folder."""
+        if writes.folder is None:
+            return
+        for target in self._list_paths(writes.folder, folders):
+            if self._is_file(target, folders):
+                continue
+            for source in writes.sources:
+                for path in self._list_paths(source, folders):
+                    name = path.rstrip("/").rpartition("/")[2]
+                    if name not in ("", ".", ".."):
+                        yield f"{target}/{name}"
+                    if "://" in path:
+                        yield f"{target}/{name.partition('?')[0]}"
+
+    def _is_folder(self, writes: Writes, folders: Sequence[str]) -> bool:
+        if writes.is_folder is not None:
+            return writes.is_folder
+        target = writes.folder.value if writes.folder else None
+        return bool(target) and any(
+            os.path.isdir(self._context.make_absolute(target or "", folder)) for folder in folders
+        )
+
+    def _is_file(self, path: str, folders: Sequence[str]) -> bool:
+        return all(os.path.isfile(self._context.make_absolute(path, folder)) for folder in folders)
+
+    def _find_name(
+        self, paths: Iterable[str], folders: Sequence[str], *, patterns: bool = True
+    ) -> str:
+        """Return the first protected component of the paths and of what they lead to.
+
+        Arguments:
+            patterns: a component with wildcards counts if it could match a protected name.
+        """
+        for path in dict.fromkeys(paths):
+            for location in self.paths.list_locations(path, folders):
+                for name in self._context.make_relative(location).split("/"):
+                    if is_protected(name) or (patterns and _could_be_protected(name)):
+                        return name
+        return ""
+
+
+def _only_names_files(words: Sequence[Word]) -> bool:
+    if get_program_name(words) != "git":
+        return False
+    command = find_git_command(words)
+    return bool(command) and command[0].value in _GIT_NAMING_COMMANDS
+
+
+def _could_be_protected(pattern: str) -> bool:
+    """Return whether a pattern of bash could match a protected name. All begin with a dot."""
+    if not pattern.startswith(".") or not re.search(r"[*?\[]", pattern):
+        return False
+    folded = pattern.casefold()
+    start = re.split(r"[*?\[]", folded)[0]
+    names = (*PROTECTED_NAMES, OWN_PREFIX)
+    return start.startswith(OWN_PREFIX) or any(fnmatchcase(name, folded) for name in names)

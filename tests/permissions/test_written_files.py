@@ -1,0 +1,311 @@
+"""Files that commands change: protected ones are denied, untold ones no rule with `*` allows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mudroom._platform.protected_names import PROTECTED_NAMES
+from mudroom.permissions.program_table import WRITING_PROGRAMS
+
+from .conftest import RuleJudge
+
+PROTECTED = (".envrc", ".git/hooks/pre-commit", ".claude/settings.json")
+WAYS = {
+    "plain": "{command}",
+    "dot": "{command_dot}",
+    "quotes": "{command_quoted}",
+    "case": "{command_upper}",
+    "absolute": "{command_absolute}",
+    "cd": "cd src && {command_above}",
+    "cd protected": "cd {folder} && {command_name}",
+    "cd unknown": "cd $x && {command_name}",
+    "cd back": "cd - && {command_name}",
+    "pattern": "{command_pattern}",
+    "braces": "{command_braces}",
+    "variable": "{command_variable}",
+    "home": "{command_home}",
+    "link": "{command_link}",
+    "wrapper": "timeout 5 nice {command}",
+    "xargs": "ls | xargs {command}",
+    "shell": "bash -c '{command}'",
+    "loop": "for f in a; do {command}; done",
+}
+"""Ways of naming a target. Each {command_...} is a writer with a spelling of the protected name."""
+WRITERS = """
+touch {}
+mkdir {}
+mkdir -p {}
+rmdir {}
+rm {}
+rm -rf {}
+unlink {}
+shred {}
+truncate -s 0 {}
+tee {}
+tee -a {}
+sponge {}
+chmod +x {}
+chown a {}
+cp a {}
+cp a b {}
+cp -t {} a
+cp -t{} a
+cp --target-directory={} a
+cp -f a {}
+cp -r a {}
+install a {}
+install -m 755 a {}
+install -D a {}
+install -d {}
+install -t {} a
+mv a {}
+mv {} a
+mv -t {} a
+ln a {}
+ln -s a {}
+ln -sf a {}
+ln -s {} a
+ln -st {} a
+dd of={}
+dd if=a of={}
+gzip {}
+gunzip {}.gz
+curl -o {} http://a
+curl --output {} http://a
+curl --output={} http://a
+curl -o{} http://a
+curl --output-dir {} -O http://a
+wget -O {} http://a
+wget -P {} http://a
+wget -O{} http://a
+wget -o {} http://a
+rsync a {}
+scp a {}
+patch {}
+unzip a -d {}
+tar cf {} a
+tar xf a -C {}
+tar -xf a --directory={}
+zip {} a
+split a {}
+sort -o {} a
+sed -i s/a/b/ {}
+git mv a {}
+git rm {}
+git restore {}
+git checkout -- {}
+git checkout HEAD {}
+git clone http://a {}
+git archive -o {} HEAD
+git diff --output={}
+git worktree add {}
+git init {}
+git format-patch -o {} HEAD
+frobnicate {}
+frobnicate --output={}
+frobnicate -o{}
+""".strip().splitlines()
+
+
+def spell(writer: str, name: str, root: Path) -> dict[str, str]:
+    """Return the command with each spelling of the protected name."""
+    folder, _, base = name.rpartition("/")
+    words = {
+        "command": name,
+        "command_dot": f"./src/../{name}",
+        "command_quoted": f"'{name[:2]}'\"{name[2:]}\"",
+        "command_upper": name.upper(),
+        "command_absolute": f"{root}/{name}",
+        "command_above": f"../{name}",
+        "command_name": base,
+        "command_pattern": f"{name[:3]}*{name[4:]}",
+        "command_braces": f"{name[:3]}{{{name[3:]},x}}",
+        "command_variable": f"$x{name[2:]}",
+        "command_home": f"$HOME/{name}",
+        "command_link": f"link/{base}" if folder else "envlink",
+    }
+    return {key: writer.format(word) for key, word in words.items()} | {"folder": folder or "."}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_no_rule_with_a_wildcard_allows_a_command_that_may_change_a_protected_file(
+    judge_call: RuleJudge, writer: str
+) -> None:
+    root = judge_call.root
+    (root / ".git" / "hooks").mkdir(parents=True)
+    (root / "link").symlink_to(root / ".git" / "hooks")
+    (root / "envlink").symlink_to(root / ".envrc")
+    (root / "a").write_text("")
+    program = writer.partition(" ")[0]
+    rules = [f"Bash({name}:*)" for name in (program, "cd", "ls", "xargs", "bash", "for", "timeout")]
+    allowed = [
+        command
+        for name in PROTECTED
+        for way, frame in WAYS.items()
+        # The name alone is protected only in a protected folder.
+        if not (way == "cd protected" and "/" not in name)
+        # A rule for a program that is not in the table covers every variable.
+        and not (way == "variable" and program == "frobnicate")
+        and not (way == "link" and name.startswith(".claude"))
+        for command in [frame.format(**spell(writer, name, root))]
+        if judge_call.bash(command, allow=rules) == "allow"
+    ]
+    assert allowed == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cp evil/.envrc .",
+        "cp evil/.envrc src",
+        "cp evil/.envrc ./",
+        "cp a evil/.envrc src",
+        "cp -t src evil/.envrc",
+        "cp evil/pre-commit .git/hooks",
+        "mv evil/.git .",
+        "mv .git elsewhere",
+        "mv ../.git/hooks/pre-commit src",
+        "ln -s ../evil/.envrc",
+        "ln -s .git/hooks visible",
+        "install -t . evil/.envrc",
+        "rm -r src/.git",
+        "find . -exec cp evil .git/hooks/pre-commit \\;",
+        "sudo touch .envrc",
+        "gunzip .envrc.gz",
+        "env A=1 touch .envrc",
+    ],
+)
+@pytest.mark.parametrize("mode", ["default", "acceptEdits", "bypassPermissions"])
+def test_a_command_that_changes_a_protected_file_is_denied(
+    judge_call: RuleJudge, command: str, mode: str
+) -> None:
+    judge_call.root.joinpath(".git", "hooks").mkdir(parents=True)
+    for rules in (["Bash"], ["Bash(*)", f"Bash({command})"], ["Bash(cp:*)", "Bash(mv:*)"]):
+        decision = judge_call("bash", command=command, allow=rules, mode=mode, tier="full")
+        assert decision.verdict == "deny", (rules, decision)
+        assert "is protected: it decides what your own programs run" in decision.why
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cp -r d .",
+        "cp -a d/. .",
+        "cp $x .",
+        "cp *.txt src",
+        "cp a .envr?",
+        "cp a .[e]nvrc",
+        "cp -b -S rc a .env",
+        "mv {a,b} $x",
+        "mv d src",
+        "tar xf a",
+        "tar -xzf a -C src",
+        "unzip a",
+        "patch -p1",
+        "rsync -a d/ .",
+        "split -a 2 a .env",
+        "rm -r .",
+        "rm -r d",
+        "chmod -R +x d",
+        "curl -OJ http://a/b",
+        "curl -O http://a/.envrc",
+        "curl -O http://a/.envrc?x=1",
+        "curl -O 'http://a/{.envrc,b}'",
+        "curl -K a",
+        "wget http://a/%2eenvrc",
+        "wget -i a",
+        "wget http://a/.envrc",
+        "git apply a",
+        "git am a",
+        "cd $x && touch config",
+        "cd .g* && touch config",
+        "popd && touch config",
+        "ls | xargs touch",
+    ],
+)
+def test_what_a_command_changes_must_be_told_by_its_words(
+    judge_call: RuleJudge, command: str
+) -> None:
+    (judge_call.root / "d" / "deep").mkdir(parents=True)
+    (judge_call.root / "d" / "deep" / ".envrc").write_text("")
+    program = command.partition("&& ")[2] or command
+    name = program.partition(" ")[0]
+    rules = [f"Bash({name}:*)", "Bash(cd:*)", "Bash(popd:*)", "Bash(ls:*)", "Bash(touch:*)"]
+    assert judge_call.bash(command, allow=rules) == "ask"
+    if not {*program} & {*"*|"}:
+        assert judge_call.bash(program, allow=[f"Bash({program})"]) == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "touch a src/b",
+        "mkdir -p src/deep",
+        "cp a src",
+        "cp a b",
+        "cp src/*.py other",
+        "cp .envrc src/a.py",
+        "cp a /tmp/b",
+        "mv a src/",
+        "rm -rf src",
+        "rm a.txt",
+        "ln -s src/a.py b",
+        "tee out",
+        "chmod +x a",
+        "chmod -R a+r src",
+        "dd if=a of=b",
+        "tar tf a",
+        "tar czf a.tgz src",
+        "gzip a",
+        "curl -fsSL http://a/b -o c",
+        "wget -q http://a/b.tgz",
+        "git rm src/a.py",
+        "git checkout -b topic",
+        "git mv a b",
+        "git add .vscode/settings.json",
+        "frobnicate -x --level=3 src",
+    ],
+)
+def test_a_rule_with_a_wildcard_allows_what_the_words_tell(
+    judge_call: RuleJudge, command: str
+) -> None:
+    name = command.partition(" ")[0]
+    assert judge_call.bash(command, allow=[f"Bash({name}:*)"]) == "allow"
+
+
+@pytest.mark.parametrize("name", sorted(PROTECTED_NAMES))
+def test_every_protected_name_is_denied_to_every_plain_writer(
+    judge_call: RuleJudge, name: str
+) -> None:
+    for program, writing in WRITING_PROGRAMS.items():
+        if writing.operands in ("all", "moved", "last", "packed"):
+            command = f"{program} a {name}"
+            assert judge_call.bash(command, allow=["Bash"]) == "deny", command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cp a src",
+        "cp a src/",
+        "cp -t src a",
+        "mv src/a other",
+        "mv src other",
+        "rm -r src",
+        "rm -r ../project/src",
+        "ln -s x src/a",
+        "cd src && touch a",
+        "install a src",
+        "touch s?c/a",
+        "tee src/a < b",
+        "dd of=src/a",
+    ],
+)
+def test_deny_rules_for_edits_hold_for_files_in_target_folders(
+    judge_call: RuleJudge, command: str
+) -> None:
+    (judge_call.root / "src" / "a").write_text("")
+    assert judge_call.bash(command, can_ask=False, deny=["Edit(src/a)"]) == "deny"
+    assert judge_call.bash(command, can_ask=True, ask=["Edit(src/a)"], allow=["Bash"]) == "ask"
