@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from .._core.agents import WorkspaceKind
 from .._core.budgets import SHARED_LIMITS, Limit, LimitState
 from .._core.events import RunFinished, RunWaiting, ToolCallFinished
-from .._core.messages import StopReason
+from .._core.messages import StopReason, Usage
 from .._core.ports import FilesLostError
 from .._core.runs import Reason, Report, Work
 from .._core.tool_names import normalize_tool_name
@@ -112,13 +112,18 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
     if not run.turn and left > 0 and state.name in SHARED_LIMITS:
         size = run.compute_request_range().minimum
         unit = state.name.unit
-        counts_input = state.name in (Limit.INPUT_TOKENS, Limit.TOTAL_TOKENS)
-        is_too_large = counts_input and size >= left
-        text = TOO_LARGE if is_too_large else NOT_COVERED
+        text = TOO_LARGE if _compute_least_amount(run, state.name, size) >= left else NOT_COVERED
         error = text.format(size=size, left=left, unit=unit, maximum=state.maximum)
     elif not run.turn:
         error = NOTHING_LEFT.format(unit=state.name.unit)
     return Ending(_REASON_FOR_LIMIT[state.name], error, limit=state)
+
+
+def _compute_least_amount(run: RunContext, limit: Limit, size: int) -> float:
+    """Return what a request of this many tokens takes of a limit, without its answer."""
+    if limit is Limit.USD:
+        return run.compute_price(run.brief.model, Usage(input_tokens=size)) or 0.0
+    return size if limit in (Limit.INPUT_TOKENS, Limit.TOTAL_TOKENS) else 0
 
 
 async def finish_run(run: RunContext, ending: Ending) -> Report:

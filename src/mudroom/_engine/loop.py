@@ -244,7 +244,7 @@ def _judge_final_answer(run: RunContext, answer: AssistantMessage, repeats: int)
     An answer that is not complete is an error, after MAX_STOPPED in a row if the provider stopped
     it; an empty one is an error the second time.
     """
-    if run.is_answer_cut:
+    if run.conversation.cut.is_last:
         run.add_note(CUT_ANSWER.format(tokens=answer.usage.output_tokens))
         return None
     if answer.stop_reason is StopReason.LENGTH and (limit := _find_cutting_limit(run, answer)):

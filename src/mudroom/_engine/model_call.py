@@ -90,9 +90,8 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
 def append_answer(run: RunContext, answer: AssistantMessage) -> None:
     """Append an answer to the conversation and open the batch of its tool calls."""
     tokens = answer.usage.total_tokens
-    run.is_answer_cut = answer.stop_reason is StopReason.LENGTH and run.require_longer_answer(
-        answer
-    )
+    is_cut = answer.stop_reason is StopReason.LENGTH
+    run.conversation.cut.is_last = is_cut and run.require_longer_answer(answer)
     if not tokens:
         # Some providers do not count.
         tokens = run.estimate_request_tokens() + estimate_message_tokens([answer])
@@ -157,11 +156,12 @@ def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
             _compute_price(run, written), _compute_price(run, Usage(input_tokens=most))
         )
         prices[Limit.USD] = _compute_price(run, Usage(output_tokens=_MILLION)) / _MILLION
+    required = run.conversation.cut.required
     return RequestPlan(
         minimum,
         maximum,
         prices,
-        min_answer=SHORTEST_SUMMARY if is_summary else max(_MIN_ANSWER, run.required_answer),
+        min_answer=SHORTEST_SUMMARY if is_summary else max(_MIN_ANSWER, required),
         max_answer=run.longest_answer,
         is_summary=is_summary,
         is_child=run.brief.depth > 0,

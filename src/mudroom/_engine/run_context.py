@@ -48,8 +48,6 @@ class RunContext:
             that the provider runs. Tools of servers that it finds by `mcp_find` are found, too.
         memo: state of the run's tools, by tool name.
         batch: tool calls of the last answer.
-        is_answer_cut: true if the last answer was cut off and may be longer now.
-        required_answer: tokens that the next answer must be allowed, because one was cut off.
     """
 
     def __init__(
@@ -81,8 +79,6 @@ class RunContext:
         self.batch = CallBatch()
         self.evidence = Evidence()
         self.loop_detector = LoopDetector()
-        self.required_answer = 0
-        self.is_answer_cut = False
         model = services.get_model(brief.model)
         self.conversation = Conversation(
             model.start_conversation, self._make_request_config(), brief.history, brief.blocks
@@ -135,7 +131,7 @@ class RunContext:
         """
         if own := self.max_output_tokens:
             return own
-        is_brief = self.brief.depth > 0 and not self.required_answer
+        is_brief = self.brief.depth > 0 and not self.conversation.cut.required
         return LONGEST_CHILD_ANSWER if is_brief else LONGEST_ANSWER
 
     @property
@@ -146,7 +142,7 @@ class RunContext:
             return permit.max_tokens
         if not self.brief.depth or self.max_output_tokens:
             return None
-        return LONGEST_ANSWER if self.required_answer else LONGEST_CHILD_ANSWER
+        return LONGEST_ANSWER if self.conversation.cut.required else LONGEST_CHILD_ANSWER
 
     def require_longer_answer(self, answer: AssistantMessage) -> bool:
         """Allow more tokens after an answer that was cut off. Return False if more cannot be had.
@@ -157,7 +153,7 @@ class RunContext:
         longest = self.max_output_tokens or LONGEST_ANSWER
         if not allowed or allowed > answer.usage.output_tokens or allowed >= longest:
             return False
-        self.required_answer = min(longest, allowed * _LONGER)
+        self.conversation.cut.required = min(longest, allowed * _LONGER)
         return True
 
     def _describe_head(self) -> tuple[str, list[tuple[Any, ...]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..._core.budgets import Limit, LimitState
+from ..._core.messages import Usage
 
 
 class Account:
@@ -48,10 +49,6 @@ class Account:
         """The limit and what is spent of it."""
         return LimitState(self.limit, self.maximum, self.spent)
 
-    def is_used(self, fraction: float = 1.0) -> bool:
-        """Return whether this fraction of the limit is spent."""
-        return self.spent >= self.maximum * fraction
-
     def hold(self, amount: float) -> None:
         """Hold what a request costs at most."""
         self._requests += 1
@@ -62,3 +59,8 @@ class Account:
         self._requests -= 1
         # No rounding error remains when no request is under way.
         self.requested = self.requested - amount if self._requests else 0
+
+
+def compute_cost(limit: Limit, usage: Usage, usd: float | None) -> float:
+    """Return what an answer takes of a limit. `usd`: its price, None if unknown."""
+    return (usd or 0.0) if limit is Limit.USD else getattr(usage, limit)

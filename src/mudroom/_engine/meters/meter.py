@@ -9,9 +9,9 @@ from itertools import count
 from ..._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, choose_smaller, limit_budget
 from ..._core.messages import NO_USAGE, Usage
 from ...errors import BudgetExceeded
-from .account import Account
+from .account import Account, compute_cost
 from .parent_meter import ParentMeter
-from .pool import AnsweredRequest, Pool
+from .pool import Member, Pool
 from .request_plan import Permit
 
 WARNING_FRACTION = 0.9
@@ -32,32 +32,25 @@ class Meter:
     `release`.
 
     Attributes:
-        order: older runs have smaller numbers.
         accounts: the limits of tokens and money of this run; they hold for the runs below it, too.
         pool: the runs that share these limits.
         estimate: tokens and price of answers that were cut off, of this run and the runs below it.
-        last: the last request of this run that was answered, if a limit holds for it.
+        member: what the pools of this run and of those above it know of the run.
         permit: the last request of this run, if a limit holds for it.
-        on_free: called when the run needs less of the limits above than it seemed.
-        is_elsewhere: true if another process executes the run.
         is_run: false for the meter of a session.
     """
 
     __slots__ = (
         "_is_reserved",
-        "_waits",
         "accounts",
         "budget",
         "children",
         "descendant_usage",
         "estimate",
         "has_warned",
-        "is_elsewhere",
         "is_price_known",
-        "last",
-        "on_free",
+        "member",
         "on_pause",
-        "order",
         "parent",
         "permit",
         "pool",
@@ -70,10 +63,9 @@ class Meter:
 
     def __init__(self, budget: Budget, parent: Meter | ParentMeter | None = None) -> None:
         self.parent = parent
-        self.order = next(_orders)
+        self.member = Member(next(_orders))
         self.accounts: dict[Limit, Account] = {}
         self.pool: Pool | None = None
-        self.last: AnsweredRequest | None = None
         self.permit: Permit | None = None
         self.turns: int = 0
         self.children = 0
@@ -83,11 +75,8 @@ class Meter:
         self.usd = 0.0
         self.is_price_known = True
         self.on_pause: Callable[[bool], None] | None = None
-        self.on_free: Callable[[], None] | None = None
         self.has_warned = False
-        self.is_elsewhere = False
         self._is_reserved = False
-        self._waits = 0
         self.set_limits(budget)
 
     def set_limits(self, budget: Budget) -> None:
@@ -121,24 +110,14 @@ class Meter:
             return bool(self.accounts)
         return self.parent.has_shared_limits
 
-    @property
-    def is_waiting(self) -> bool:
-        """True while the run waits for other runs, or for the user: it will ask for nothing."""
-        return self._waits > 0
-
     @contextmanager
     def wait(self) -> Generator[None]:
         """Let other runs use inside the `with` block what this one was expected to need."""
-        self._change_waits(1)
+        self.member.start_wait()
         try:
             yield
         finally:
-            self._change_waits(-1)
-
-    def _change_waits(self, change: int) -> None:
-        self._waits += change
-        if self._waits == 1 and change > 0 and self.on_free is not None:
-            self.on_free()
+            self.member.waits -= 1
 
     def allocate(self, requested: Budget, seconds: float = 0.0) -> Meter:
         """Return a meter for a child and reserve the amounts that it requests.
@@ -197,10 +176,8 @@ class Meter:
         for meter in self.walk_up():
             if meter.pool is not None:
                 meter.pool.close_run(self)
-        on_free, self.on_free = self.on_free, None
         self.on_pause = None  # no reference cycle: the memory of the run is free at once
-        if on_free is not None:
-            on_free()
+        self.member.free()
 
     def get_grant(self, limit: Limit) -> float | None:
         """Return the unspent part of a limit that the meters above reserve for this run.
@@ -274,7 +251,7 @@ class Meter:
         """Expect the next requests to cost what one of this run has cost."""
         if not self.has_shared_limits:
             return
-        costs = {limit: _compute_amount(limit, usage, usd) for limit in SHARED_LIMITS}
+        costs = {limit: compute_cost(limit, usage, usd) for limit in SHARED_LIMITS}
         for meter in self.walk_up():
             if meter.pool is not None:
                 meter.pool.learn(self, costs, usage)
@@ -300,9 +277,9 @@ class Meter:
             self.usd += usd
         if self.accounts:
             for limit, account in self.accounts.items():
-                account.spent += _compute_amount(limit, usage, usd)
+                account.spent += compute_cost(limit, usage, usd)
                 if estimate != NO_USAGE:
-                    account.spent += _compute_amount(limit, estimate, estimate.usd)
+                    account.spent += compute_cost(limit, estimate, estimate.usd)
             self._change_granted(1)
 
     @contextmanager
@@ -398,7 +375,3 @@ class Meter:
 def is_used(spent: float, maximum: float, fraction: float) -> bool:
     """Return whether this fraction of a limit is used."""
     return spent >= maximum * fraction
-
-
-def _compute_amount(limit: Limit, usage: Usage, usd: float | None) -> float:
-    return (usd or 0.0) if limit is Limit.USD else getattr(usage, limit)

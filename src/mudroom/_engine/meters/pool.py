@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -55,6 +55,36 @@ class AnsweredRequest(Struct, frozen=True):
     costs: Mapping[Limit, float]
     sent: Mapping[Limit, float]
     size: int
+
+
+class Member(Struct):
+    """A run as the pools see it whose limits hold for it.
+
+    Arguments:
+        order: older runs have smaller numbers.
+        waits: more than 0 while the run waits for other runs, or for the user: it asks for nothing.
+        is_elsewhere: true if another process executes the run.
+        last: its last request that was answered, if a limit holds for it.
+        on_free: called when the run needs less of the limits than it seemed.
+    """
+
+    order: int
+    waits: int = 0
+    is_elsewhere: bool = False
+    last: AnsweredRequest | None = None
+    on_free: Callable[[], None] | None = None
+
+    def start_wait(self) -> None:
+        """Count one more wait, and let others use what the run was expected to need."""
+        self.waits += 1
+        if self.waits == 1 and self.on_free is not None:
+            self.on_free()
+
+    def free(self) -> None:
+        """Let others use what the run needed, which has ended."""
+        on_free, self.on_free = self.on_free, None
+        if on_free is not None:
+            on_free()
 
 
 class Forecast(Struct):
@@ -148,11 +178,11 @@ class Pool:
             limit: max(0, amount - forecast.prices.get(limit, 0) * usage.output_tokens)
             for limit, amount in costs.items()
         }
-        run.last = AnsweredRequest(costs, sent, forecast.size)
+        run.member.last = AnsweredRequest(costs, sent, forecast.size)
         if self._is_surprising(costs, forecast):
             # The others that wait for their first answers will be surprised as much.
             for other, unknown in list(self.runs.items()):
-                if other.last is None:
+                if other.member.last is None:
                     self.set_forecast(other, self._expect(unknown, costs, sent))
         self.set_forecast(run, self._expect(forecast, costs, sent))
 
@@ -234,10 +264,10 @@ class Pool:
         is_new = run not in self.runs
         for other, forecast in self.runs.items():
             # What a run in another process waits for is not known here.
-            is_idle = other.is_waiting or (other.is_elsewhere and not forecast.current)
+            is_idle = other.member.waits or (other.member.is_elsewhere and not forecast.current)
             if other in above or is_idle:
                 continue
-            if is_new or other.order < run.order:
+            if is_new or other.member.order < run.member.order:
                 yield forecast
 
     def forecast(
@@ -254,14 +284,15 @@ class Pool:
             words = min(words, max(SHORTEST_SUMMARY, 4 * self.longest_answer))
         growth = 1 + answer / max(1, plan.size)  # the answer is part of the next request
         requests_left = max(1, self._expect_turns() - run.turns - 1)
+        last = run.member.last
         current: dict[Limit, float] = {}
         ending: dict[Limit, float] = {}
         summary: dict[Limit, float] = {}
         for limit in limits:
             sent = ratio * plan.maximum.get(limit, 0)
-            if run.last is not None and run.last.size:
+            if last is not None and last.size:
                 # The bounds of the plan are wide: what the provider charges is known by now.
-                sent = min(sent, run.last.sent[limit] * max(1, plan.size / run.last.size))
+                sent = min(sent, last.sent[limit] * max(1, plan.size / last.size))
             price = plan.prices.get(limit, 0)
             current[limit] = self._estimate_cost(run, limit, sent + price * answer)
             summary[limit] = price * words
@@ -300,8 +331,8 @@ class Pool:
 
     def _estimate_cost(self, run: Meter, limit: Limit, unknown: float) -> float:
         """Return what a request costs: as the last one of the run, or as those of the others."""
-        if run.last is not None:
-            return run.last.costs[limit]
+        if run.member.last is not None:
+            return run.member.last.costs[limit]
         return self._costs.get(limit, 0) / self._answers if self._answers else unknown
 
 

@@ -151,7 +151,7 @@ class _WaitingRequest:
         self._plan = plan
         self._is_own = is_own
         self._is_first = not plan.is_summary and not meter.turns
-        self.rank = (0 if plan.is_summary else 1 + self._is_first, meter.order)
+        self.rank = (0 if plan.is_summary else 1 + self._is_first, meter.member.order)
         # Limits in another process are checked last: a turn counts when they allow it, too.
         is_last_check = meter.find_remote_limits() is None
         self._counts_turn = is_own and not plan.is_summary and is_last_check
@@ -336,7 +336,7 @@ class _WaitingRequest:
             if self._is_first and isinstance(parent := self._meter.parent, Meter):
                 meter.pool.expect_report(parent, self._plan.compute_sent(EXPECTED_ANSWER))
         if forecasts:
-            self._meter.on_free = self._gate.admit_waiting
+            self._meter.member.on_free = self._gate.admit_waiting
         return permit
 
     def _count_request(self) -> Callable[[], None] | None:

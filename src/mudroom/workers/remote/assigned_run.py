@@ -72,7 +72,7 @@ class AssignedRun:
         self.brief = brief
         self.sent_brief = brief
         self.meter = meter
-        meter.is_elsewhere = True
+        meter.member.is_elsewhere = True
         self.on_outcome = on_outcome
         self.recorded = past
         self.live: set[str] = set()
