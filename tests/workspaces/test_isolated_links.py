@@ -75,7 +75,7 @@ def test_links_and_files_are_merged_by_path(
 ) -> None:
     draw = random.Random(seed)
     if not uses_git:
-        monkeypatch.setattr(store_choice, "explain_unusable_git", lambda: "it is not used")
+        monkeypatch.setattr(store_choice, "explain_unusable_git", lambda _: "it is not used")
     project = make_repository(tmp_path / "project", {"a": "first\n"})
     for path in PATHS:
         set_entry(project / path, choose_entry(draw))

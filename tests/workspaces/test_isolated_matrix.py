@@ -257,8 +257,9 @@ async def test_shallow(tmp_path: Path, land: Land) -> None:
 async def test_alternates(tmp_path: Path, land: Land) -> None:
     main = make_repository(tmp_path / "main", {"a": "a\n"})
     run_git(tmp_path, "clone", "--quiet", "--shared", str(main), "app")
-    await land(tmp_path / "app", "git show HEAD:a > b && git log --oneline | wc -l >> b")
-    assert (tmp_path / "app/b").read_text() == "a\n1\n"
+    # The child has the files without the history: the sandbox hides the folder with the objects.
+    await land(tmp_path / "app", "cat a > b; git log --oneline >> b 2> /dev/null; ls -A >> b")
+    assert (tmp_path / "app/b").read_text() == "a\na\nb\n"
 
 
 async def test_a_linked_worktree(tmp_path: Path, land: Land) -> None:

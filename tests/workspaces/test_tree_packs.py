@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._core.ports import FilesLostError, SourceFacts
-from mudroom._core.runs import Work
+from mudroom._core.ports import FilesLostError
 from mudroom.errors import WorkspaceError
 from mudroom.workspaces.isolated import node_workspaces
 from mudroom.workspaces.isolated.node_workspaces import NodeWorkspaces, remove_old_sessions
@@ -18,6 +17,7 @@ from mudroom.workspaces.isolated.received_store import ReceivedStore, describe_s
 from mudroom.workspaces.isolated.store import TreeStore
 from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
+from .carriers import DirectCarrier
 from .git_projects import make_repository, open_store, read_files, run_git, write_files
 
 FILES: dict[str, str | bytes] = {
@@ -27,31 +27,6 @@ FILES: dict[str, str | bytes] = {
     "src/deep/c.bin": bytes(range(256)),
 }
 COUNT = 10_000 if os.environ.get("MUDROOM_LONG") else 300
-
-
-class DirectCarrier:
-    """The port TreeCarrier between two folders of this machine."""
-
-    def __init__(self, session: IsolatedWorkspaces) -> None:
-        self._session = session
-        self.fetched: list[tuple[str, list[str]]] = []
-        self.merged: list[str] = []
-        self.failure: OSError | None = None
-
-    def describe_source(self) -> SourceFacts:
-        return describe_source(self._session.store)
-
-    def fetch(self, tree: str, known: list[str], path: str, stop: threading.Event) -> None:
-        self.fetched.append((tree, known))
-        self._session.store.pack_trees([tree], known, path)
-
-    def send(self, run_id: str, work: Work, path: str) -> None:
-        if self.failure:
-            raise self.failure
-        self._session.add_work(run_id, work, path)
-
-    def mark_merged(self, run_id: str) -> None:
-        self.merged.append(run_id)
 
 
 def open_both(folder: Path, source: Path) -> tuple[IsolatedWorkspaces, NodeWorkspaces]:

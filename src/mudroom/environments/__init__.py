@@ -34,6 +34,7 @@ from .._core.ports import (
     explain_lost_files,
 )
 from .._core.runs import Work
+from .._platform.child_programs import stop_programs
 from .._platform.event_loop import finish_in_thread
 from ..errors import UsageError
 from ..permissions.policy import RulePolicy
@@ -213,10 +214,14 @@ class SessionEnvironments:
             )
         opening = Opening(spec, self._factory, ExitStack(), threading.Event())
         try:
-            prepare = asyncio.to_thread(self._prepare, opening)
+            prepare = asyncio.to_thread(self._prepare_until_stop, opening)
             yield await finish_in_thread(prepare, opening.stop)
         finally:
             await asyncio.to_thread(opening.stack.close)
+
+    def _prepare_until_stop(self, opening: Opening) -> Environment:
+        with stop_programs(opening.stop):
+            return self._prepare(opening)
 
     def _prepare(self, opening: Opening) -> Environment:
         """Make the files of a run if the spec asks for new ones, and open the environment."""
@@ -286,16 +291,18 @@ class SessionEnvironments:
         """Open a sandbox with the files of a tree. They are removed when it closes."""
         stack = ExitStack()
         try:
-            prepare = asyncio.to_thread(self._prepare_tree, tree, stack)
-            yield await finish_in_thread(prepare, threading.Event())
+            stop = threading.Event()
+            prepare = asyncio.to_thread(self._prepare_tree, tree, stack, stop)
+            yield await finish_in_thread(prepare, stop)
         finally:
             await asyncio.to_thread(stack.close)
 
-    def _prepare_tree(self, tree: str, stack: ExitStack) -> Sandbox:
+    def _prepare_tree(self, tree: str, stack: ExitStack, stop: threading.Event) -> Sandbox:
         assert self._open_workspaces
         assert self._factory
-        workspaces = self._open_workspaces()
-        folder = workspaces.check_out(tree, same_path=self._has_same_path)
+        with stop_programs(stop):
+            workspaces = self._open_workspaces()
+            folder = workspaces.check_out(tree, same_path=self._has_same_path)
         stack.callback(workspaces.remove, folder.run_id)
         sandbox = self._open_folder(folder, self._factory).sandbox
         stack.callback(sandbox.close)

@@ -99,8 +99,13 @@ def _open_full(request: SandboxRequest, detected: Detected) -> tuple[Sandbox, st
 
 
 def _open_file(request: SandboxRequest) -> Sandbox:
+    from .linux.exposed_paths import check_no_links
     from .linux.landlock import LandlockSandbox
 
+    try:
+        check_no_links(request.read_only.values())
+    except OSError as error:
+        raise WorkspaceError(str(error.strerror), where=request.workspace) from error
     return LandlockSandbox(
         request.workspace,
         quarantine=_choose_quarantine(request),

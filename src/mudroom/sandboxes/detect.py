@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from .._core.ports.sandbox import SEATBELT_MODE
+from .._platform.child_programs import find_program
 from .._platform.scratch_dirs import ScratchDir
 
 _CACHE_SECONDS = 86_400.0
@@ -120,14 +121,8 @@ def find_bwrap(environ: Mapping[str, str], workspace: str = "") -> str:
 
     A program in a workspace is ignored: a command could have put it there.
     """
-    ignored = f"{workspace.rstrip('/')}/" if workspace else None
-    for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-        path = os.path.realpath(os.path.join(folder, "bwrap"))
-        if not os.path.isabs(folder) or (ignored and path.startswith(ignored)):
-            continue
-        if os.access(path, os.X_OK) and os.path.isfile(path):
-            return path
-    return ""
+    program = find_program("bwrap", environ.get("PATH", os.defpath), workspace)
+    return os.path.realpath(program) if program else ""
 
 
 def probe(environ: Mapping[str, str], workspace: str) -> Detected:

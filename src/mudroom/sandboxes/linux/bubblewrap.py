@@ -26,6 +26,7 @@ from .daemon_client import DaemonClient
 from .exposed_paths import (
     ETC_DIRS,
     ETC_FILES,
+    check_no_links,
     find_linked_git,
     find_protected,
     find_secret_dirs,
@@ -176,6 +177,7 @@ class BubblewrapSandbox(SelfTestedSandbox):
         for path, may_change_inside in find_protected(self._workspace):
             option = "--bind" if may_change_inside else "--ro-bind"
             yield from (option, path, self._shown_at + path.removeprefix(self._workspace))
+        check_no_links(self._read_only.values())
         for name, folder in self._read_only.items():
             yield from ("--ro-bind", folder, f"{self._shown_at}/{name}")
 

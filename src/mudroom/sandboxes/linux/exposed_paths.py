@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from ..._platform.git_folders import find_git_folders
 from ..._platform.lazy_pattern import compile_later
 from ..._platform.protected_names import is_protected
+from ..._platform.regular_files import read_regular_file
 from .daemon.protected_files import GIT_SETTINGS
 
 ETC_DIRS = [
@@ -64,7 +67,7 @@ def make_git_config(user_home: str) -> str:
     """Return the git configuration of commands: the user's name and email, and nothing else."""
     user = {"name": "user", "email": "user@sandbox"}
     for name in (".config/git/config", ".gitconfig"):
-        section = _USER_SECTION.search(_read_text(os.path.join(user_home, name), 1 << 16))
+        section = _USER_SECTION.search(_read_text(os.path.join(user_home, name)))
         if section:
             user |= dict(_USER_SETTING.findall(section[1]))
     return (
@@ -117,7 +120,7 @@ def _find_git_settings(git_dir: str, workspace: str) -> Iterator[str]:
             if name in files or name in subfolders:
                 yield os.path.join(folder, name)
         subfolders[:] = [name for name in subfolders if name == "modules"]
-    config = _read_text(os.path.join(git_dir, "config"), 1 << 20)
+    config = _read_text(os.path.join(git_dir, "config"))
     for value in _PATH_SETTING.findall(config):
         for base in (workspace, git_dir):
             path = os.path.normpath(os.path.join(base, value.strip()))
@@ -127,31 +130,25 @@ def _find_git_settings(git_dir: str, workspace: str) -> Iterator[str]:
 
 
 def find_linked_git(workspace: str) -> list[str]:
-    """Return the common git folder of a workspace that is a linked worktree, else nothing.
+    """Return the common git folder of a workspace that is a linked worktree, else nothing."""
+    folders = find_git_folders(workspace)
+    return [folders.common] if folders and folders.common != folders.directory else []
 
-    The worktree's own git folder must lie in it and point back at the workspace.
+
+def check_no_links(folders: Iterable[str]) -> None:
+    """Raise OSError if a folder is reached through a symbolic link.
+
+    They were folders of the workspace when they were chosen. A command may have put a link to any
+    other folder there since.
     """
-    pointer = _read_text(os.path.join(workspace, ".git"), 4096)
-    if not pointer:
-        return []
-    git_folder = os.path.realpath(os.path.join(workspace, pointer.removeprefix("gitdir:").strip()))
-    back_pointer = _read_text(os.path.join(git_folder, "gitdir"), 4096)
-    common_name = _read_text(os.path.join(git_folder, "commondir"), 4096)
-    if not back_pointer or not common_name:
-        return []
-    common = os.path.realpath(os.path.join(git_folder, common_name.strip()))
-    points_back = os.path.realpath(back_pointer.strip()) == os.path.join(workspace, ".git")
-    return [common] if points_back and git_folder.startswith(common + "/worktrees/") else []
+    for folder in folders:
+        if os.path.realpath(folder) != folder:
+            raise OSError(errno.ELOOP, f"{folder} is or has become a symbolic link", folder)
 
 
-def _read_text(path: str, limit: int) -> str:
-    """Return the beginning of a text file, "" if it cannot be read.
-
-    Arguments:
-        limit: characters.
-    """
+def _read_text(path: str) -> str:
+    """Return a text file, "" if it cannot be read, such as a pipe."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(limit)
+        return read_regular_file(path).decode("utf-8", "replace")
     except OSError:
         return ""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
+from contextlib import suppress
 
 from msgspec import Struct
 
 from .checkout_repository import make_repository
 from .dependencies import copy_included, find_dependencies
+from .git_store import GitStore
+from .repository import copy_inside
 from .store import TreeStore
 from .trees import WorkingFiles
 
@@ -19,10 +21,12 @@ class Checkout(Struct, frozen=True):
     Arguments:
         files: where they are.
         read_only: folders of others that commands need: path in the workspace -> absolute path.
+        missing: what they lack of the source, with reasons.
     """
 
     files: WorkingFiles
     read_only: dict[str, str] = {}
+    missing: tuple[str, ...] = ()
 
 
 def check_out(
@@ -45,10 +49,24 @@ def check_out(
     store.write_files(tree, files, index_name)
     copy_included(store, files)
     read_only = _show_dependencies(store, files, same_path=same_path)
-    if store.repository and not store.prefix:
+    repository = store.repository
+    if not isinstance(store, GitStore) or store.prefix:
+        return Checkout(files, read_only)
+    if no_history := repository.no_history if repository else _explain_unknown(store):
+        return Checkout(files, read_only, (f".git ({no_history})",))
+    if repository:
         index = store.find_index(index_name)
-        read_only |= make_repository(store, store.repository, top, index, same_path=same_path)
+        read_only |= make_repository(store, repository, top, index, same_path=same_path)
     return Checkout(files, read_only)
+
+
+def _explain_unknown(store: GitStore) -> str:
+    """Return why an entry `.git` of the source is no repository, "" without one."""
+    if not os.path.lexists(os.path.join(store.source_files.folder, ".git")):
+        return ""
+    return (
+        "it is no git folder of this folder's own, or leads to one that does not name this folder"
+    )
 
 
 def _show_dependencies(store: TreeStore, files: WorkingFiles, *, same_path: bool) -> dict[str, str]:
@@ -73,7 +91,7 @@ def _copy_ignore_files(store: TreeStore, files: WorkingFiles) -> None:
     """Copy the ignore files of the folders above a source that is not the top of its repository."""
     folder = ""
     for name in store.prefix.split("/")[:-1]:
-        source = os.path.join(store.source_files.top, folder, ".gitignore")
-        if os.path.isfile(source) and not os.path.islink(source):
-            shutil.copyfile(source, os.path.join(files.top, folder, ".gitignore"))
+        copy = os.path.join(files.top, folder, ".gitignore")
+        with suppress(OSError):  # git follows no link there either
+            copy_inside(store.source_files.top, os.path.join(folder, ".gitignore"), copy)
         folder = os.path.join(folder, name)

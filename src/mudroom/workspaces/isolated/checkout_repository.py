@@ -6,16 +6,17 @@ import os
 import shutil
 from pathlib import Path
 
-from .git import Git
+from .git import make_git_folder
+from .git_store import GitStore
+from .packs import select_present
 from .repository import Repository
-from .store import TreeStore
 
 _BORROWED = "borrowed"
 """Folder in `.git` below which a sandbox shows the object folders of others."""
 
 
 def make_repository(
-    store: TreeStore, source: Repository, top: str, index: str, *, same_path: bool
+    store: GitStore, source: Repository, top: str, index: str, *, same_path: bool
 ) -> dict[str, str]:
     """Make the git folder of a checkout. Returns the folders of others that it needs.
 
@@ -26,38 +27,29 @@ def make_repository(
         same_path: see `check_out`.
     """
     directory = Path(top, ".git")
-    for name in ("objects/info", "refs", "info"):
-        (directory / name).mkdir(parents=True)
+    make_git_folder(str(directory), store.algorithm)
     for name in ("attributes", "exclude"):
         file = Path(store.directory, "info", name)
         if file.exists():
             shutil.copyfile(file, directory / "info" / name)
-    (directory / "config").write_text(_make_config(store.algorithm))
-    _copy_refs(source, directory)
+    _copy_refs(store, source, directory)
     shutil.copyfile(index, directory / "index")
-    borrowed = (os.path.join(store.directory, "objects"), *source.objects)
+    borrowed = (os.path.join(os.path.realpath(store.directory), "objects"), source.objects)
     return _borrow_objects(directory, borrowed, same_path=same_path)
 
 
-def _make_config(object_format: str) -> str:
-    version = "0" if object_format == "sha1" else "1"
-    config = f"[core]\n\trepositoryformatversion = {version}\n\tfilemode = true\n\tbare = false\n"
-    if version == "1":
-        config += f"[extensions]\n\tobjectFormat = {object_format}\n"
-    return config
-
-
-def _copy_refs(source: Repository, directory: Path) -> None:
+def _copy_refs(store: GitStore, source: Repository, directory: Path) -> None:
     """Give a git folder the branches and the HEAD of the source, and where its history is cut."""
-    git = Git(source.directory)
-    refs = git.run("for-each-ref", "--format=%(objectname) %(refname)")
-    (directory / "packed-refs").write_bytes(b"# pack-refs with: sorted \n" + refs)
-    branch = os.fsdecode(git.run("symbolic-ref", "--quiet", "HEAD", codes=(0, 1))).strip()
-    head = f"ref: {branch}" if branch else git.read_line("rev-parse", "HEAD")
-    (directory / "HEAD").write_text(f"{head}\n")
-    shallow = Path(source.common, "shallow")
-    if shallow.exists():
-        shutil.copyfile(shallow, directory / "shallow")
+    refs = source.read_refs()
+    present = set(select_present(store.git, list({*refs.values()})))
+    lines = [f"{refs[name]} {name}\n" for name in sorted(refs) if refs[name] in present]
+    header = "# pack-refs with: sorted \n"
+    (directory / "packed-refs").write_bytes(os.fsencode(header + "".join(lines)))
+    if head := source.read_head():
+        text = f"ref: {head}\n" if head.startswith("refs/") else f"{head}\n"
+        (directory / "HEAD").write_bytes(os.fsencode(text))
+    if shallow := source.read_shallow():
+        (directory / "shallow").write_text(shallow)
 
 
 def _borrow_objects(

@@ -6,9 +6,10 @@ Folders with dependencies are shown read-only. Files that `.worktreeinclude` nam
 from __future__ import annotations
 
 import os
-import shutil
-import stat
+import tempfile
+from contextlib import suppress
 
+from .repository import copy_inside, read_inside
 from .store import MAX_FILE_BYTES, TreeStore
 from .trees import WorkingFiles
 
@@ -36,15 +37,16 @@ def _has_dependencies(folder: str, path: str) -> bool:
 def copy_included(store: TreeStore, target: WorkingFiles) -> None:
     """Copy the ignored files that `.worktreeinclude` of the source names."""
     folder = store.source_files.folder
-    patterns = os.path.join(folder, INCLUDE_FILE)
-    if not os.path.isfile(patterns):
+    patterns = read_inside(folder, INCLUDE_FILE)
+    if patterns is None:
         return
-    for path in store.list_included(patterns):
-        source = os.path.join(folder, path)
-        facts = os.lstat(source)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE_BYTES:
-            continue
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(patterns)
+        file.flush()
+        paths = store.list_included(file.name)
+    for path in paths:
         copy = os.path.join(target.folder, path)
         if not os.path.lexists(copy):
             os.makedirs(os.path.dirname(copy), exist_ok=True)
-            shutil.copy2(source, copy)
+            with suppress(OSError):  # a link, a pipe, or too large
+                copy_inside(folder, path, copy, max_bytes=MAX_FILE_BYTES)

@@ -5,18 +5,26 @@ The store borrows the objects of the user's repository, and never writes them.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import shutil
 import stat
 import tempfile
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from .git import Git, remove_stale_lock, split_at_nul
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...errors import WorkspaceError
+from .git import VIEW_MARK, Git, OwnGitFolder, make_git_folder, remove_stale_lock, split_at_nul
+from .git.progress import KilledGitError
 from .packs import add_pack, has_tree, write_pack
 from .recent_files import forget_recent_files, trust_index
-from .repository import Repository, find_repository
+from .repository import Repository, find_repository, is_inside
 from .store import MAX_FILE_BYTES, SOURCE_INDEX, UNFINISHED, TreeStore, check_size
 from .trees import FileChange, StoredFiles, TreeEntry, WorkingFiles, is_link, list_parents
 
@@ -24,6 +32,9 @@ _NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !dif
 """Attributes with precedence over all files `.gitattributes`."""
 
 _STATUS = {"A": "added", "M": "modified", "D": "deleted", "T": "type"}
+
+_FAN_OUT = re.compile("[0-9a-f]{2}")
+"""Names of the folders of loose objects."""
 
 _COMMIT = "mudroom <mudroom@localhost> 946684800 +0000"
 """Author of all commits: equal trees and parents give equal ids."""
@@ -33,12 +44,18 @@ class GitStore(TreeStore):
     """A store in a git folder. See TreeStore."""
 
     def __init__(self, directory: str, source: str, excluded: Iterable[str] = ()) -> None:
-        self.git = Git(directory)
+        source = os.path.realpath(source)
         self._measured = ("", 0)
-        self._forced: dict[str, tuple[tuple[int, ...], list[str]]] = {}
+        self._forced: dict[str, _ForcedFiles] = {}
         self._known: dict[str, tuple[tuple[int, ...], StoredFiles]] = {}
-        repository = self._find_repository(os.path.realpath(source))
+        self._views = os.path.join(directory, "borrowed")
+        self.git = Git(OwnGitFolder(directory), source=source, views=self._views)
+        repository = self._find_repository(source)
         super().__init__(directory, source, excluded, repository)
+        # Earlier versions borrowed with this file; git follows it on and on.
+        Path(directory, "objects/info/alternates").unlink(missing_ok=True)
+        if repository:
+            self._borrow_objects(repository)
         if "sha256" in Path(directory, "config").read_text():
             self.algorithm = "sha256"
 
@@ -48,15 +65,13 @@ class GitStore(TreeStore):
 
     def _find_object_format(self) -> str:
         """Return the hash of ids: that of the user's repository."""
-        if self.repository is None:
-            return "sha1"
-        return Git(self.repository.directory).read_line("rev-parse", "--show-object-format")
+        return self.repository.find_algorithm() if self.repository else "sha1"
 
     def _create(self) -> None:
         """Make the git folder."""
         temporary = f"{self.directory}.{os.urandom(6).hex()}{UNFINISHED}"
         os.makedirs(temporary, mode=0o700)
-        names = Git(temporary)
+        names = Git(OwnGitFolder(temporary), source=self.source)
         object_format = self._find_object_format()
         names.run("init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
         info = Path(temporary, "info")
@@ -64,7 +79,6 @@ class GitStore(TreeStore):
         (info / "attributes").write_text(_NO_CONVERSION)
         if self.repository:
             (info / "exclude").write_bytes(self.repository.read_excludes())
-            _write_alternates(temporary, self.repository.objects)
         Path(temporary, "indexes").mkdir()
         try:
             os.rename(temporary, self.directory)
@@ -76,10 +90,15 @@ class GitStore(TreeStore):
     def _store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:
         index = self.find_index(index_name)
         remove_stale_lock(index)
-        git = Git(self.directory, index=index, files=files.top, prefix=files.prefix)
+        git = replace(self.git, index=index, files=files.top, prefix=files.prefix)
         forget_recent_files(git, files.folder)
         changed = git.run("ls-files", "-z", "-o", "-m", "-d", "--exclude-standard", "--", ".")
-        paths = sorted({*split_at_nul(changed), *self._find_forced(files)})
+        repository = find_repository(files.folder) if is_inside(files.folder, self.source) else None
+        forced = _ForcedFiles()
+        if repository:
+            self._borrow_objects(repository)
+            forced = self._find_forced(repository, files)
+        paths = sorted({*split_at_nul(changed), *forced.list_present(files.folder)})
         nested = [path.rstrip("/") for path in paths if path.endswith("/")]
         if not paths and (known := self._known.get(index)) and known[0] == _stat(index):
             return known[1]
@@ -87,10 +106,10 @@ class GitStore(TreeStore):
         check_size(files.folder, len(paths), sum(sizes), self.max_bytes)
         _update_index(git, files.folder, [path for path in paths if path not in missing])
         notes = [f"{path} ({reason})" for path, reason in missing.items()]
+        notes += [forced.note] if forced.note else []
         trees: dict[str, str] = {}
         for number, path in enumerate(nested):
             folder = os.path.join(files.folder, path)
-            self._borrow_objects(folder)
             stored = self._store_files(WorkingFiles(folder), f"{index_name}+{number}")
             trees[path] = stored.tree
             notes += [f"{path}/{note}" for note in stored.missing]
@@ -98,28 +117,62 @@ class GitStore(TreeStore):
         self._known[index] = (_stat(index), stored)
         return stored
 
-    def _find_forced(self, files: WorkingFiles) -> list[str]:
+    def _find_forced(self, repository: Repository, files: WorkingFiles) -> _ForcedFiles:
         """Return the files that the user's repository tracks although it ignores them."""
-        repository = find_repository(files.folder)
-        if repository is None or not files.folder.startswith(self.source):
-            return []
         # Only a new index can have further ones: the index of the store has the others already.
         facts = _stat(os.path.join(repository.directory, "index"))
-        folder = files.folder
-        known = self._forced.get(folder)
-        if known is None or known[0] != facts:
-            git = Git(repository.directory, files=files.top, prefix=files.prefix)
-            output = git.run("ls-files", "-z", "-i", "-c", "--exclude-standard", "--", ".")
-            known = (facts, split_at_nul(output))
-            self._forced[folder] = known
-        return [path for path in known[1] if os.path.lexists(f"{folder}/{path}")]
+        known = self._forced.get(files.folder)
+        if known is None or known.index != facts:
+            known = self._forced[files.folder] = self._list_forced(repository, files, facts)
+        return known
 
-    def _borrow_objects(self, folder: str) -> None:
-        """Borrow the objects of a repository inside the folder, such as a submodule."""
-        repository = find_repository(folder)
-        if repository is None or repository.top != folder:
+    def _list_forced(
+        self, repository: Repository, files: WorkingFiles, facts: tuple[int, ...]
+    ) -> _ForcedFiles:
+        """List them. git must not see the user's configuration, so it gets a copy of the index."""
+        if not facts:
+            return _ForcedFiles()
+        place = Path(self.directory)
+        with tempfile.TemporaryDirectory(UNFINISHED, f"{place.name}.", place.parent) as folder:
+            try:
+                repository.copy_index(folder)
+                paths = self._read_forced(folder, repository, files)
+            except KilledGitError:
+                raise
+            except (OSError, WorkspaceError) as error:
+                reason = error.strerror if isinstance(error, OSError) else error
+                note = f".git/index (not read, so ignored files in it are left out: {reason})"
+                return _ForcedFiles(facts, note=note)
+        return _ForcedFiles(facts, tuple(paths))
+
+    def _read_forced(self, folder: str, repository: Repository, files: WorkingFiles) -> list[str]:
+        """List them with a folder that has a copy of the index."""
+        git = replace(
+            self.git,
+            directory=make_git_folder(folder, self.algorithm),
+            files=files.top,
+            prefix=files.prefix,
+            objects=os.path.join(self.directory, "objects"),
+        )
+        Path(folder, "info/exclude").write_bytes(repository.read_excludes())
+        output = git.run("ls-files", "-z", "-i", "-c", "--exclude-standard", "--", ".")
+        return split_at_nul(output)
+
+    def _borrow_objects(self, repository: Repository) -> None:
+        """Use the objects of a repository: the source, or one inside it such as a submodule.
+
+        git reads them through links: in the folder itself it would follow `info/alternates`, which
+        may name any other folder.
+        """
+        name = hashlib.sha256(os.fsencode(repository.objects)).hexdigest()
+        view = os.path.join(self._views, name)
+        if os.path.islink(repository.objects) or not os.path.isdir(repository.objects):
             return
-        _write_alternates(self.directory, repository.objects)
+        os.makedirs(view, exist_ok=True)
+        names = {VIEW_MARK, *filter(_FAN_OUT.fullmatch, os.listdir(repository.objects))}
+        for name in names.difference(os.listdir(view)):
+            with suppress(FileExistsError):  # another thread or process was faster
+                os.symlink(os.path.join(repository.objects, name), os.path.join(view, name))
 
     def _write_index(self, git: Git, nested: dict[str, str]) -> str:
         """Write the tree of an index, with the trees of nested repositories in it."""
@@ -129,7 +182,7 @@ class GitStore(TreeStore):
             Path(combined).unlink(missing_ok=True)
             if os.path.exists(git.index):
                 shutil.copyfile(git.index, combined)
-            git = Git(git.directory, index=combined, files=git.files, prefix=git.prefix)
+            git = replace(git, index=combined)
             for path, tree in nested.items():
                 git.run("read-tree", f"--prefix={git.prefix}{path}/", tree)
         if not git.prefix:
@@ -143,7 +196,7 @@ class GitStore(TreeStore):
         index = self.find_index(index_name)
         remove_stale_lock(index)
         Path(index).unlink(missing_ok=True)
-        git = Git(self.directory, index=index, files=files.top)
+        git = replace(self.git, index=index, files=files.top)
         git.run("read-tree", *([f"--prefix={files.prefix}"] if files.prefix else []), tree)
         git.run("checkout-index", "--all", "--force", "--index", "--quiet")
         trust_index(index)
@@ -214,7 +267,8 @@ class GitStore(TreeStore):
 
     def _list_ignored(self, *options: str) -> list[str]:
         files = self.source_files
-        git = Git(self.directory, self.find_index(SOURCE_INDEX), files.top, files.prefix)
+        index = self.find_index(SOURCE_INDEX)
+        git = replace(self.git, index=index, files=files.top, prefix=files.prefix)
         return split_at_nul(git.run("ls-files", "-z", "--others", "--ignored", *options, "--", "."))
 
     def make_commit(self, tree: str, *parents: str) -> str:
@@ -253,23 +307,28 @@ class GitStore(TreeStore):
         return os.path.join(self.directory, "objects", object_id[:2], object_id[2:])
 
 
-def _write_alternates(directory: str, folders: Iterable[str]) -> None:
-    """Add object folders to those that a git folder borrows from."""
-    path = Path(directory, "objects/info/alternates")
-    try:
-        known = path.read_bytes().splitlines()
-    except FileNotFoundError:
-        known = []
-    lines = dict.fromkeys([*known, *map(os.fsencode, folders)])
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
+class _ForcedFiles(Struct, frozen=True):
+    """Files that a repository tracks although it ignores them.
+
+    Arguments:
+        index: facts about the index that has them; see `_stat`.
+        note: why they are not known, "" if they are.
+    """
+
+    index: tuple[int, ...] = ()
+    paths: tuple[str, ...] = ()
+    note: str = ""
+
+    def list_present(self, folder: str) -> list[str]:
+        """Return the files that are there."""
+        return [path for path in self.paths if os.path.lexists(f"{folder}/{path}")]
 
 
 def _stat(path: str) -> tuple[int, ...]:
     """Return facts about a file that differ after it was written, () if there is none."""
     try:
         facts = os.stat(path)
-    except FileNotFoundError:
+    except OSError:
         return ()
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
 

@@ -28,7 +28,7 @@ def merge_trees(store: TreeStore, base: str, ours: str, theirs: str) -> MergedTr
     """Merge the changes from `base` to `theirs` into `ours`. Nothing but objects is written."""
     if base in (ours, theirs) or ours == theirs:
         return MergedTree(theirs if ours == base else ours)
-    if isinstance(store, GitStore) and can_merge_trees():
+    if isinstance(store, GitStore) and can_merge_trees(store.source):
         return _merge_with_git(store, base, ours, theirs)
     return merge_entries(store, base, ours, theirs)
 

@@ -195,7 +195,7 @@ class NodeWorkspaces(IsolatedWorkspaces):
 
     def _make_store(self) -> TreeStore:
         """Make the store, or open the one that another process of this machine made."""
-        if reason := explain_unusable_git():
+        if reason := explain_unusable_git(self.source):
             raise WorkspaceError(f"{NO_PACKS}: {reason}", remedy=NO_PACKS_REMEDY)
         with self._wait_for_lock("store.lock", threading.Event()):
             record = Path(self.directory, _FACTS)

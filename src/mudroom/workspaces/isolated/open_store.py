@@ -31,7 +31,7 @@ def open_store(directory: str, source: str, excluded: Iterable[str] = ()) -> Tre
     """
     with_git = os.path.join(directory, _WITH_GIT)
     without_git = os.path.join(directory, _WITHOUT_GIT)
-    reason = explain_unusable_git()
+    reason = explain_unusable_git(os.path.realpath(source))
     if os.path.isdir(without_git):
         return PlainStore(without_git, source, excluded)
     if not reason:

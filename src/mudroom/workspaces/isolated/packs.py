@@ -27,7 +27,7 @@ def write_pack(git: Git, trees: Sequence[str], known: Sequence[str], path: str) 
         known: ids of these trees; those that are not here are no help. path: of the new file.
     """
     check_ids(*trees, *known)
-    revisions = [*trees, *(f"^{each}" for each in _select_present(git, known))]
+    revisions = [*trees, *(f"^{each}" for each in select_present(git, known))]
     with open(path, "wb") as file:
         git.run(
             "pack-objects",
@@ -66,7 +66,7 @@ def add_pack(git: Git, trees: Sequence[str], path: str) -> None:
 def has_tree(git: Git, tree: str) -> bool:
     """Return whether a repository has a tree with all its objects."""
     check_ids(tree)
-    if not _select_present(git, [tree]):
+    if not select_present(git, [tree]):
         return False
     try:
         _check_trees(git, [tree])
@@ -87,7 +87,7 @@ def check_ids(*ids: str) -> None:
             raise WorkspaceError(f"{each!r} is no id of a tree")
 
 
-def _select_present(git: Git, ids: Sequence[str]) -> list[str]:
+def select_present(git: Git, ids: Sequence[str]) -> list[str]:
     """Return the ids of objects that a repository has."""
     if not ids:
         return []

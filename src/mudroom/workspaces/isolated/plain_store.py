@@ -21,11 +21,12 @@ from msgspec import Struct
 
 from ..._core.json_values import get_decoder
 from ..._platform.binary_files import is_binary
+from ..._platform.regular_files import check_regular, open_regular_file
 from ...errors import WorkspaceError
 from .._ignore import IgnoreRules
 from .._listing import read_rules_above
 from .packs import NO_PACKS, NO_PACKS_REMEDY
-from .repository import find_repository
+from .repository import find_repository, read_inside
 from .store import MAX_FILE_BYTES, TreeStore, check_size, write_durably
 from .trees import (
     FILE_TYPE,
@@ -113,7 +114,8 @@ class PlainStore(TreeStore):
         descriptor, copy = tempfile.mkstemp(dir=os.path.join(self.directory, "objects"))
         with os.fdopen(descriptor, "w+b") as target:
             try:
-                with open(path, "rb") as file:
+                with open(open_regular_file(path, follow_link=False), "rb") as file:
+                    check_regular(os.fstat(file.fileno()), path)
                     size = _copy(file, target)
                 os.fsync(descriptor)
             except OSError:
@@ -249,9 +251,8 @@ def _walk_folder(
             entries = sorted(scan, key=lambda entry: entry.name)
     except OSError:
         return
-    path = os.path.join(top, folder, ".gitignore")
-    if rules is not None and os.path.isfile(path) and not os.path.islink(path):
-        rules = rules.extend(folder.rstrip("/"), Path(path).read_bytes())
+    if rules is not None and (patterns := read_inside(top, f"{folder}.gitignore")):
+        rules = rules.extend(folder.rstrip("/"), patterns)
     for entry in entries:
         path = folder + entry.name
         if entry.name == ".git":

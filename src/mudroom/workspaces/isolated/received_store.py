@@ -9,7 +9,7 @@ from pathlib import Path
 from ..._core.ports import SourceFacts
 from ...errors import WorkspaceError
 from .git_store import GitStore
-from .repository import Repository
+from .repository import Repository, read_inside
 from .store import TreeStore
 from .trees import WorkingFiles
 
@@ -64,9 +64,9 @@ def describe_source(store: TreeStore) -> SourceFacts:
     folder = ""
     for name in store.prefix.split("/")[:-1]:
         path = os.path.join(folder, ".gitignore")
-        source = os.path.join(files.top, path)
-        if os.path.isfile(source) and not os.path.islink(source):
-            ignore_files[path] = Path(source).read_bytes()
+        patterns = read_inside(files.top, path)
+        if patterns is not None:
+            ignore_files[path] = patterns
         folder = os.path.join(folder, name)
     exclude = Path(store.directory, _EXCLUDE_FILE)
     return SourceFacts(

@@ -20,6 +20,7 @@ from msgspec import Struct
 from ..._core.json_values import get_decoder
 from ..._core.runs import Work
 from ...errors import WorkspaceError
+from .git.progress import KilledGitError
 from .quota import DEFAULT_BYTES
 from .repository import Repository
 from .trees import FOLDER, FileChange, StoredFiles, TreeEntry, WorkingFiles
@@ -153,7 +154,7 @@ class TreeStore(ABC):
         for attempt in range(_ATTEMPTS):
             try:
                 return self._store_files(files, index_name)
-            except TooManyFilesError:
+            except (TooManyFilesError, KilledGitError):
                 raise
             except WorkspaceError:
                 if attempt == _ATTEMPTS - 1:

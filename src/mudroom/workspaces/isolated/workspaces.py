@@ -166,7 +166,7 @@ class IsolatedWorkspaces:
             checkout.files.top,
             checkout.files.prefix,
             checkout.read_only,
-            files.missing,
+            (*files.missing, *checkout.missing),
         )
         replace_private_file(Path(place, _RECORD), msgspec.json.encode(folder))
         return folder
@@ -181,7 +181,8 @@ class IsolatedWorkspaces:
         place = self._find_place(name)
         checkout = check_out(self.store, tree, place, name, same_path=same_path)
         files = checkout.files
-        return IsolatedFolder(name, tree, files.top, files.prefix, checkout.read_only)
+        missing = checkout.missing
+        return IsolatedFolder(name, tree, files.top, files.prefix, checkout.read_only, missing)
 
     def find(self, run_id: str) -> IsolatedFolder | None:
         """Return the workspace of a run, None if it has no folder."""
