@@ -11,6 +11,7 @@ MudroomError                what went wrong, where, and the remedy
 │   ├── ModelUnavailable    may work later: overload, rate limits, no connection (exit code 75)
 │   └── ModelGarbled        the endpoint does not follow the protocol
 ├── WorkspaceError          a path outside the workspace, or one that cannot be opened
+├── BudgetExceeded          a limit allows no further child, or not the amounts it asks for
 ├── StoppedByHook           a hook refused a prompt, or stopped a run
 ├── BoardError              the task board cannot be read or written
 └── JournalError            the journal cannot be read or written
@@ -152,6 +153,14 @@ class ModelGarbled(ModelError):
 
 class WorkspaceError(MudroomError):
     """A path is outside the workspace, or cannot be opened as requested."""
+
+
+class BudgetExceeded(MudroomError):
+    """A limit of a run, or of a run above it, does not allow a child that the run wants to start.
+
+    Example:
+        meter.allocate(Budget(usd=2.0))  # raises: usd: 2 requested, 0.5 left
+    """
 
 
 class StoppedByHook(MudroomError):

@@ -46,9 +46,9 @@ def obey(request: Request) -> AssistantMessage:
 async def test_output_tokens_are_cut_to_what_is_left(stage: Stage) -> None:
     report = await stage.run(obey, prompt_budget=Budget(output_tokens=1_000))
     *turns, summary = stage.model.requests
-    assert [request.max_tokens for request in turns] == [1_000, 600, 200]
-    assert summary.tools == () and summary.max_tokens == 1_024
-    assert (report.reason, report.usage.output_tokens) == (Reason.BUDGET, 1_000 + WORDS)
+    assert [request.max_tokens for request in turns] == [750, 350]
+    assert summary.tools == () and summary.max_tokens == 256
+    assert (report.reason, report.usage.output_tokens) == (Reason.BUDGET, 400 + 350 + 256)
 
 
 async def test_total_tokens_leave_room_for_the_request(stage: Stage) -> None:
@@ -57,8 +57,9 @@ async def test_total_tokens_leave_room_for_the_request(stage: Stage) -> None:
     spent_before_summary = report.usage.total_tokens - report_of_summary(report, stage)
     assert report.reason is Reason.BUDGET and spent_before_summary <= 3_000
     limits = [request.max_tokens for request in turns]
-    assert limits[0] and 1_500 < limits[0] < 3_000 - 500, "system prompt and tools have tokens, too"
-    assert limits[1] and 400 < limits[1] < 3_000 - 450 - 450
+    held = 3_000 // 4
+    assert limits[0] and 500 < limits[0] < 3_000 - 500 - held, "the request has tokens, too"
+    assert limits[1] and 400 < limits[1] < 3_000 - 450 - 450 - held
 
 
 def report_of_summary(report: Report, stage: Stage) -> int:
@@ -69,7 +70,7 @@ async def test_money_cuts_the_answer_where_the_price_is_known(stage: Stage) -> N
     name = "anthropic:claude-sonnet-4-5"  # 15 dollars for a million tokens
     report = await stage.run(obey, name=name, prompt_budget=Budget(usd=0.003))
     max_tokens = stage.model.requests[0].max_tokens
-    assert max_tokens and 150 < max_tokens < 199, "the provider may have the tools in its cache"
+    assert max_tokens and 100 < max_tokens < 150, "a quarter is held for the last turn"
     assert report.reason is Reason.BUDGET and report.usd and report.usd < 0.003 + 0.008
 
 
@@ -91,7 +92,7 @@ async def test_the_session_cuts_answers_of_tasks(worker: str, stage: Stage, tmp_
         first = await session.task("a")
         second = await session.task("b")
     allowed = [request.max_tokens for request in stage.model.requests]
-    assert allowed == [500, 100, 1_024]
+    assert allowed == [375, 256], "an answer, and the summary that was held for"
     assert (first.reason, second.reason, second.turns) == (Reason.BUDGET, Reason.BUDGET, 0)
 
 
@@ -100,7 +101,7 @@ async def measure_overshoot(session: Session, maximum: int) -> int:
     return report.usage.total_tokens - maximum
 
 
-@pytest.mark.parametrize("maximum", [1_500, 1_700, 2_500, 4_001])
+@pytest.mark.parametrize("maximum", [2_500, 4_001])
 async def test_a_run_is_over_its_limit_by_one_answer_at_most(maximum: int, stage: Stage) -> None:
     async with stage.open(obey, prompt_budget=Budget(total_tokens=maximum)) as session:
         over = await measure_overshoot(session, maximum)

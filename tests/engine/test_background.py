@@ -327,7 +327,7 @@ async def test_the_budget_of_a_background_child_stays_reserved(stage: Stage) -> 
     }
     report = await stage.run(script, agents=[limited], budget=Budget(total_tokens=1_000_000))
     assert report.ok
-    assert stage.results[1].text.startswith("No child was started: total_tokens: 600000 requested")
+    assert stage.results[1].text.startswith("No child was started: total_tokens: 600,000 requested")
 
 
 async def test_files_of_background_children_are_evidence_of_the_parent(stage: Stage) -> None:

@@ -23,6 +23,7 @@ from mudroom._engine.call_batch import CallBatch
 from mudroom._engine.meters.meter import Meter
 from mudroom._engine.meters.registry import Meters
 from mudroom._engine.run_context import RunContext
+from mudroom.errors import BudgetExceeded
 from mudroom.testing import Answer, MemoryJournal, Request, call
 
 SHARE = Budget(turns=5, input_tokens=10, output_tokens=10, total_tokens=20, usd=0.001)
@@ -138,7 +139,7 @@ def test_a_child_may_spend_what_is_reserved_for_it_on_its_own_children() -> None
         30,
         10,
     )
-    with pytest.raises(ValueError, match="total_tokens: 21 requested, 20 left"):
+    with pytest.raises(BudgetExceeded, match="total_tokens: 21 requested, 20 left"):
         root.allocate(Budget(total_tokens=21))
     helper.release()
     lead.release()

@@ -69,7 +69,7 @@ async def test_a_budget_in_dollars_counts_the_estimated_price(tmp_path: Path) ->
     async with open_session(tmp_path, StuckModel([WORDS], PRICED), budget=budget) as session:
         report = await run_and_cut(session, "PARENT")
         meter = session._require_open().meter
-        spent = meter.compute_amount_spent(Limit.USD)
+        spent = meter.accounts[Limit.USD].spent
     assert (report.usd, report.has_unknown_usage) == (None, True)
     assert 0.001 < spent < 0.1 and meter.usd == 0.0
 

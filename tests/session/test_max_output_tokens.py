@@ -70,7 +70,7 @@ async def test_an_agent_file_sets_the_longest_answer(tmp_path: Path) -> None:
     async with ModelServer(delegate) as server:
         async with open_session(server, tmp_path, agent_files=True) as session:
             await session.run("Delegate.")
-    assert list_limits(server) == [300, 8_192, 8_192, 8_192]
+    assert list_limits(server) == [300, 8_000, 8_192, 8_192]
 
 
 async def test_a_scope_sets_the_longest_answer(tmp_path: Path) -> None:

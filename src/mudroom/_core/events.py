@@ -169,9 +169,11 @@ class TurnStarted(Event, frozen=True, tag="turn_started"):
     Arguments:
         summary_reason: None, except on the turn that asks for a summary at the end: the reason
             why the run ends. That turn has no tools.
+        max_tokens: longest answer that the limits allowed, None if no limit counts answers.
     """
 
     summary_reason: Reason | None = field(name="grace", default=None)
+    max_tokens: int | None = None
 
 
 class TurnFinished(Event, frozen=True, tag="turn_finished"):
@@ -340,8 +342,8 @@ class Delta(Event, frozen=True, tag="delta"):
     """Streamed text of an answer, or a line about a web search or a call; shown, never stored.
 
     Arguments:
-        kind: "text", "thinking", "call", "search_start", "search_end", or "progress" for a line
-            about the progress of a tool call.
+        kind: "text", "thinking", "call", "search_start", "search_end", "progress" for a line about
+            the progress of a tool call, or "waiting" for the limit that holds back a request.
     """
 
     kind: str

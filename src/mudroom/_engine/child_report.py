@@ -114,6 +114,8 @@ def format_warning(report: Report) -> str:
     cause = causes.get(report.reason, report.error or "it failed")
     cause = quote(sanitize_line(cause, _MAX_CAUSE))
     kind = "its summary, not a finished result" if report.recovered else "partial"
+    if not report.turns and report.reason is Reason.BUDGET and report.error:
+        cause, kind = report.error, "empty"
     return f"[{report.reason}: {cause}; what follows is {kind}]"
 
 

@@ -52,6 +52,18 @@ class Shortening(Struct):
         self.overflow_error = error
 
 
+class CutAnswers(Struct):
+    """Answers that the maximum of their request cut off.
+
+    Arguments:
+        is_last: true if the last answer was one, and the next one may be longer.
+        required: tokens that an answer must be allowed since then.
+    """
+
+    is_last: bool = False
+    required: int = 0
+
+
 class Conversation:
     """Messages of one run: sent ones, and blocks that wait for the next request.
 
@@ -70,6 +82,7 @@ class Conversation:
         new_tokens: about how many tokens the user blocks have that came since, queued or sent.
         is_unanswered: true if a request was sent and its answer has not arrived.
         stopped_count: the last answers in a row that stopped before they were complete.
+        cut: what is known of answers that were cut off.
         shortening: edits that keep the conversation within the context window.
     """
 
@@ -92,6 +105,7 @@ class Conversation:
         self.is_unanswered = False
         self.sent_tokens = 0
         self.stopped_count = 0
+        self.cut = CutAnswers()
         self.shortening = Shortening()
         self.received: int | None = None
         self._streamed: list[str] = []

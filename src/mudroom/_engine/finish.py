@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from .._core.agents import WorkspaceKind
 from .._core.budgets import SHARED_LIMITS, Limit, LimitState
 from .._core.events import RunFinished, RunWaiting, ToolCallFinished
-from .._core.messages import StopReason
+from .._core.messages import StopReason, Usage
 from .._core.ports import FilesLostError
 from .._core.runs import Reason, Report, Work
 from .._core.tool_names import normalize_tool_name
@@ -35,13 +35,18 @@ _MIN_GRACE = 5.0
 NOT_RUN = "Not run: no tool could be called any more."
 
 TOO_LARGE = (
-    "the first request has about {size:,} tokens or more, and {left:,.7g} {unit} of "
+    "not started: the first request has about {size:,} tokens or more, and {left:,.7g} {unit} of "
     "{maximum:,.7g} are unspent, so the model was not called: "
     "shorten the prompt, or raise the limit of the run or of its session"
 )
 
+NOT_COVERED = (
+    "not started: {left:,.7g} {unit} of {maximum:,.7g} are unspent, and the runs that have begun "
+    "need them: raise the limit, or start fewer runs"
+)
+
 NOTHING_LEFT = (
-    "no {unit} were left when the run began, so the model was not called: "
+    "not started: no {unit} were left when the run began, so the model was not called: "
     "raise the limit of the run or of its session"
 )
 
@@ -107,10 +112,18 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
     if not run.turn and left > 0 and state.name in SHARED_LIMITS:
         size = run.compute_request_range().minimum
         unit = state.name.unit
-        error = TOO_LARGE.format(size=size, left=left, unit=unit, maximum=state.maximum)
+        text = TOO_LARGE if _compute_least_amount(run, state.name, size) >= left else NOT_COVERED
+        error = text.format(size=size, left=left, unit=unit, maximum=state.maximum)
     elif not run.turn:
         error = NOTHING_LEFT.format(unit=state.name.unit)
     return Ending(_REASON_FOR_LIMIT[state.name], error, limit=state)
+
+
+def _compute_least_amount(run: RunContext, limit: Limit, size: int) -> float:
+    """Return what a request of this many tokens takes of a limit, without its answer."""
+    if limit is Limit.USD:
+        return run.compute_price(run.brief.model, Usage(input_tokens=size)) or 0.0
+    return size if limit in (Limit.INPUT_TOKENS, Limit.TOTAL_TOKENS) else 0
 
 
 async def finish_run(run: RunContext, ending: Ending) -> Report:

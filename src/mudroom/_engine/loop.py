@@ -35,6 +35,9 @@ STOPPED_ANSWER = (
     "Your answer stopped before it was complete{reason}. "
     "Continue; write a call that you began again."
 )
+CUT_ANSWER = (
+    "Your answer was cut off after {tokens:,} tokens. It may be longer now: write it again, whole."
+)
 _MAX_REFUSAL = 500
 """Maximum characters of the last refusal of outputs in a report."""
 
@@ -241,6 +244,9 @@ def _judge_final_answer(run: RunContext, answer: AssistantMessage, repeats: int)
     An answer that is not complete is an error, after MAX_STOPPED in a row if the provider stopped
     it; an empty one is an error the second time.
     """
+    if run.conversation.cut.is_last:
+        run.add_note(CUT_ANSWER.format(tokens=answer.usage.output_tokens))
+        return None
     if answer.stop_reason is StopReason.LENGTH and (limit := _find_cutting_limit(run, answer)):
         return end_by_limit(run, limit)
     own_reason = f" ({answer.provider_stop_reason})" if answer.provider_stop_reason else ""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -12,6 +15,7 @@ from .._core.json_values import clean_text
 from .._core.messages import (
     AssistantBlock,
     AssistantMessage,
+    StopReason,
     ThinkingBlock,
     ToolCallBlock,
     Usage,
@@ -25,7 +29,8 @@ from .._core.tools import ToolCategory
 from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelUnavailable
 from ..projections.safe_text import redact_answer
 from .call_batch import CallBatch
-from .meters.request_plan import LONGEST_ANSWER, RequestPlan
+from .meters.pool import SHORTEST_SUMMARY
+from .meters.request_plan import RequestPlan
 from .run_context import RunContext
 from .session_context import SessionServices
 
@@ -44,11 +49,13 @@ Wires give up silent connections sooner and retry.
 FIRST_CHUNK_SECONDS = 300.0
 """Additional seconds for the first chunk: a request may wait for its turn at the provider."""
 
+WAIT_SECONDS = 1.0
+"""Seconds after which a run that waits for a limit says so."""
+
+WAITS_FOR_LIMIT = "waits: {limit} does not cover another request beside those under way"
+
 _MIN_ANSWER = 16
 """Tokens that every answer may have: a provider refuses requests with less."""
-
-_MIN_SUMMARY = 1_024
-"""Tokens that the summary at the end may always have, so that it says something."""
 
 _MIN_SECRET_PART = 16
 """Characters of an unfinished secret that are not shown."""
@@ -71,8 +78,11 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     """
     recorder = run.recorder
     recorder.turn += 1
+    permit = run.meter.permit
+    max_tokens = permit.max_tokens if permit and summary_reason is None else None
     recorder.record_later(
-        recorder.make_event(TurnStarted, summary_reason=summary_reason), show=True
+        recorder.make_event(TurnStarted, summary_reason=summary_reason, max_tokens=max_tokens),
+        show=True,
     )
     started_at = run.services.clock.monotonic()
     try:
@@ -99,6 +109,8 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
 def append_answer(run: RunContext, answer: AssistantMessage) -> None:
     """Append an answer to the conversation and open the batch of its tool calls."""
     tokens = answer.usage.total_tokens
+    is_cut = answer.stop_reason is StopReason.LENGTH
+    run.conversation.cut.is_last = is_cut and run.require_longer_answer(answer)
     if not tokens:
         # Some providers do not count.
         tokens = run.estimate_request_tokens() + estimate_message_tokens([answer])
@@ -109,7 +121,10 @@ def append_answer(run: RunContext, answer: AssistantMessage) -> None:
 def charge(run: RunContext, answer: AssistantMessage) -> None:
     """Add the tokens and the price of an answer to the meter."""
     model = answer.answered_by or run.brief.model
-    run.meter.charge(answer.usage, run.compute_price(model, answer.usage))
+    usd = run.compute_price(model, answer.usage)
+    run.meter.charge(answer.usage, usd)
+    if run.meter.permit is not None:
+        run.meter.learn(answer.usage, usd)
 
 
 async def reserve_request(run: RunContext, *, is_summary: bool = False) -> LimitState | None:
@@ -122,11 +137,26 @@ async def reserve_request(run: RunContext, *, is_summary: bool = False) -> Limit
     if not is_summary and (exceeded := meter.find_exceeded_limit(run.timer.age)):
         return exceeded
     if meter.has_shared_limits:
-        return await run.services.meters.gate.reserve(meter, _plan_request(run, is_summary))
+        with _say_if_it_waits(run):
+            return await run.services.meters.gate.reserve(meter, _plan_request(run, is_summary))
     meter.permit = None
     if not is_summary:
         meter.add_turns(1)
     return None
+
+
+@contextmanager
+def _say_if_it_waits(run: RunContext) -> Generator[None]:
+    """Show that the run waits for a limit, unless it goes on after a moment."""
+    accounts = [account for meter in run.meter.walk_up() for account in meter.accounts.values()]
+    limits = ", ".join(f"{each.maximum:,.7g} {each.limit.unit}" for each in accounts[-1:])
+    text = WAITS_FOR_LIMIT.format(limit=f"the limit of {limits}" if limits else "a shared limit")
+    loop = asyncio.get_running_loop()
+    notice = loop.call_later(WAIT_SECONDS, run.recorder.show_delta, "waiting", text)
+    try:
+        yield
+    finally:
+        notice.cancel()
 
 
 def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
@@ -145,9 +175,17 @@ def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
             _compute_price(run, written), _compute_price(run, Usage(input_tokens=most))
         )
         prices[Limit.USD] = _compute_price(run, Usage(output_tokens=_MILLION)) / _MILLION
-    min_answer = _MIN_SUMMARY if is_summary else _MIN_ANSWER
-    max_answer = run.max_output_tokens or LONGEST_ANSWER
-    return RequestPlan(minimum, maximum, prices, min_answer, max_answer, is_summary)
+    required = run.conversation.cut.required
+    return RequestPlan(
+        minimum,
+        maximum,
+        prices,
+        min_answer=SHORTEST_SUMMARY if is_summary else max(_MIN_ANSWER, required),
+        max_answer=run.longest_answer,
+        is_summary=is_summary,
+        is_child=run.brief.depth > 0,
+        size=most,
+    )
 
 
 def _compute_price(run: RunContext, usage: Usage) -> float:
@@ -189,8 +227,7 @@ def _estimate_usage(run: RunContext) -> Usage:
 
 
 async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage:
-    permit = run.meter.permit
-    max_tokens = None if permit is None else permit.max_tokens
+    max_tokens = run.allowed_answer
     items = run.conversation.request_answer(tools=not is_summary, max_tokens=max_tokens)
     answer: AssistantMessage | None = None
     watch = run.services.silence_watch.watch_call(SILENCE_SECONDS + FIRST_CHUNK_SECONDS)

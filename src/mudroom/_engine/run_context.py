@@ -7,7 +7,7 @@ from typing import Any
 from .._core.budgets import Limit, LimitState
 from .._core.events import NoteInjected
 from .._core.json_values import clean_text
-from .._core.messages import ToolCallBlock, Usage
+from .._core.messages import AssistantMessage, ToolCallBlock, Usage
 from .._core.ports import Environment, RequestConfig, Worker
 from .._core.runs import Brief, Reason, Report, RequestHead, Work
 from .._core.token_counts import (
@@ -28,6 +28,7 @@ from .inbox.inbox import Inbox
 from .inbox.notification import is_notification
 from .loop_detection import LoopDetector
 from .meters.meter import Meter
+from .meters.request_plan import LONGEST_ANSWER, LONGEST_CHILD_ANSWER
 from .meters.run_timer import RunTimer
 from .phase import Phase, RunControl
 from .recorder import Recorder
@@ -35,6 +36,9 @@ from .server_tools.toolset import RunTools, ServerTools
 from .session_context import SessionServices
 from .structured_output import EMIT_TOOL, OutputCollector, OutputRefusal
 from .team_text import format_team
+
+_LONGER = 4
+"""Factor by which the maximum of an answer grows after it has cut one off."""
 
 
 class RunContext:
@@ -64,7 +68,7 @@ class RunContext:
         self.timer = RunTimer(services.clock, meter)
         self.recorder = Recorder(services, brief.run_id)
         self.inbox = Inbox(self.recorder)
-        self.background = BackgroundWork(worker, self.inbox, self.recorder, control)
+        self.background = BackgroundWork(worker, self.inbox, self.recorder, control, meter.wait)
         self.outputs = OutputCollector(brief.agent.outputs or {})
         toolbox = services.toolbox
         offered = {name: toolbox[name] for name in brief.tools if name in toolbox}
@@ -119,6 +123,39 @@ class RunContext:
     def max_output_tokens(self) -> int | None:
         """Longest answer of the model in tokens, None if neither agent nor session sets it."""
         return self.brief.agent.max_output_tokens or self.services.max_output_tokens
+
+    @property
+    def longest_answer(self) -> int:
+        """Tokens that an answer may have where the limits leave enough.
+
+        A child is expected to be brief: its answers get more only after one was cut off.
+        """
+        if own := self.max_output_tokens:
+            return own
+        is_brief = self.brief.depth > 0 and not self.conversation.cut.required
+        return LONGEST_CHILD_ANSWER if is_brief else LONGEST_ANSWER
+
+    @property
+    def allowed_answer(self) -> int | None:
+        """Tokens that the answer to the last request could have; None: no maximum was sent."""
+        permit = self.meter.permit
+        if permit is not None and permit.max_tokens is not None:
+            return permit.max_tokens
+        if not self.brief.depth or self.max_output_tokens:
+            return None
+        return LONGEST_ANSWER if self.conversation.cut.required else LONGEST_CHILD_ANSWER
+
+    def require_longer_answer(self, answer: AssistantMessage) -> bool:
+        """Allow more tokens after an answer that was cut off. Return False if more cannot be had.
+
+        It has to be the maximum of the request that cut it, not one of the model's own.
+        """
+        allowed = self.allowed_answer
+        longest = self.max_output_tokens or LONGEST_ANSWER
+        if not allowed or allowed > answer.usage.output_tokens or allowed >= longest:
+            return False
+        self.conversation.cut.required = min(longest, allowed * _LONGER)
+        return True
 
     def _describe_head(self) -> tuple[str, list[tuple[Any, ...]]]:
         """Return the system prompt, and names, descriptions and parameters of the tools."""

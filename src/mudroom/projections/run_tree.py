@@ -192,7 +192,7 @@ def _apply_waiting(run: RunView, event: RunWaiting) -> None:
 
 
 def _apply_delta(run: RunView, event: Delta) -> None:
-    if event.kind == "progress":
+    if event.kind in ("progress", "waiting"):
         run.last_action = sanitize_line(event.text, TAIL_LENGTH)
         return
     run.pending_retry = None

@@ -142,6 +142,7 @@ class RecordedStops:
         self._end_after: dict[int, RunEnd] = {}
         self._end_after_run: dict[tuple[str, str], RunEnd] = {}
         self._interrupt_counts: Counter[str] = Counter()
+        self._max_tokens: dict[tuple[str, int], int] = {}
         for event in events:
             if event.run:
                 self._add(event)
@@ -150,6 +151,8 @@ class RecordedStops:
 
     def _add(self, event: StoredEvent) -> None:
         """Add the next recorded event to the interrupt, or the end, that follows it."""
+        if isinstance(event, TurnStarted) and event.max_tokens is not None:
+            self._max_tokens[event.run, event.turn] = event.max_tokens
         ends = self._ends.setdefault(event.run, [RunEnd()])
         end = ends[-1]
         end.apply(event)
@@ -267,17 +270,19 @@ class RecordedStops:
         return None
 
     def start_turn(self, run_id: str) -> Permit | None:
-        """Prepare the end of a run before its last turn; return the limit that cuts its answer."""
+        """Permit the next turn of a run as recorded, and prepare its end before its last turn."""
         end = self._get_end(run_id)
         run = self._runs[run_id]
         report = end.report
-        if run.turn + 1 != end.turn or report is None:
+        limit: LimitState | None = None
+        if run.turn + 1 == end.turn and report is not None:
+            if report.reason in (*_LIMITS, Reason.LOOP) and not end.has_summary:
+                run.control.phase = Phase.CANCELLING
+            limit = report.limit if report.reason is Reason.BUDGET else None
+        max_tokens = self._max_tokens.get((run_id, run.turn + 1))
+        if max_tokens is None and limit is None:
             return None
-        if report.reason in (*_LIMITS, Reason.LOOP) and not end.has_summary:
-            run.control.phase = Phase.CANCELLING
-        if report.reason is not Reason.BUDGET or report.limit is None:
-            return None
-        return Permit([], {}, _do_nothing, max_tokens=0, cut_by=report.limit)
+        return Permit([], _do_nothing, max_tokens=max_tokens or 0, cut_by=limit)
 
     def find_passed_limit(self, run_id: str) -> LimitState | None:
         """Return the limit in the recorded report of a run."""

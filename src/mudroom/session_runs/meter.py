@@ -35,7 +35,7 @@ class SessionMeter(Meter):
         """True if the session has a limit: all of them hold for its runs, too."""
         budget = self.budget
         is_timed = budget.turns is not None or budget.seconds is not None
-        return is_timed or bool(self.shared_limits)
+        return is_timed or bool(self.accounts)
 
     def start_time(self) -> None:
         """Count the time until `stop_time`, once if several runs work."""

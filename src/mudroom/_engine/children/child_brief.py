@@ -88,7 +88,7 @@ def resolve_model(run: RunContext, agent: Agent, arguments: TaskArguments) -> st
 
 
 async def allocate(run: RunContext, run_id: str, agent: Agent, turns: int | None) -> Grant:
-    """Reserve the budget of a child. Raises ValueError if that of the run does not suffice.
+    """Reserve the budget of a child. Raises BudgetExceeded if that of the run does not suffice.
 
     Arguments:
         turns: requested turns, None for those of the agent.

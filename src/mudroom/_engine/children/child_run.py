@@ -125,7 +125,8 @@ class ChildRun:
             windows[self._brief.call_id] = ChildWindow(self._handle)
         run.background.waited_for[self._id] = lambda: self._handle.release()
         try:
-            has_ended = await self._wait()
+            with run.meter.wait():
+                has_ended = await self._wait()
         except BaseException:
             await self._end()  # also after a cancel: an interrupted parent continues
             raise

@@ -11,7 +11,7 @@ from ..._core.listings import find_entries
 from ..._core.run_ids import split_run_id
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import ToolResult
-from ...errors import suggest_names
+from ...errors import BudgetExceeded, suggest_names
 from ...projections.engine_text import quote
 from ..call_context import CallContext
 from ..inbox.notification import make_notification
@@ -75,7 +75,7 @@ async def _start(
     model = resolve_model(run, agent, arguments)
     try:
         grant = await allocate(run, context.place, agent, arguments.max_turns)
-    except ValueError as error:
+    except BudgetExceeded as error:
         return f"{error}. Ask for less, or do the rest yourself."
     teammates = team.members.describe_others(arguments.name, context.place) if team else ()
     brief = make_brief(context, agent, arguments, model, grant, teammates)

@@ -87,6 +87,7 @@ async def request_summary(run: RunContext, brief: Brief) -> Report:
     meters = run.services.meters
     grant = meters.open(brief.run_id, brief.budget, run.meter)
     try:
-        return await run.background.worker.start(brief, grant).report()
+        with run.meter.wait():
+            return await run.background.worker.start(brief, grant).report()
     finally:
         meters.close(grant)

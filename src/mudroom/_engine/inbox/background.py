@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from msgspec import Struct
@@ -45,6 +46,9 @@ class WorkHandle(Struct, frozen=True):
 class BackgroundWork:
     """Background work of one run: children and commands.
 
+    Arguments:
+        wait_scope: returns the scope in which the run waits for others; see `Meter.wait`.
+
     Attributes:
         worker: executes all children of the run.
         open: the work that goes on by id, in the order in which it started.
@@ -55,7 +59,12 @@ class BackgroundWork:
     """
 
     def __init__(
-        self, worker: Worker, inbox: Inbox, recorder: Recorder, control: RunControl
+        self,
+        worker: Worker,
+        inbox: Inbox,
+        recorder: Recorder,
+        control: RunControl,
+        wait_scope: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.worker = worker
         self.open: dict[str, WorkHandle] = {}
@@ -66,6 +75,7 @@ class BackgroundWork:
         self._inbox = inbox
         self._recorder = recorder
         self._control = control
+        self._wait_scope = wait_scope
         self._waited_in_turn = 0
         self._has_warned = False
         self._sends_notifications = True
@@ -157,7 +167,8 @@ class BackgroundWork:
         """Wait for a message, if a child works. Return whether there is an unread one."""
         if not self._inbox.has_unread and self.children:
             await self._record_wait(tuple(self.children))
-            await self._inbox.wait_for_message()
+            with self._wait_scope():
+                await self._inbox.wait_for_message()
         return self._inbox.has_unread
 
     async def wait_for_next_prompt(self) -> None:

@@ -2,66 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from itertools import count
 
 from ..._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, choose_smaller, limit_budget
 from ..._core.messages import NO_USAGE, Usage
-from .request_plan import Admission, Permit, RequestPlan
+from ...errors import BudgetExceeded
+from .account import Account, compute_cost
+from .parent_meter import ParentMeter
+from .pool import Member, Pool
+from .request_plan import Permit
 
 WARNING_FRACTION = 0.9
 """Used fraction of a limit at which a note warns the run."""
+_orders = count()
+"""Numbers of meters in the order in which they were opened."""
+
 NEAR_LIMIT = (
     "You have used 90 % of your {limit}. Come to an end: finish what matters most, then report."
 )
-
-
-class ParentMeter(Protocol):
-    """The meters above a run, where they are in another process."""
-
-    def add_child_turns(self, count: int) -> None:
-        """Count turns of a run directly below."""
-        ...
-
-    def add_usage(
-        self, usage: Usage, usd: float | None, children: int = 0, estimate: Usage = NO_USAGE
-    ) -> None:
-        """Add what a descendant spent; see `Meter.add_usage`."""
-        ...
-
-    def find_shared_limit(self, fraction: float) -> LimitState | None:
-        """Return the first shared limit, here or above, of which this fraction is used."""
-        ...
-
-    @property
-    def has_shared_limits(self) -> bool:
-        """True if there are shared limits, here or above; it does not change while runs work."""
-        ...
-
-    def compute_amount_left(self, limit: Limit) -> float | None:
-        """Return the unspent amount of a shared limit, here and above; None without a limit."""
-        ...
-
-    async def add_child(self) -> None:
-        """Count a child that starts. Raise ValueError if no further one may start."""
-        ...
-
-    def set_paused(self, paused: bool) -> None:
-        """Stop or restart the clocks, here and above."""
-        ...
-
-    async def admit(self, plan: RequestPlan, *, is_own: bool) -> Admission:
-        """Wait until the limits above allow a request, and count its turn; see `RequestGate`.
-
-        Arguments:
-            is_own: true for a request of the run directly below.
-        """
-        ...
-
-    def end_request(self, number: int) -> None:
-        """End a request. `number`: that of its admission."""
-        ...
 
 
 class Meter:
@@ -72,27 +32,28 @@ class Meter:
     `release`.
 
     Attributes:
-        reserved: unspent amounts of the runs below that have limits of their own.
-        requests: amounts that each request under way holds, of this run and the runs below it.
+        accounts: the limits of tokens and money of this run; they hold for the runs below it, too.
+        pool: the runs that share these limits.
         estimate: tokens and price of answers that were cut off, of this run and the runs below it.
+        member: what the pools of this run and of those above it know of the run.
         permit: the last request of this run, if a limit holds for it.
         is_run: false for the meter of a session.
     """
 
     __slots__ = (
         "_is_reserved",
+        "accounts",
         "budget",
         "children",
         "descendant_usage",
         "estimate",
         "has_warned",
         "is_price_known",
+        "member",
         "on_pause",
         "parent",
         "permit",
-        "requests",
-        "reserved",
-        "shared_limits",
+        "pool",
         "turns",
         "usage",
         "usd",
@@ -102,8 +63,9 @@ class Meter:
 
     def __init__(self, budget: Budget, parent: Meter | ParentMeter | None = None) -> None:
         self.parent = parent
-        self.reserved: dict[Limit, float] = {}
-        self.requests: list[Mapping[Limit, float]] = []
+        self.member = Member(next(_orders))
+        self.accounts: dict[Limit, Account] = {}
+        self.pool: Pool | None = None
         self.permit: Permit | None = None
         self.turns: int = 0
         self.children = 0
@@ -115,25 +77,47 @@ class Meter:
         self.on_pause: Callable[[bool], None] | None = None
         self.has_warned = False
         self._is_reserved = False
-        self.shared_limits: tuple[tuple[Limit, float], ...] = ()
         self.set_limits(budget)
 
     def set_limits(self, budget: Budget) -> None:
         """Replace the limits of the run."""
-        self._change_reserved(-1)
-        limits = ((limit, getattr(budget, limit)) for limit in SHARED_LIMITS)
+        self._change_granted(-1)
+        before = self.accounts
         self.budget = budget
-        self.shared_limits = tuple(
-            (limit, maximum) for limit, maximum in limits if maximum is not None
-        )
-        self._change_reserved(1)
+        self.accounts = {}
+        for limit in SHARED_LIMITS:
+            if (maximum := getattr(budget, limit)) is not None:
+                # Requests under way hold amounts in the accounts that are there already.
+                account = before.get(limit) or Account(limit, maximum, self._sum_spent(limit))
+                account.maximum = maximum
+                self.accounts[limit] = account
+        if self.pool is not None:
+            self.pool.accounts = self.accounts
+        elif self.accounts:
+            self.pool = Pool(self.accounts)
+        self._change_granted(1)
+
+    def _sum_spent(self, limit: Limit) -> float:
+        if limit is Limit.USD:
+            return self.usd + (self.estimate.usd or 0.0)
+        known = getattr(self.usage, limit) + getattr(self.descendant_usage, limit)
+        return known + getattr(self.estimate, limit)
 
     @property
     def has_shared_limits(self) -> bool:
         """True if a limit, here or above, holds for the runs below it, too."""
-        if self.shared_limits or self.parent is None:
-            return bool(self.shared_limits)
+        if self.accounts or self.parent is None:
+            return bool(self.accounts)
         return self.parent.has_shared_limits
+
+    @contextmanager
+    def wait(self) -> Generator[None]:
+        """Let other runs use inside the `with` block what this one was expected to need."""
+        self.member.start_wait()
+        try:
+            yield
+        finally:
+            self.member.waits -= 1
 
     def allocate(self, requested: Budget, seconds: float = 0.0) -> Meter:
         """Return a meter for a child and reserve the amounts that it requests.
@@ -143,7 +127,7 @@ class Meter:
         Arguments:
             seconds: age of this run.
 
-        Raises ValueError that names the limit that does not suffice.
+        Raises BudgetExceeded that names the limit that does not suffice.
         """
         self.check_children()
         if self.has_shared_limits:
@@ -160,12 +144,8 @@ class Meter:
     def _open_child(self, budget: Budget) -> Meter:
         child = Meter(budget, self)
         child._is_reserved = True
-        child._change_reserved(1)
+        child._change_granted(1)
         return child
-
-    def compute_amount_held(self, limit: Limit) -> float:
-        """Return what the requests under way hold of a limit."""
-        return sum(amounts.get(limit, 0) for amounts in self.requests)
 
     def end_request(self) -> None:
         """End the request of this run that is under way; nothing if there is none."""
@@ -190,40 +170,45 @@ class Meter:
         return remote if remote is not None and remote.has_shared_limits else None
 
     def release(self) -> None:
-        """End the reservation of this run."""
-        self._change_reserved(-1)
+        """Return what is reserved and held for this run."""
+        self._change_granted(-1)
         self._is_reserved = False
+        for meter in self.walk_up():
+            if meter.pool is not None:
+                meter.pool.close_run(self)
         self.on_pause = None  # no reference cycle: the memory of the run is free at once
+        self.member.free()
 
-    def _change_reserved(self, sign: int) -> None:
-        """Reserve the unspent amounts of this run (sign 1), or release them (sign -1).
+    def get_grant(self, limit: Limit) -> float | None:
+        """Return the unspent part of a limit that the meters above reserve for this run.
 
-        An ancestor with a limit of its own has reserved that in the meters above it already.
+        None if they reserve nothing: the run shares their limits.
         """
-        if not self._is_reserved or not self.shared_limits:
+        account = self.accounts.get(limit)
+        return None if account is None or not self._is_reserved else max(0, account.unspent)
+
+    def _change_granted(self, sign: int) -> None:
+        """Grant the unspent amounts of this run (sign 1), or take them back (sign -1).
+
+        An ancestor with a limit of its own was granted that by the meters above it already.
+        """
+        if not self._is_reserved or not self.accounts:
             return
         _, *ancestors = self.walk_up()
-        for limit, _ in self.shared_limits:
-            amount = sign * self.compute_amount_reserved(limit)
+        for limit in self.accounts:
+            amount = sign * (self.get_grant(limit) or 0)
             for meter in ancestors:
-                meter.reserved[limit] = meter.reserved.get(limit, 0) + amount
-                if getattr(meter.budget, limit) is not None:
+                if (account := meter.accounts.get(limit)) is not None:
+                    account.granted += amount
                     break
-
-    def compute_amount_reserved(self, limit: Limit) -> float:
-        """Return what the ancestors of this run have reserved of their limit for it."""
-        maximum = getattr(self.budget, limit)
-        if maximum is None or not self._is_reserved:
-            return 0.0
-        return max(0, maximum - self.compute_amount_spent(limit))
 
     def _check_amount(self, limit: Limit, requested: float | None) -> None:
         left = self.compute_amount_left(limit)
         if left is None:
             return
         if left <= 0 or (requested is not None and requested > left):
-            amount = "some" if requested is None else requested
-            raise ValueError(f"{limit}: {amount} requested, {max(left, 0):g} left")
+            amount = "some" if requested is None else f"{requested:,.7g}"
+            raise BudgetExceeded(f"{limit}: {amount} requested, {max(left, 0):,.7g} left")
 
     def _limit_child_budget(self, requested: Budget, seconds: float) -> Budget:
         own = self.budget
@@ -242,12 +227,8 @@ class Meter:
 
     def charge(self, usage: Usage, usd: float | None = 0.0, estimate: Usage = NO_USAGE) -> None:
         """Add tokens and money of this run, here and to every ancestor; see `add_usage`."""
-        if self.shared_limits:
-            self._change_reserved(-1)
         self.usage += usage
-        self._add_costs(usd, estimate)
-        if self.shared_limits:
-            self._change_reserved(1)
+        self._add_costs(usage, usd, estimate)
         if self.parent is not None:
             self.parent.add_usage(usage, usd, 0, estimate)
 
@@ -260,15 +241,20 @@ class Meter:
             usd: US dollars, None if the price is unknown.
             estimate: tokens and price of answers that were cut off.
         """
-        if self.shared_limits:
-            self._change_reserved(-1)
         self.descendant_usage += usage
         self.children += children
-        self._add_costs(usd, estimate)
-        if self.shared_limits:
-            self._change_reserved(1)
+        self._add_costs(usage, usd, estimate)
         if self.parent is not None:
             self.parent.add_usage(usage, usd, children, estimate)
+
+    def learn(self, usage: Usage, usd: float | None) -> None:
+        """Expect the next requests to cost what one of this run has cost."""
+        if not self.has_shared_limits:
+            return
+        costs = {limit: compute_cost(limit, usage, usd) for limit in SHARED_LIMITS}
+        for meter in self.walk_up():
+            if meter.pool is not None:
+                meter.pool.learn(self, costs, usage)
 
     def find_summary_limit(self) -> LimitState | None:
         """Return the limit of turns that refuses a summary; only a session has one."""
@@ -280,20 +266,29 @@ class Meter:
     def take_back_summary(self) -> None:
         """Forget the last summary, which did not start; only a session counts it."""
 
-    def _add_costs(self, usd: float | None, estimate: Usage) -> None:
+    def _add_costs(self, usage: Usage, usd: float | None, estimate: Usage) -> None:
+        if self.accounts:
+            self._change_granted(-1)
         if estimate != NO_USAGE:
             self.estimate += estimate
         if usd is None:
             self.is_price_known = False
         else:
             self.usd += usd
+        if self.accounts:
+            for limit, account in self.accounts.items():
+                account.spent += compute_cost(limit, usage, usd)
+                if estimate != NO_USAGE:
+                    account.spent += compute_cost(limit, estimate, estimate.usd)
+            self._change_granted(1)
 
     @contextmanager
     def pause(self) -> Generator[None]:
         """Stop the clocks of this run and its ancestors inside the `with` block."""
         self.set_paused(True)
         try:
-            yield
+            with self.wait():
+                yield
         finally:
             self.set_paused(False)
 
@@ -337,8 +332,8 @@ class Meter:
 
     def list_shared_limits(self) -> Iterator[LimitState]:
         """Yield the limits of this run that hold for its descendants, too."""
-        for limit, maximum in self.shared_limits:
-            yield LimitState(limit, maximum, self.compute_amount_spent(limit))
+        for account in self.accounts.values():
+            yield account.state
 
     def find_shared_limit(self, fraction: float) -> LimitState | None:
         """Return the first shared limit, here or above, of which this fraction is used."""
@@ -352,41 +347,24 @@ class Meter:
     def compute_amount_left(self, limit: Limit) -> float | None:
         """Return the amount of a shared limit that this run may spend; None if there is no limit.
 
-        Amounts reserved for running children do not count.
+        Amounts granted to running children do not count.
         """
         if not self.has_shared_limits:
             return None
         above = self.parent.compute_amount_left(limit) if self.parent is not None else None
-        maximum = getattr(self.budget, limit)
-        if maximum is None:
+        account = self.accounts.get(limit)
+        if account is None:
             return above
-        unspent = maximum - self.compute_amount_spent(limit)
-        if above is not None and self._is_reserved:
-            above += max(0, unspent)  # reserved for this run
-        return choose_smaller(unspent - self.reserved.get(limit, 0), above)
-
-    def compute_amount_for_request(self, limit: Limit, own: float) -> float:
-        """Return what this run's limit leaves to a request, without regard to those under way.
-
-        Arguments:
-            own: part of the reserved amounts that is meant for the request.
-        """
-        unspent = getattr(self.budget, limit) - self.compute_amount_spent(limit)
-        return unspent - max(0, self.reserved.get(limit, 0) - own)
-
-    def compute_amount_spent(self, limit: Limit) -> float:
-        """Return what the run and its descendants have spent of a shared limit."""
-        if limit is Limit.USD:
-            return self.usd + (self.estimate.usd or 0.0)
-        known = getattr(self.usage, limit) + getattr(self.descendant_usage, limit)
-        return known + getattr(self.estimate, limit)
+        if above is not None:
+            above += self.get_grant(limit) or 0
+        return choose_smaller(account.left, above)
 
     def check_children(self) -> None:
-        """Raise ValueError if a meter of this process allows no further child."""
+        """Raise BudgetExceeded if a meter of this process allows no further child."""
         for meter in self.walk_up():
             maximum = meter.budget.children
             if maximum is not None and meter.children >= maximum:
-                raise ValueError(f"the budget of {maximum} children is used up")
+                raise BudgetExceeded(f"the budget of {maximum} children is used up")
 
     def add_children(self, count: int) -> None:
         """Count children in the meters of this process."""

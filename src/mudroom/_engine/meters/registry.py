@@ -32,7 +32,7 @@ class Meters:
     ) -> Grant:
         """Open a meter for a child; see `Meter.allocate`. Meters of another process count it, too.
 
-        Raises ValueError that names the limit that does not suffice.
+        Raises BudgetExceeded that names the limit that does not suffice.
         """
         meter = parent.allocate(requested, seconds)
         self._meters[run_id] = meter

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from bisect import insort
+from collections.abc import Callable, Iterator
 from functools import partial
 
+from msgspec import Struct
+
 from ..._core.budgets import Limit, LimitState
+from .account import Account
 from .meter import Meter
+from .pool import EXPECTED_ANSWER, LONGEST_SUMMARY, Forecast, Pool
 from .request_plan import Permit, RequestPlan
+
+SHARES = 32
+"""Least number of parts of a limit's rest; an answer beside others may be as long as one part.
+
+There are two parts for each run where more runs share the limit.
+"""
+
+SHORTEST_ANSWER = 512
+"""Tokens that an answer may have at least where runs share a limit, before any is known."""
 
 
 class RequestGate:
     """Gate for the model requests of all runs of a process.
 
-    A request that could pass a limit together with the requests under way waits until one of them
-    ends. Where no other is under way, the answer is cut to what is left. So parallel runs pass a
-    limit by one answer at most. Waiting requests start in their order. Each waits only for
-    requests under way, so no two wait for each other.
+    A request starts when what is left of every limit covers it together with the requests under
+    way, and with the last turns of all runs that have begun. So parallel runs pass a limit by one
+    answer at most, and a run that reaches it still gives its summary. Summaries go first, then runs
+    that have begun, oldest first, then new ones; see `Pool` for when those begin.
+
+    A request waits only while other requests are under way, or while runs that go before it work.
+    A run that waits for others goes before none, so no two wait for each other.
     """
 
     def __init__(self) -> None:
@@ -57,25 +74,35 @@ class RequestGate:
         Arguments:
             is_own: false for a request of a run below the run of the meter.
         """
-        request = _WaitingRequest(meter, plan, is_own)
-        blocked = {each for waiting in self._waiting for each in waiting.blocked_by}
-        decision = request.decide(self, blocked)
+        request = _WaitingRequest(self, meter, plan, is_own)
+        blocked = {
+            each
+            for waiting in self._waiting
+            if waiting.rank < request.rank
+            for each in waiting.blocked_by
+        }
+        decision = request.decide(blocked)
         if decision is not None:
             return decision
-        self._waiting.append(request)
+        insort(self._waiting, request, key=_get_rank)
         try:
             return await request.decision
         except asyncio.CancelledError:
             self._withdraw(request)
             raise
 
+    @property
+    def waiting_count(self) -> int:
+        """Number of requests that wait."""
+        return len(self._waiting)
+
     def admit_waiting(self) -> None:
-        """Decide on the waiting requests; those that must wait longer keep their order."""
+        """Decide on the waiting requests; those that must wait longer keep their places."""
         blocked: set[Meter] = set()
         for request in list(self._waiting):
             if request.decision.done():  # cancelled
                 continue
-            decision = request.decide(self, blocked)
+            decision = request.decide(blocked)
             if decision is not None:
                 self._waiting.remove(request)
                 request.decision.set_result(decision)
@@ -90,67 +117,91 @@ class RequestGate:
                 permit.withdraw()
 
 
+class _Room(Struct):
+    """Place for a request in one account.
+
+    Arguments:
+        grant: what the account has granted to the run; None if the run shares its limit.
+    """
+
+    meter: Meter
+    account: Account
+    grant: float | None
+
+    @property
+    def pool(self) -> Pool:
+        """The runs that share the account."""
+        assert self.meter.pool is not None
+        return self.meter.pool
+
+
 class _WaitingRequest:
     """A request of a run that has no permit yet.
 
     Attributes:
-        blocked_by: meters with requests under way that this one waits for.
+        rank: requests with a lower one go first.
+        blocked_by: meters whose runs this one waits for.
     """
 
-    def __init__(self, meter: Meter, plan: RequestPlan, is_own: bool) -> None:
+    def __init__(self, gate: RequestGate, meter: Meter, plan: RequestPlan, is_own: bool) -> None:
+        self._gate = gate
         self.blocked_by: list[Meter] = []
         self.decision: asyncio.Future[Permit | LimitState] = asyncio.Future()
         self._meter = meter
         self._plan = plan
         self._is_own = is_own
+        self._is_first = not plan.is_summary and not meter.turns
+        self.rank = (0 if plan.is_summary else 1 + self._is_first, meter.member.order)
         # Limits in another process are checked last: a turn counts when they allow it, too.
         is_last_check = meter.find_remote_limits() is None
         self._counts_turn = is_own and not plan.is_summary and is_last_check
         self._tokens = plan.max_answer
         self._cut_by: LimitState | None = None
 
-    def decide(self, gate: RequestGate, blocked: set[Meter]) -> Permit | LimitState | None:
+    def decide(self, blocked: set[Meter]) -> Permit | LimitState | None:
         """Return a permit, or the limit that refuses the request; None if it must wait.
 
         Arguments:
-            blocked: meters that earlier requests wait for; those of this one are added.
+            blocked: meters whose runs earlier requests wait for; those of this one are added.
         """
-        plan = self._plan
         if exceeded := self._find_used_limit():
             return exceeded
-        self._tokens = plan.max_answer
+        self._tokens = self._plan.max_answer
         self._cut_by = None
         self.blocked_by = []
-        limited_meters: list[Meter] = []
-        reserved: dict[Limit, float] = {}
-        for meter in self._meter.walk_up():
-            for limit, maximum in meter.shared_limits:
-                left = meter.compute_amount_for_request(limit, reserved.get(limit, 0))
-                if self._is_refused(meter, limit, left):
-                    return LimitState(limit, maximum, meter.compute_amount_spent(limit))
-                if not self._fit(meter, limit, left, is_busy=meter in blocked):
-                    self.blocked_by.append(meter)
-                reserved[limit] = meter.compute_amount_reserved(limit)
-            if meter.shared_limits:
-                limited_meters.append(meter)
+        rooms = list(self._list_rooms())
+        forecasts = self._make_forecasts(rooms)
+        for room in rooms:
+            if self._fit(room, forecasts.get(room.meter), is_blocked=room.meter in blocked):
+                continue
+            if not self._may_wait(room, is_blocked=room.meter in blocked):
+                return room.account.state
+            self.blocked_by.append(room.meter)
         if self.blocked_by:
             blocked.update(self.blocked_by)
             return None
-        take_back = self._count_request()
-        limits = {limit for meter in limited_meters for limit, _ in meter.shared_limits}
-        is_counted = any(plan.prices.get(limit) for limit in limits)
-        max_tokens = self._tokens if is_counted else None
-        amounts = plan.compute_maximum(self._tokens)
-        held_in = [meter.requests for meter in limited_meters]
-        return Permit(
-            held_in,
-            amounts,
-            gate.admit_waiting,
-            max_tokens,
-            self._cut_by,
-            turns=int(self._counts_turn),
-            take_back=take_back,
-        )
+        return self._make_permit(rooms, forecasts)
+
+    def _list_rooms(self) -> Iterator[_Room]:
+        grants: dict[Limit, float] = {}
+        for meter in self._meter.walk_up():
+            for limit, account in meter.accounts.items():
+                yield _Room(meter, account, grants.get(limit))
+                if (grant := meter.get_grant(limit)) is not None:
+                    grants[limit] = grant
+
+    def _make_forecasts(self, rooms: list[_Room]) -> dict[Meter, Forecast]:
+        """Return what the run is expected to spend in each pool of which it is a member."""
+        limits: dict[Meter, list[Limit]] = {}
+        for room in rooms:
+            if room.grant is None:
+                limits.setdefault(room.meter, []).append(room.account.limit)
+        forecasts: dict[Meter, Forecast] = {}
+        for meter, shared in limits.items():
+            assert meter.pool is not None
+            ratio = meter.pool.size_ratio if self._is_first else 1.0
+            forecasts[meter] = meter.pool.forecast(self._meter, self._plan, shared, ratio)
+        return forecasts
 
     def _find_used_limit(self) -> LimitState | None:
         """Return a limit that is used up, without regard to the size of the request."""
@@ -158,6 +209,135 @@ class _WaitingRequest:
             return self._meter.find_shared_limit(1.0)
         states = (meter.find_summary_limit() for meter in self._meter.walk_up())
         return next(filter(None, states), None)
+
+    def _fit(self, room: _Room, forecast: Forecast | None, *, is_blocked: bool) -> bool:
+        """Return whether the request fits into what is left; cut its answer if need be."""
+        account, limit = room.account, room.account.limit
+        plan = self._plan
+        price = plan.prices.get(limit, 0)
+        sent = self._estimate_sent(room)
+        if room.grant is not None or forecast is None:
+            free = account.left + (room.grant or 0)
+            return self._cut(account, free - plan.minimum.get(limit, 0), plan.min_answer)
+        held = account.requested + room.pool.sum_endings(limit, self._meter)
+        free = account.left - held - forecast.ending.get(limit, 0)
+        if plan.is_summary:
+            return self._fit_summary(room, free)
+        shortest = self._choose_shortest(room.pool)
+        is_covered = room.pool.covers(limit, self._meter, forecast, account.left)
+        if is_covered and not is_blocked:
+            longest = max(shortest, self._compute_share(room))
+            if sent + price * shortest <= free:
+                # Calls of one answer start many children: the first request of one is not alone.
+                is_many = self._is_first and self._plan.is_child
+                is_alone = not is_many and not self._has_others(room)
+                return self._cut(account, free - sent, shortest, 0 if is_alone else longest)
+        if self._may_wait(room, is_blocked=is_blocked):
+            return False
+        # Nothing could become free: the request may take all that is not held for last turns.
+        minimum = min(sent, plan.minimum.get(limit, 0))
+        return self._cut(account, free - minimum, plan.min_answer)
+
+    def _estimate_sent(self, room: _Room) -> float:
+        """Return what the request costs at most without its answer."""
+        sent = self._plan.maximum.get(room.account.limit, 0)
+        return sent * room.pool.size_ratio if self._is_first else sent
+
+    def _fit_summary(self, room: _Room, free: float) -> bool:
+        """Return whether a last turn fits; what was held for it counts as free."""
+        account, limit = room.account, room.account.limit
+        plan = self._plan
+        sent = plan.maximum.get(limit, 0)
+        longest = max(LONGEST_SUMMARY, self._compute_share(room))
+        if self._cut(account, free - sent, plan.min_answer, longest):
+            return True
+        if account.is_busy:
+            return False
+        minimum = plan.minimum.get(limit, 0)
+        if self._cut(account, account.left - minimum, plan.min_answer):
+            return True
+        # One summary may pass a limit: that of the run whose limit it is.
+        is_owner = not room.meter.is_run or (self._is_own and room.meter is self._meter)
+        if account.left < 0 or not is_owner:
+            return False
+        self._tokens = min(self._tokens, plan.min_answer)
+        return True
+
+    def _cut(self, account: Account, free: float, shortest: int, longest: int = 0) -> bool:
+        """Cut the answer to what is free. Return False if that is less than the shortest.
+
+        Arguments:
+            free: amount for the answer.
+            shortest: tokens that the answer must have.
+            longest: tokens that it may have, even if more are free; 0 for all.
+        """
+        price = self._plan.prices.get(account.limit, 0)
+        if not price:
+            return free > 0 or (free == 0 and self._plan.is_summary)
+        tokens = int(free / price)
+        if tokens < min(shortest, self._plan.max_answer):
+            return False
+        if longest:
+            tokens = min(tokens, longest)
+        if tokens < self._tokens:
+            self._tokens = tokens
+            self._cut_by = account.state
+        return True
+
+    def _compute_share(self, room: _Room) -> int:
+        """Return the tokens of an answer that leave as much to each of the others."""
+        price = self._plan.prices.get(room.account.limit, 0)
+        parts = max(SHARES, 2 * (len(room.pool.runs) + self._gate.waiting_count))
+        return int(room.account.unspent / parts / price) if price else 0
+
+    def _choose_shortest(self, pool: Pool) -> int:
+        """Return how many tokens the answer must have: twice as many as any answer so far."""
+        known = 2 * pool.longest_answer or SHORTEST_ANSWER
+        return min(self._plan.max_answer, max(known, self._plan.min_answer))
+
+    def _has_others(self, room: _Room) -> bool:
+        """Return whether other runs than those above work with the limit."""
+        above = set(self._meter.walk_up())
+        return any(run not in above for run in room.pool.runs)
+
+    def _may_wait(self, room: _Room, *, is_blocked: bool) -> bool:
+        """Return whether amounts may become free, without anyone who waits for this run."""
+        if room.grant is not None:
+            return False
+        if room.account.is_busy:
+            return True
+        if self._plan.is_summary:
+            return False
+        return is_blocked or room.pool.has_earlier(self._meter)
+
+    def _make_permit(self, rooms: list[_Room], forecasts: dict[Meter, Forecast]) -> Permit:
+        take_back = self._count_request()
+        is_counted = any(self._plan.prices.get(room.account.limit) for room in rooms)
+        prices = self._plan.prices
+        permit = Permit(
+            [
+                (
+                    room.account,
+                    self._estimate_sent(room) + prices.get(room.account.limit, 0) * self._tokens,
+                )
+                for room in rooms
+                if room.grant is None
+            ],
+            self._gate.admit_waiting,
+            self._tokens if is_counted else None,
+            self._cut_by,
+            turns=int(self._counts_turn),
+            take_back=take_back,
+        )
+        for meter, forecast in forecasts.items():
+            assert meter.pool is not None
+            meter.pool.set_forecast(self._meter, forecast)
+            permit.on_end.insert(0, partial(meter.pool.end_request, self._meter))
+            if self._is_first and isinstance(parent := self._meter.parent, Meter):
+                meter.pool.expect_report(parent, self._plan.compute_sent(EXPECTED_ANSWER))
+        if forecasts:
+            self._meter.member.on_free = self._gate.admit_waiting
+        return permit
 
     def _count_request(self) -> Callable[[], None] | None:
         """Count a turn or a summary. Return a function that takes it back, None for neither."""
@@ -170,34 +350,9 @@ class _WaitingRequest:
             meter.count_summary()
         return partial(_take_back_summary, self._meter)
 
-    def _is_refused(self, meter: Meter, limit: Limit, left: float) -> bool:
-        """Return whether a limit ends the run, or does not allow its summary."""
-        plan = self._plan
-        minimum = plan.minimum.get(limit, 0)
-        if not plan.is_summary:
-            return left <= minimum
-        if minimum + plan.prices.get(limit, 0) * plan.min_answer <= left:
-            return False
-        # One summary may pass a limit: that of the run whose limit it is.
-        is_owner = not meter.is_run or (self._is_own and meter is self._meter)
-        return left < 0 or not is_owner
 
-    def _fit(self, meter: Meter, limit: Limit, left: float, *, is_busy: bool) -> bool:
-        """Cut the answer to a limit. Return False if requests under way leave too little."""
-        plan = self._plan
-        price = plan.prices.get(limit, 0)
-        free = left - meter.compute_amount_held(limit)
-        is_busy = is_busy or bool(meter.requests)
-        used = (plan.maximum if is_busy else plan.minimum).get(limit, 0)
-        if is_busy:
-            tokens = plan.min_answer if plan.is_summary else self._tokens
-            if used + price * tokens > free:
-                return False
-        if price and (free - used) / price < self._tokens:
-            self._tokens = max(plan.min_answer, int((free - used) / price))
-            maximum = getattr(meter.budget, limit)
-            self._cut_by = LimitState(limit, maximum, meter.compute_amount_spent(limit))
-        return True
+def _get_rank(request: _WaitingRequest) -> tuple[int, int]:
+    return request.rank
 
 
 def _take_back_summary(run: Meter) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from ..._core.budgets import SHARED_LIMITS, Limit, LimitState
+from ..._core.budgets import Limit, LimitState
+from .account import Account
 
 LONGEST_ANSWER = 32_000
 """Maximum tokens of an answer in a plan, where neither agent nor session sets a maximum."""
+
+
+LONGEST_CHILD_ANSWER = 8_000
+"""The same for a child, until one of its answers was cut off."""
 
 
 class RequestPlan(Struct, frozen=True):
@@ -22,6 +27,8 @@ class RequestPlan(Struct, frozen=True):
         min_answer: tokens that the answer may always have.
         max_answer: tokens that the answer may have where enough is left.
         is_summary: true for the summary at the end of a run.
+        is_child: true for a run that others may work beside.
+        size: tokens of the request, estimated from above.
     """
 
     minimum: Mapping[Limit, float]
@@ -30,12 +37,13 @@ class RequestPlan(Struct, frozen=True):
     min_answer: int
     max_answer: int = LONGEST_ANSWER
     is_summary: bool = False
+    is_child: bool = False
+    size: int = 0
 
-    def compute_maximum(self, tokens: int) -> dict[Limit, float]:
-        """Return the maximum amounts with an answer of this number of tokens."""
-        answers = {limit: price * tokens for limit, price in self.prices.items()}
+    def compute_sent(self, tokens: int) -> dict[Limit, float]:
+        """Return the amounts of this number of tokens in a request."""
         return {
-            limit: self.maximum.get(limit, 0) + answers.get(limit, 0) for limit in SHARED_LIMITS
+            limit: amount * tokens / max(1, self.size) for limit, amount in self.maximum.items()
         }
 
 
@@ -56,11 +64,10 @@ class Admission(Struct, frozen=True):
 
 
 class Permit:
-    """A request that the limits allow. Meters hold its maximum amounts until `end`.
+    """A request that the limits allow. Accounts hold what it costs at most until `end`.
 
     Arguments:
-        held_in: for each meter, the amounts of its requests under way; `amounts` is added.
-        amounts: maximum amounts of the request.
+        holds: accounts, and the maximum amounts of the request that they hold.
         on_end: called at the end.
         turns: turns that the meters have counted for the request.
         take_back: removes the turn or the summary that the meters have counted.
@@ -72,8 +79,7 @@ class Permit:
 
     def __init__(
         self,
-        held_in: list[list[Mapping[Limit, float]]],
-        amounts: Mapping[Limit, float],
+        holds: Sequence[tuple[Account, float]],
         on_end: Callable[[], None],
         max_tokens: int | None,
         cut_by: LimitState | None,
@@ -86,10 +92,9 @@ class Permit:
         self.on_end = [on_end]
         self.turns = turns
         self._take_back = take_back
-        self._held_in = held_in
-        self._amounts = amounts
-        for requests in held_in:
-            requests.append(amounts)
+        self._holds = holds
+        for account, amount in holds:
+            account.hold(amount)
 
     def cut_to(self, admission: Admission) -> None:
         """Cut the answer to the tokens that limits in another process allow."""
@@ -108,7 +113,7 @@ class Permit:
         """Release the held amounts. A second call does nothing."""
         callbacks = self.on_end
         self.on_end = []
-        for requests in self._held_in if callbacks else ():
-            requests.remove(self._amounts)
+        for account, amount in self._holds if callbacks else ():
+            account.release(amount)
         for callback in callbacks:
             callback()

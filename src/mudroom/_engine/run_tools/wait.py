@@ -82,7 +82,8 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
     if arguments.seconds and background.open and not is_over:
         try:
             async with asyncio.timeout(arguments.seconds):
-                await background.wait_for(open_ids, wants_all=arguments.until == "all")
+                with context.run.meter.wait():
+                    await background.wait_for(open_ids, wants_all=arguments.until == "all")
         except TimeoutError:
             pass
     lines = [

@@ -67,7 +67,7 @@ class PlainProgress(Progress):
                 return f"{name} {describe_outcome(run)} ({figures})"
             case WorkMerged() if child := self.tree.runs.get(event.child):
                 return f"[{child.label}] {describe_merge(child)}"
-            case ModelCallRetried():
+            case ModelCallRetried() | Delta(kind="waiting"):
                 return f"{name} {describe_activity(run, TreeStyle(now=event.at))}"
             case Delta(kind="search_start" | "search_end" | "progress") | ToolCallStarted() if (
                 self._verbose

@@ -51,7 +51,7 @@ class SafeTextStream(io.TextIOWrapper):
 def make_streams_safe() -> None:
     """Replace stdout and stderr by streams that neutralise what is written to them."""
     for name in ("stdout", "stderr"):
-        stream: object = getattr(sys, name)
+        stream: TextIO = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, SafeTextStream):
             stream.flush()
             setattr(sys, name, SafeTextStream(stream))

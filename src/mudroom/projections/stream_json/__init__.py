@@ -27,11 +27,7 @@ from ..._core.events import (
 from ..._core.messages import ToolCallBlock, Usage, append_placeholders
 from ..._core.runs import Brief, Reason, Report
 from ..._version import __version__
-from ..anthropic_shapes import (
-    to_anthropic_message,
-    to_anthropic_stop_reason,
-    to_anthropic_usage,
-)
+from ..anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason, to_anthropic_usage
 from .commands import make_end_fields, make_start_fields, make_stop_fields
 
 _SUBTYPES: dict[Reason | Limit, str] = {
@@ -46,6 +42,7 @@ _SUBTYPES: dict[Reason | Limit, str] = {
 
 _STATUS = {Reason.GOAL: "completed", Reason.CANCELLED: "stopped"}
 _TERMINAL = {Reason.GOAL: "completed", Reason.CANCELLED: "aborted_streaming"}
+_DELTA_SUBTYPES = {"progress": "tool_progress", "waiting": "limit_wait"}
 
 
 class _Run:
@@ -162,13 +159,13 @@ class StreamJson:
             call_id = run.commands.pop(event.message.sender, "")
             if fields := make_end_fields(event, call_id):
                 yield self._make_line("system", **fields, **_make_place_fields(run))
-        elif event.kind in ("search_start", "search_end"):
-            status = "started" if event.kind == "search_start" else "finished"
-            fields = {"status": status, "text": event.text, **_make_place_fields(run)}
-            yield self._make_line("system", subtype="web_search", **fields)
-        elif event.kind == "progress":
+        elif event.kind.startswith("search_"):
             fields = {"text": event.text, **_make_place_fields(run)}
-            yield self._make_line("system", subtype="tool_progress", **fields)
+            status = "started" if event.kind == "search_start" else "finished"
+            yield self._make_line("system", subtype="web_search", status=status, **fields)
+        elif subtype := _DELTA_SUBTYPES.get(event.kind):
+            fields = {"text": event.text, **_make_place_fields(run)}
+            yield self._make_line("system", subtype=subtype, **fields)
 
     def make_result_line(
         self, report: Report, ledger: Mapping[str, Any], *, has_value: bool = False

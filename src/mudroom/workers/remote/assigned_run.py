@@ -25,6 +25,7 @@ from ..._core.runs import Brief, Report
 from ..._engine.meters.meter import Meter
 from ..._engine.meters.request_gate import RequestGate
 from ..._engine.meters.request_plan import Admission, Permit
+from ...errors import BudgetExceeded
 from .messages import Charge, ParentMeterState, RequestAdmission
 
 
@@ -71,6 +72,7 @@ class AssignedRun:
         self.brief = brief
         self.sent_brief = brief
         self.meter = meter
+        meter.member.is_elsewhere = True
         self.on_outcome = on_outcome
         self.recorded = past
         self.live: set[str] = set()
@@ -155,13 +157,15 @@ class AssignedRun:
         if charge.estimate != NO_USAGE:
             self._estimate += charge.estimate
         self._children += charge.children
+        if charge.usage != NO_USAGE:
+            self.meter.learn(charge.usage, charge.usd)
         self.meter.add_usage(charge.usage, charge.usd, charge.children, charge.estimate)
 
     def add_child(self) -> str:
         """Count a child that starts; return the reason why it may not, or ""."""
         try:
             self.meter.check_children()
-        except ValueError as error:
+        except BudgetExceeded as error:
             return str(error)
         self._children += 1
         self.meter.add_children(1)

@@ -23,6 +23,7 @@ from ..._core.ports import (
 from ..._core.runs import Brief
 from ..._engine.meters.meter import is_used
 from ..._engine.meters.request_plan import Admission, RequestPlan
+from ...errors import BudgetExceeded
 from .connection import MessageChannel
 from .frames import encode
 from .limiter_messages import AcquireSlot
@@ -248,10 +249,10 @@ class RemoteParentMeter:
         return None if left is None else left - self._sum_unconfirmed(limit)
 
     async def add_child(self) -> None:
-        """Count a child in the session's process. Raise ValueError if it may not start."""
+        """Count a child in the session's process. Raise BudgetExceeded if it may not start."""
         message = AddChild(self._link.make_id(), self._state.run_id)
         if refusal := _decode(await self._link.request(message), type=str):
-            raise ValueError(refusal)
+            raise BudgetExceeded(refusal)
 
     def set_paused(self, paused: bool) -> None:
         """Stop or restart the clocks of the ancestors."""

@@ -1,0 +1,214 @@
+"""What shared limits leave behind: three fan-outs that money, or tokens, cannot pay in full.
+
+    python -m benchmarks.limits
+
+Each answer takes half a second of virtual time, and the provider counts the tokens. Printed are
+how many children finished, how many of those that began left words, how many worked at once, and
+the share of the money that went to children that did not finish. The exit code is 1 when a figure
+misses its goal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mudroom import (
+    AnyEvent,
+    AssistantMessage,
+    Budget,
+    Reason,
+    Report,
+    Session,
+    TextBlock,
+    ToolCallBlock,
+    Usage,
+)
+from mudroom._core.events import RunFinished
+from mudroom._core.messages import StopReason
+from mudroom.models.scripted import Request, ScriptedModel, call
+from mudroom.testing.clock import run_virtual
+
+MODEL = "anthropic:claude-sonnet-4-5"
+"""3 dollars for a million tokens of input, 15 for output."""
+
+SECONDS = 0.5
+
+
+class Child(Struct, frozen=True):
+    """How the children of a fan-out work.
+
+    Arguments:
+        requests: answers that a child gives until it has finished.
+        sent, written: tokens of each request and of each answer, as the provider counts them.
+    """
+
+    requests: int
+    sent: int
+    written: int
+
+
+class Outcome(Struct):
+    """What a fan-out left behind.
+
+    Arguments:
+        answer: report of the parent; None for a map.
+        reports: of the children, those that did not begin included.
+    """
+
+    reports: dict[str, Report]
+    answer: Report | None
+    at_once: int
+    seconds: float
+    usd: float
+
+    @property
+    def begun(self) -> list[Report]:
+        """Reports of the children that made a request."""
+        return [report for report in self.reports.values() if report.turns]
+
+    @property
+    def finished(self) -> list[Report]:
+        """Reports of the children that reached their goal."""
+        return [report for report in self.begun if report.reason is Reason.GOAL]
+
+    @property
+    def wordless(self) -> int:
+        """Children that began and left no words."""
+        return sum(not report.text for report in self.begun)
+
+    @property
+    def wasted(self) -> float:
+        """Share of the money that went to children that did not finish."""
+        lost = sum(report.usd or 0 for report in self.begun if report.reason is not Reason.GOAL)
+        return lost / self.usd if self.usd else 0.0
+
+
+class FanOut:
+    """A parent with children, or a map, against a scripted provider."""
+
+    def __init__(self, child: Child, count: int) -> None:
+        self.model = ScriptedModel(self._answer, MODEL)
+        self.reports: dict[str, Report] = {}
+        self.at_once = 0
+        self._child = child
+        self._count = count
+        self._working = 0
+
+    async def _answer(self, request: Request) -> AssistantMessage:
+        self._working += 1
+        self.at_once = max(self.at_once, self._working)
+        await asyncio.sleep(SECONDS)
+        self._working -= 1
+        sent, written = self._child.sent, self._child.written
+        calls: list[ToolCallBlock] = []
+        if request.prompt == "PARENT":
+            written = 200
+            if not request.turn:
+                prompts = [f"CHILD {place}" for place in range(self._count)]
+                calls = [call("task", prompt=prompt) for prompt in prompts]
+        elif request.tools and request.turn + 1 < self._child.requests:
+            calls = [call("read", path="notes.txt", limit=request.turn + 1)]
+        if request.max_tokens is not None and written > request.max_tokens:
+            usage = Usage(sent, request.max_tokens)
+            return AssistantMessage((TextBlock("cut"),), StopReason.LENGTH, usage)
+        named = [
+            replace(each, id=f"call_{request.number}_{place}") for place, each in enumerate(calls)
+        ]
+        stop = StopReason.CALLS if named else StopReason.END
+        return AssistantMessage((TextBlock("words"), *named), stop, Usage(sent, written))
+
+
+async def run_children(child: Child, count: int, budget: Budget) -> Outcome:
+    """Let a parent start all children in one answer."""
+    fan_out = FanOut(child, count)
+    with TemporaryDirectory(prefix="mudroom-bench-") as folder:
+        Path(folder, "notes.txt").write_text("notes\n" * 10)
+
+        def watch(event: AnyEvent) -> None:
+            if isinstance(event, RunFinished) and event.run != "1":
+                fan_out.reports[event.run] = event.report
+
+        async with _open(fan_out, folder, prompt_budget=budget, max_children=count) as session:
+            start = asyncio.get_running_loop().time()
+            session.watch(watch)
+            answer = await session.run("PARENT")
+            seconds = asyncio.get_running_loop().time() - start
+    return Outcome(fan_out.reports, answer, fan_out.at_once, seconds, answer.usd or 0.0)
+
+
+async def run_map(child: Child, count: int, budget: Budget) -> Outcome:
+    """Run a map of all tasks at once under the budget of the session."""
+    fan_out = FanOut(child, count)
+    with TemporaryDirectory(prefix="mudroom-bench-") as folder:
+        Path(folder, "notes.txt").write_text("notes\n" * 10)
+        async with _open(fan_out, folder, budget=budget) as session:
+            start = asyncio.get_running_loop().time()
+            reports = await session.map(
+                [f"CHILD {place}" for place in range(count)], parallel=count
+            )
+            seconds = asyncio.get_running_loop().time() - start
+    named = {str(place): report for place, report in enumerate(reports)}
+    usd = sum(report.usd or 0 for report in reports)
+    return Outcome(named, None, fan_out.at_once, seconds, usd)
+
+
+def _open(fan_out: FanOut, folder: str, **options: Any) -> Session:
+    return Session(
+        model=fan_out.model,
+        cwd=folder,
+        home=f"{folder}/home",
+        sandbox="off",
+        journal="memory",
+        environ={},
+        **options,
+    )
+
+
+def main() -> int:
+    """Run the fan-outs, print what they left behind, and return 1 if a goal is missed."""
+    large, small, three = Child(8, 20_000, 1_000), Child(1, 600, 60), Child(3, 100, 20)
+    paid = 30 * 3 * (100 * 3 + 20 * 15) / 1e6
+    money = Budget(usd=5.0)
+    rows: list[tuple[str, Coroutine[Any, Any, Outcome], list[str]]] = [
+        ("25 children of 8 large requests, 5 dollars", run_children(large, 25, money), ["words"]),
+        (
+            "25 children of 8 large requests, 1,400,000 tokens",
+            run_children(large, 25, Budget(total_tokens=1_400_000)),
+            ["words"],
+        ),
+        ("12 small children, 1 dollar", run_children(small, 12, Budget(usd=1.0)), ["12 at once"]),
+        (
+            "12 small children, 100,000 tokens",
+            run_children(small, 12, Budget(total_tokens=100_000)),
+            ["10 at once"],
+        ),
+        ("map of 60 tasks, money for 30", run_map(three, 60, Budget(usd=paid)), ["26 finish"]),
+        ("map of 60 tasks, money for 600", run_map(three, 60, Budget(usd=20 * paid)), ["1.3x"]),
+        ("map of 60 tasks, no limit", run_map(three, 60, Budget()), [""]),
+    ]
+    for name, work, _ in rows:
+        outcome = run_virtual(work)
+        print(
+            f"{name}: {len(outcome.finished)} finished of {len(outcome.begun)} begun, "
+            f"{outcome.wordless} without words, {outcome.at_once} at once, "
+            f"{outcome.seconds:.1f} s, {outcome.usd:.4f} dollars, "
+            f"{outcome.wasted:.0%} wasted"
+            + (
+                f", parent: {outcome.answer.reason} {outcome.answer.recovered} {outcome.answer.text!r}"
+                if outcome.answer
+                else ""
+            )
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,341 @@
+"""Pool: the runs that share the limits of one meter, and what they need until they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import ceil
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..._core.budgets import Limit
+from ..._core.messages import Usage
+from .account import Account
+
+if TYPE_CHECKING:
+    from .meter import Meter
+    from .request_plan import RequestPlan
+
+EXPECTED_TURNS = 3
+"""Requests that a run is expected to make while no run of the pool has finished."""
+
+EXPECTED_ANSWER = 500
+"""Tokens that an answer is expected to have while the pool has seen none."""
+
+LONGEST_SUMMARY = 1_024
+"""Tokens that are held for the summary of a run, so that it can say something."""
+
+SHORTEST_SUMMARY = 256
+"""Tokens that are held for the summary of a run where answers are short."""
+
+SURPRISE = 1.25
+"""Factor by which a request costs more than expected where all expectations are corrected."""
+
+LARGEST_ENDING = 0.25
+"""Largest part of a limit that is held for the last turn of one run."""
+
+
+PATIENCE = 3
+"""Times that the requests which an older run may still make are counted, while none has finished.
+
+Nothing says then how long a run takes. A younger run that goes ahead would spend what the older
+ones need to finish.
+"""
+
+
+class AnsweredRequest(Struct, frozen=True):
+    """The last request of a run that was answered.
+
+    Arguments:
+        costs: what it has cost. sent: the same without the answer.
+        size: its tokens, estimated from above before it was sent.
+    """
+
+    costs: Mapping[Limit, float]
+    sent: Mapping[Limit, float]
+    size: int
+
+
+class Member(Struct):
+    """A run as the pools see it whose limits hold for it.
+
+    Arguments:
+        order: older runs have smaller numbers.
+        waits: more than 0 while the run waits for other runs, or for the user: it asks for nothing.
+        is_elsewhere: true if another process executes the run.
+        last: its last request that was answered, if a limit holds for it.
+        on_free: called when the run needs less of the limits than it seemed.
+    """
+
+    order: int
+    waits: int = 0
+    is_elsewhere: bool = False
+    last: AnsweredRequest | None = None
+    on_free: Callable[[], None] | None = None
+
+    def start_wait(self) -> None:
+        """Count one more wait, and let others use what the run was expected to need."""
+        self.waits += 1
+        if self.waits == 1 and self.on_free is not None:
+            self.on_free()
+
+    def free(self) -> None:
+        """Let others use what the run needed, which has ended."""
+        on_free, self.on_free = self.on_free, None
+        if on_free is not None:
+            on_free()
+
+
+class Forecast(Struct):
+    """What a run that has begun is expected to spend until it ends.
+
+    Arguments:
+        current: its request under way; empty while there is none.
+        rest: the requests that are expected to follow.
+        ending: the last turn, in which the run gives its summary.
+        size: tokens of its request under way, estimated from above; 0 while there is none.
+        summary: what the tokens of the summary cost, without the request for it.
+        prices: what a token of an answer costs.
+    """
+
+    current: Mapping[Limit, float] = {}
+    rest: Mapping[Limit, float] = {}
+    ending: Mapping[Limit, float] = {}
+    size: int = 0
+    summary: Mapping[Limit, float] = {}
+    prices: Mapping[Limit, float] = {}
+
+    def sum_all(self, limit: Limit) -> float:
+        """Return what the run is expected to spend of a limit, its last turn included."""
+        parts = (self.current, self.rest, self.ending)
+        return sum(part.get(limit, 0) for part in parts)
+
+
+class Pool:
+    """Runs that have begun and have not ended, oldest first, and what their answers taught.
+
+    Runs that share a limit would otherwise spend it all at once, and none would reach its end. So
+    the pool holds the last turn of every run that has begun, and a further run begins only where
+    the expected needs of the others are covered, too. Expectations follow the answers seen: a
+    distant limit narrows nothing, and a scarce one narrows the fan-out by itself.
+
+    Attributes:
+        runs: what each run is expected to spend.
+        longest_answer: tokens of the longest answer so far; 0 before the first.
+        accounts: the limits that the runs share.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_costs",
+        "_endings",
+        "_estimated_size",
+        "_finished",
+        "_finished_turns",
+        "_measured_size",
+        "_output_tokens",
+        "_totals",
+        "accounts",
+        "longest_answer",
+        "runs",
+    )
+
+    def __init__(self, accounts: Mapping[Limit, Account]) -> None:
+        self.accounts = accounts
+        self.runs: dict[Meter, Forecast] = {}
+        self.longest_answer = 0
+        self._answers = 0
+        self._output_tokens = 0
+        self._costs: dict[Limit, float] = {}
+        self._finished = 0
+        self._finished_turns = 0
+        # Sizes of first requests: no count of the provider precedes these estimates.
+        self._estimated_size = 0
+        self._measured_size = 0
+        # Sums over all runs: thousands of them are not walked for each request.
+        self._totals: dict[Limit, float] = {}
+        self._endings: dict[Limit, float] = {}
+
+    @property
+    def size_ratio(self) -> float:
+        """Tokens of first requests as the provider counts them, for each estimated one."""
+        return self._measured_size / self._estimated_size if self._estimated_size else 1.0
+
+    def learn(self, run: Meter, costs: Mapping[Limit, float], usage: Usage) -> None:
+        """Add what a request has cost, and expect as much of the next ones."""
+        self._answers += 1
+        self._output_tokens += usage.output_tokens
+        self.longest_answer = max(self.longest_answer, usage.output_tokens)
+        _add(self._costs, costs, 1)
+        forecast = self.runs.get(run)
+        if forecast is None:
+            return
+        if run.turns == 1 and usage.input_tokens:
+            self._estimated_size += forecast.size
+            self._measured_size += usage.input_tokens
+        sent = {
+            limit: max(0, amount - forecast.prices.get(limit, 0) * usage.output_tokens)
+            for limit, amount in costs.items()
+        }
+        run.member.last = AnsweredRequest(costs, sent, forecast.size)
+        if self._is_surprising(costs, forecast):
+            # The others that wait for their first answers will be surprised as much.
+            for other, unknown in list(self.runs.items()):
+                if other.member.last is None:
+                    self.set_forecast(other, self._expect(unknown, costs, sent))
+        self.set_forecast(run, self._expect(forecast, costs, sent))
+
+    def _is_surprising(self, costs: Mapping[Limit, float], forecast: Forecast) -> bool:
+        """Return whether a first request has cost clearly more than was expected."""
+        return any(
+            amount > SURPRISE * forecast.current.get(limit, amount)
+            for limit, amount in costs.items()
+        )
+
+    def set_forecast(self, run: Meter, forecast: Forecast) -> None:
+        """Hold what a run is expected to spend from now on."""
+        self._add_sums(run, -1)
+        self.runs[run] = forecast
+        self._add_sums(run, 1)
+
+    def expect_report(self, run: Meter, amounts: Mapping[Limit, float]) -> None:
+        """Hold for the last turn of a run what the report of a further child adds to it."""
+        if forecast := self.runs.get(run):
+            ending = dict(forecast.ending)
+            _add(ending, amounts, 1)
+            self.set_forecast(run, replace(forecast, ending=ending))
+
+    def end_request(self, run: Meter) -> None:
+        """Forget the request of a run that was under way: its costs are known now."""
+        if forecast := self.runs.get(run):
+            self.set_forecast(run, replace(forecast, current={}, size=0))
+
+    def close_run(self, run: Meter) -> None:
+        """Release what is held for a run, which has ended."""
+        if run not in self.runs:
+            return
+        self._add_sums(run, -1)
+        del self.runs[run]
+        if not self.runs:  # no rounding error outlives the runs
+            self._totals.clear()
+            self._endings.clear()
+        self._finished += 1
+        self._finished_turns += run.turns
+
+    def _add_sums(self, run: Meter, sign: int) -> None:
+        if forecast := self.runs.get(run):
+            for part in (forecast.current, forecast.rest, forecast.ending):
+                _add(self._totals, part, sign)
+            _add(self._endings, forecast.ending, sign)
+
+    def sum_endings(self, limit: Limit, run: Meter) -> float:
+        """Return what is held for the last turns of the other runs."""
+        own = self.runs.get(run)
+        return self._endings.get(limit, 0) - (own.ending.get(limit, 0) if own else 0)
+
+    def covers(self, limit: Limit, run: Meter, forecast: Forecast, left: float) -> bool:
+        """Return whether what is left suffices for a run and for those that go before it.
+
+        Older runs go before one that has begun, all runs that have begun before a new one. A run
+        that waits for others goes before none: it may wait for this one.
+        """
+        own = self.runs.get(run)
+        needed = forecast.current.get(limit, 0) + forecast.ending.get(limit, 0)
+        if own is None:
+            needed += forecast.rest.get(limit, 0)
+        others = self._totals.get(limit, 0) - (own.sum_all(limit) if own else 0)
+        if needed + PATIENCE * others <= left:
+            return True  # thousands of runs under a distant limit are not walked
+        patience = 1 if own is None or self._finished else PATIENCE
+        work = sum(
+            each.current.get(limit, 0) + patience * each.rest.get(limit, 0)
+            for each in self._list_earlier(run)
+        )
+        return needed + self.sum_endings(limit, run) + work <= left
+
+    def has_earlier(self, run: Meter) -> bool:
+        """Return whether a run that goes before this one works."""
+        return any(True for _ in self._list_earlier(run))
+
+    def _list_earlier(self, run: Meter) -> Iterator[Forecast]:
+        """Yield the forecasts of the runs that go before this one and work."""
+        above = set(run.walk_up())
+        is_new = run not in self.runs
+        for other, forecast in self.runs.items():
+            # What a run in another process waits for is not known here.
+            is_idle = other.member.waits or (other.member.is_elsewhere and not forecast.current)
+            if other in above or is_idle:
+                continue
+            if is_new or other.member.order < run.member.order:
+                yield forecast
+
+    def forecast(
+        self, run: Meter, plan: RequestPlan, limits: Iterable[Limit], ratio: float
+    ) -> Forecast:
+        """Estimate what a run will spend: on its next request, on those after it, on its end.
+
+        Arguments:
+            ratio: see `size_ratio`; 1 for a request whose size the provider has told.
+        """
+        answer = self._output_tokens // self._answers if self._answers else EXPECTED_ANSWER
+        words = LONGEST_SUMMARY
+        if self._answers:
+            words = min(words, max(SHORTEST_SUMMARY, 4 * self.longest_answer))
+        growth = 1 + answer / max(1, plan.size)  # the answer is part of the next request
+        requests_left = max(1, self._expect_turns() - run.turns - 1)
+        last = run.member.last
+        current: dict[Limit, float] = {}
+        ending: dict[Limit, float] = {}
+        summary: dict[Limit, float] = {}
+        for limit in limits:
+            sent = ratio * plan.maximum.get(limit, 0)
+            if last is not None and last.size:
+                # The bounds of the plan are wide: what the provider charges is known by now.
+                sent = min(sent, last.sent[limit] * max(1, plan.size / last.size))
+            price = plan.prices.get(limit, 0)
+            current[limit] = self._estimate_cost(run, limit, sent + price * answer)
+            summary[limit] = price * words
+            ending[limit] = self._cap_ending(limit, sent * growth + summary[limit])
+        if plan.is_summary:
+            return Forecast(current, size=plan.size)
+        rest = {limit: requests_left * amount for limit, amount in current.items()}
+        return Forecast(current, rest, ending, plan.size, summary, plan.prices)
+
+    def _expect(
+        self, forecast: Forecast, costs: Mapping[Limit, float], sent: Mapping[Limit, float]
+    ) -> Forecast:
+        """Return what a run will spend if its requests cost as much as one that was answered."""
+        requests_left = {
+            limit: round(amount / forecast.current[limit]) if forecast.current.get(limit) else 1
+            for limit, amount in forecast.rest.items()
+        }
+        return replace(
+            forecast,
+            current={limit: costs[limit] for limit in forecast.current},
+            rest={limit: count * costs[limit] for limit, count in requests_left.items()},
+            ending={
+                limit: self._cap_ending(limit, sent[limit] + forecast.summary[limit])
+                for limit in forecast.ending
+            },
+        )
+
+    def _cap_ending(self, limit: Limit, amount: float) -> float:
+        return min(amount, LARGEST_ENDING * self.accounts[limit].maximum)
+
+    def _expect_turns(self) -> int:
+        """Return how many requests a run makes, by those that have finished."""
+        if self._finished:
+            return ceil(self._finished_turns / self._finished)
+        return max((EXPECTED_TURNS, *(run.turns + 1 for run in self.runs)))
+
+    def _estimate_cost(self, run: Meter, limit: Limit, unknown: float) -> float:
+        """Return what a request costs: as the last one of the run, or as those of the others."""
+        if run.member.last is not None:
+            return run.member.last.costs[limit]
+        return self._costs.get(limit, 0) / self._answers if self._answers else unknown
+
+
+def _add(sums: dict[Limit, float], amounts: Mapping[Limit, float], sign: int) -> None:
+    for limit, amount in amounts.items():
+        sums[limit] = sums.get(limit, 0) + sign * amount
