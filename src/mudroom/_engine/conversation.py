@@ -82,7 +82,7 @@ class Conversation:
         new_tokens: about how many tokens the user blocks have that came since, queued or sent.
         is_unanswered: true if a request was sent and its answer has not arrived.
         stopped_count: the last answers in a row that stopped before they were complete.
-        cut: what is known of answers that were cut off.
+        cut: the answers so far that were cut off.
         shortening: edits that keep the conversation within the context window.
     """
 

@@ -147,7 +147,7 @@ async def reserve_request(run: RunContext, *, is_summary: bool = False) -> Limit
 
 @contextmanager
 def _say_if_it_waits(run: RunContext) -> Generator[None]:
-    """Show that the run waits for a limit, unless it goes on after a moment."""
+    """Show that the run waits for a limit, unless the wait is short."""
     accounts = [account for meter in run.meter.walk_up() for account in meter.accounts.values()]
     limits = ", ".join(f"{each.maximum:,.7g} {each.limit.unit}" for each in accounts[-1:])
     text = WAITS_FOR_LIMIT.format(limit=f"the limit of {limits}" if limits else "a shared limit")

@@ -9,12 +9,8 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    ExitStack,
-    asynccontextmanager,
-)
+from contextlib import AbstractAsyncContextManager as AsyncContext
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -46,8 +42,7 @@ if TYPE_CHECKING:
 
 OpenIsolated = Callable[[], "IsolatedWorkspaces"]
 """Function that returns the isolated workspaces of a session, always the same object."""
-
-OpenTree = Callable[[str], AbstractAsyncContextManager[Sandbox]]
+OpenTree = Callable[[str], AsyncContext[Sandbox]]
 """Function that opens a sandbox with the files of a tree."""
 
 
@@ -371,7 +366,7 @@ class IsolatedFiles:
         """Merge the work of a child with the present files; write no file."""
         return self._open_workspaces().plan_merge(self._owner, work, after, choice)
 
-    def open_tree(self, tree: str) -> AbstractAsyncContextManager[Sandbox]:
+    def open_tree(self, tree: str) -> AsyncContext[Sandbox]:
         """Open a sandbox with the files of a tree, for as long as it is needed."""
         if self._open_tree is None:
             raise UsageError(

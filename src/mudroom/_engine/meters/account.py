@@ -36,17 +36,17 @@ class Account:
 
     @property
     def unspent(self) -> float:
-        """What is not spent; negative once the limit is passed."""
+        """The unspent amount; negative once the limit is passed."""
         return self.maximum - self.spent
 
     @property
     def left(self) -> float:
-        """What is neither spent nor granted to a run below."""
+        """The amount neither spent nor granted to a run below."""
         return self.unspent - self.granted
 
     @property
     def state(self) -> LimitState:
-        """The limit and what is spent of it."""
+        """The limit and the amount spent of it."""
         return LimitState(self.limit, self.maximum, self.spent)
 
     def hold(self, amount: float) -> None:
@@ -55,7 +55,7 @@ class Account:
         self.requested += amount
 
     def release(self, amount: float) -> None:
-        """Release what was held for a request."""
+        """Release the amount held for a request."""
         self._requests -= 1
         # No rounding error remains when no request is under way.
         self.requested = self.requested - amount if self._requests else 0

@@ -170,7 +170,7 @@ class Meter:
         return remote if remote is not None and remote.has_shared_limits else None
 
     def release(self) -> None:
-        """Return what is reserved and held for this run."""
+        """Give back the amounts reserved and held for this run."""
         self._change_granted(-1)
         self._is_reserved = False
         for meter in self.walk_up():

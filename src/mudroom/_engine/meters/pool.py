@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,7 +14,6 @@ from ..._core.messages import Usage
 from .account import Account
 
 if TYPE_CHECKING:
-    from .meter import Meter
     from .request_plan import RequestPlan
 
 EXPECTED_TURNS = 3
@@ -48,7 +47,7 @@ class AnsweredRequest(Struct, frozen=True):
     """The last request of a run that was answered.
 
     Arguments:
-        costs: what it has cost. sent: the same without the answer.
+        costs: its amounts by limit. sent: the same without the answer.
         size: its tokens, estimated from above before it was sent.
     """
 
@@ -85,6 +84,17 @@ class Member(Struct):
         on_free, self.on_free = self.on_free, None
         if on_free is not None:
             on_free()
+
+
+class PoolRun(Protocol):
+    """A run that shares limits with others: its meter."""
+
+    member: Member
+    turns: int
+
+    def walk_up(self) -> Iterator[PoolRun]:
+        """Yield the run itself and those above it."""
+        ...
 
 
 class Forecast(Struct):
@@ -143,7 +153,7 @@ class Pool:
 
     def __init__(self, accounts: Mapping[Limit, Account]) -> None:
         self.accounts = accounts
-        self.runs: dict[Meter, Forecast] = {}
+        self.runs: dict[PoolRun, Forecast] = {}
         self.longest_answer = 0
         self._answers = 0
         self._output_tokens = 0
@@ -162,7 +172,7 @@ class Pool:
         """Tokens of first requests as the provider counts them, for each estimated one."""
         return self._measured_size / self._estimated_size if self._estimated_size else 1.0
 
-    def learn(self, run: Meter, costs: Mapping[Limit, float], usage: Usage) -> None:
+    def learn(self, run: PoolRun, costs: Mapping[Limit, float], usage: Usage) -> None:
         """Add what a request has cost, and expect as much of the next ones."""
         self._answers += 1
         self._output_tokens += usage.output_tokens
@@ -193,26 +203,26 @@ class Pool:
             for limit, amount in costs.items()
         )
 
-    def set_forecast(self, run: Meter, forecast: Forecast) -> None:
+    def set_forecast(self, run: PoolRun, forecast: Forecast) -> None:
         """Hold what a run is expected to spend from now on."""
         self._add_sums(run, -1)
         self.runs[run] = forecast
         self._add_sums(run, 1)
 
-    def expect_report(self, run: Meter, amounts: Mapping[Limit, float]) -> None:
+    def expect_report(self, run: PoolRun, amounts: Mapping[Limit, float]) -> None:
         """Hold for the last turn of a run what the report of a further child adds to it."""
         if forecast := self.runs.get(run):
             ending = dict(forecast.ending)
             _add(ending, amounts, 1)
             self.set_forecast(run, replace(forecast, ending=ending))
 
-    def end_request(self, run: Meter) -> None:
+    def end_request(self, run: PoolRun) -> None:
         """Forget the request of a run that was under way: its costs are known now."""
         if forecast := self.runs.get(run):
             self.set_forecast(run, replace(forecast, current={}, size=0))
 
-    def close_run(self, run: Meter) -> None:
-        """Release what is held for a run, which has ended."""
+    def close_run(self, run: PoolRun) -> None:
+        """Release the amounts held for a run that has ended."""
         if run not in self.runs:
             return
         self._add_sums(run, -1)
@@ -223,19 +233,19 @@ class Pool:
         self._finished += 1
         self._finished_turns += run.turns
 
-    def _add_sums(self, run: Meter, sign: int) -> None:
+    def _add_sums(self, run: PoolRun, sign: int) -> None:
         if forecast := self.runs.get(run):
             for part in (forecast.current, forecast.rest, forecast.ending):
                 _add(self._totals, part, sign)
             _add(self._endings, forecast.ending, sign)
 
-    def sum_endings(self, limit: Limit, run: Meter) -> float:
-        """Return what is held for the last turns of the other runs."""
+    def sum_endings(self, limit: Limit, run: PoolRun) -> float:
+        """Return the amount held for the last turns of the other runs."""
         own = self.runs.get(run)
         return self._endings.get(limit, 0) - (own.ending.get(limit, 0) if own else 0)
 
-    def covers(self, limit: Limit, run: Meter, forecast: Forecast, left: float) -> bool:
-        """Return whether what is left suffices for a run and for those that go before it.
+    def covers(self, limit: Limit, run: PoolRun, forecast: Forecast, left: float) -> bool:
+        """Return whether an amount suffices for a run and for those that take precedence.
 
         Older runs go before one that has begun, all runs that have begun before a new one. A run
         that waits for others goes before none: it may wait for this one.
@@ -254,11 +264,11 @@ class Pool:
         )
         return needed + self.sum_endings(limit, run) + work <= left
 
-    def has_earlier(self, run: Meter) -> bool:
+    def has_earlier(self, run: PoolRun) -> bool:
         """Return whether a run that goes before this one works."""
         return any(True for _ in self._list_earlier(run))
 
-    def _list_earlier(self, run: Meter) -> Iterator[Forecast]:
+    def _list_earlier(self, run: PoolRun) -> Iterator[Forecast]:
         """Yield the forecasts of the runs that go before this one and work."""
         above = set(run.walk_up())
         is_new = run not in self.runs
@@ -271,7 +281,7 @@ class Pool:
                 yield forecast
 
     def forecast(
-        self, run: Meter, plan: RequestPlan, limits: Iterable[Limit], ratio: float
+        self, run: PoolRun, plan: RequestPlan, limits: Iterable[Limit], ratio: float
     ) -> Forecast:
         """Estimate what a run will spend: on its next request, on those after it, on its end.
 
@@ -329,7 +339,7 @@ class Pool:
             return ceil(self._finished_turns / self._finished)
         return max((EXPECTED_TURNS, *(run.turns + 1 for run in self.runs)))
 
-    def _estimate_cost(self, run: Meter, limit: Limit, unknown: float) -> float:
+    def _estimate_cost(self, run: PoolRun, limit: Limit, unknown: float) -> float:
         """Return what a request costs: as the last one of the run, or as those of the others."""
         if run.member.last is not None:
             return run.member.last.costs[limit]

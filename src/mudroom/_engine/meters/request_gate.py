@@ -28,7 +28,7 @@ SHORTEST_ANSWER = 512
 class RequestGate:
     """Gate for the model requests of all runs of a process.
 
-    A request starts when what is left of every limit covers it together with the requests under
+    A request starts when the rest of every limit covers it together with the requests under
     way, and with the last turns of all runs that have begun. So parallel runs pass a limit by one
     answer at most, and a run that reaches it still gives its summary. Summaries go first, then runs
     that have begun, oldest first, then new ones; see `Pool` for when those begin.
@@ -211,7 +211,7 @@ class _WaitingRequest:
         return next(filter(None, states), None)
 
     def _fit(self, room: _Room, forecast: Forecast | None, *, is_blocked: bool) -> bool:
-        """Return whether the request fits into what is left; cut its answer if need be."""
+        """Return whether the request fits into the rest of a limit; cut its answer if need be."""
         account, limit = room.account, room.account.limit
         plan = self._plan
         price = plan.prices.get(limit, 0)
@@ -244,7 +244,7 @@ class _WaitingRequest:
         return sent * room.pool.size_ratio if self._is_first else sent
 
     def _fit_summary(self, room: _Room, free: float) -> bool:
-        """Return whether a last turn fits; what was held for it counts as free."""
+        """Return whether a last turn fits; the amount held for it counts as free."""
         account, limit = room.account, room.account.limit
         plan = self._plan
         sent = plan.maximum.get(limit, 0)
@@ -264,7 +264,7 @@ class _WaitingRequest:
         return True
 
     def _cut(self, account: Account, free: float, shortest: int, longest: int = 0) -> bool:
-        """Cut the answer to what is free. Return False if that is less than the shortest.
+        """Cut the answer to a free amount. Return False if that is less than the shortest.
 
         Arguments:
             free: amount for the answer.

@@ -64,7 +64,7 @@ class Admission(Struct, frozen=True):
 
 
 class Permit:
-    """A request that the limits allow. Accounts hold what it costs at most until `end`.
+    """A request that the limits allow. Accounts hold its highest cost until `end`.
 
     Arguments:
         holds: accounts, and the maximum amounts of the request that they hold.
