@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -33,7 +34,7 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-def load_chain(tmp_path: Path, at: str = "repo/a/b", **more: int) -> ContextFiles:
+def load_chain(tmp_path: Path, at: str = "repo/a/b", **more: Any) -> ContextFiles:
     return load_context_files(str(tmp_path / at), user_home=str(tmp_path / "home"), **more)
 
 

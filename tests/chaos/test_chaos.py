@@ -161,7 +161,7 @@ async def test_a_session_keeps_its_promises_while_its_parts_fail(
             await end_tasks(measuring, applying)
         meter = session._require_open().meter
         spent = meter.usage + meter.descendant_usage
-        assert not any(meter.reserved.values())
+        assert not any(account.granted for account in meter.accounts.values())
     await proxy.close()
     events = await read_events(PostgresStore(database, tmp_path), session.id)
     with capsys.disabled():

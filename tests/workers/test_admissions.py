@@ -51,12 +51,13 @@ async def test_a_permit_that_comes_as_the_process_is_lost_counts_no_turn(steps: 
         await asyncio.sleep(0)
     other.charge(Usage(100, 300))
     permit.end()
+    other.release()
     for _ in range(steps):
         await asyncio.sleep(0)
     run.refund()
     with suppress(asyncio.CancelledError):
         await waiting
-    assert (meter.turns, root.requests) == (0, [])
+    assert (meter.turns, root.accounts[Limit.TOTAL_TOKENS].is_busy) == (0, False)
 
 
 async def test_a_request_that_ends_as_it_arrives_holds_no_tokens() -> None:
@@ -68,7 +69,7 @@ async def test_a_request_that_ends_as_it_arrives_holds_no_tokens() -> None:
     run.end_request(1)
     with suppress(asyncio.CancelledError):
         await admitting
-    assert (meter.turns, root.requests) == (0, [])
+    assert (meter.turns, root.accounts[Limit.TOTAL_TOKENS].is_busy) == (0, False)
 
 
 async def test_a_request_that_is_cancelled_as_its_permit_is_on_its_way_counts_no_turn() -> None:
@@ -78,7 +79,7 @@ async def test_a_request_that_is_cancelled_as_its_permit_is_on_its_way_counts_no
     await run.admit(RequestGate(), RequestAdmission(1, "1.1.1", PLAN, is_own=True))
     assert meter.turns == 1
     run.end_request(1, is_unsent=True)
-    assert (meter.turns, root.requests) == (0, [])
+    assert (meter.turns, root.accounts[Limit.TOTAL_TOKENS].is_busy) == (0, False)
     run.refund()
     assert meter.turns == 0
 

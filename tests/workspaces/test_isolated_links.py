@@ -68,6 +68,10 @@ def merge(project: Path, workspaces: IsolatedWorkspaces, run_id: str) -> bool:
     return not plan.conflicts
 
 
+def _explain_nothing(_: str) -> str:
+    return "it is not used"
+
+
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("uses_git", [True, False])
 def test_links_and_files_are_merged_by_path(
@@ -75,7 +79,7 @@ def test_links_and_files_are_merged_by_path(
 ) -> None:
     draw = random.Random(seed)
     if not uses_git:
-        monkeypatch.setattr(store_choice, "explain_unusable_git", lambda _: "it is not used")
+        monkeypatch.setattr(store_choice, "explain_unusable_git", _explain_nothing)
     project = make_repository(tmp_path / "project", {"a": "first\n"})
     for path in PATHS:
         set_entry(project / path, choose_entry(draw))

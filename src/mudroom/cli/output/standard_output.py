@@ -12,7 +12,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
-from typing import TextIO
+from typing import TextIO, cast
 
 
 class SafeTextStream(io.TextIOWrapper):
@@ -54,7 +54,7 @@ def make_streams_safe() -> None:
         stream: TextIO = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, SafeTextStream):
             stream.flush()
-            setattr(sys, name, SafeTextStream(stream))
+            setattr(sys, name, SafeTextStream(cast(io.TextIOWrapper, stream)))
 
 
 def draw(stream: TextIO, text: str) -> None:
