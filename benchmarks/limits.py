@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -172,42 +172,68 @@ def _open(fan_out: FanOut, folder: str, **options: Any) -> Session:
     )
 
 
+class Goal(Struct, frozen=True):
+    """What a fan-out must leave behind.
+
+    Arguments:
+        finished: children that must finish. at_once: children that must work at the same time.
+        wasted: highest share of the money for children that do not finish.
+        slower: highest factor of the time without a limit.
+    """
+
+    finished: int
+    at_once: int = 1
+    wasted: float = 1.0
+    slower: float = 100.0
+
+
+def list_fan_outs() -> Iterator[tuple[str, Coroutine[Any, Any, Outcome], Goal]]:
+    """Yield the fan-outs with their names and goals."""
+    large, small, three = Child(8, 20_000, 1_000), Child(1, 600, 60), Child(3, 100, 20)
+    price = 3 * (100 * 3 + 20 * 15) / 1e6
+    name = "25 children of 8 large requests, "
+    yield name + "5 dollars", run_children(large, 25, Budget(usd=5.0)), Goal(2)
+    tokens = Budget(total_tokens=1_400_000)
+    yield name + "1,400,000 tokens", run_children(large, 25, tokens), Goal(2)
+    yield "12 small children, 1 dollar", run_children(small, 12, Budget(usd=1.0)), Goal(12, 12)
+    tokens = Budget(total_tokens=100_000)
+    yield "12 small children, 100,000 tokens", run_children(small, 12, tokens), Goal(12, 10)
+    yield (
+        "map of 60 tasks, money for 30",
+        run_map(three, 60, Budget(usd=30 * price)),
+        Goal(26, 1, 0.1),
+    )
+    yield (
+        "the same, money for 1,200",
+        run_map(three, 60, Budget(usd=1_200 * price)),
+        Goal(60, 60, 0, 1.4),
+    )
+
+
 def main() -> int:
     """Run the fan-outs, print what they left behind, and return 1 if a goal is missed."""
-    large, small, three = Child(8, 20_000, 1_000), Child(1, 600, 60), Child(3, 100, 20)
-    paid = 30 * 3 * (100 * 3 + 20 * 15) / 1e6
-    money = Budget(usd=5.0)
-    rows: list[tuple[str, Coroutine[Any, Any, Outcome], list[str]]] = [
-        ("25 children of 8 large requests, 5 dollars", run_children(large, 25, money), ["words"]),
-        (
-            "25 children of 8 large requests, 1,400,000 tokens",
-            run_children(large, 25, Budget(total_tokens=1_400_000)),
-            ["words"],
-        ),
-        ("12 small children, 1 dollar", run_children(small, 12, Budget(usd=1.0)), ["12 at once"]),
-        (
-            "12 small children, 100,000 tokens",
-            run_children(small, 12, Budget(total_tokens=100_000)),
-            ["10 at once"],
-        ),
-        ("map of 60 tasks, money for 30", run_map(three, 60, Budget(usd=paid)), ["26 finish"]),
-        ("map of 60 tasks, money for 600", run_map(three, 60, Budget(usd=20 * paid)), ["1.3x"]),
-        ("map of 60 tasks, no limit", run_map(three, 60, Budget()), [""]),
-    ]
-    for name, work, _ in rows:
+    free = run_virtual(run_map(Child(3, 100, 20), 60, Budget())).seconds
+    missed = 0
+    for name, work, goal in list_fan_outs():
         outcome = run_virtual(work)
-        print(
-            f"{name}: {len(outcome.finished)} finished of {len(outcome.begun)} begun, "
-            f"{outcome.wordless} without words, {outcome.at_once} at once, "
-            f"{outcome.seconds:.1f} s, {outcome.usd:.4f} dollars, "
-            f"{outcome.wasted:.0%} wasted"
-            + (
-                f", parent: {outcome.answer.reason} {outcome.answer.recovered} {outcome.answer.text!r}"
-                if outcome.answer
-                else ""
-            )
+        answer = outcome.answer
+        is_met = (
+            len(outcome.finished) >= goal.finished
+            and not outcome.wordless
+            and outcome.at_once >= goal.at_once
+            and outcome.wasted <= goal.wasted
+            and outcome.seconds <= goal.slower * free
+            and (answer is None or bool(answer.text))
         )
-    return 0
+        missed += not is_met
+        print(
+            f"{'held  ' if is_met else 'MISSED'} {name}: {len(outcome.finished)} finished of "
+            f"{len(outcome.begun)} that began, {outcome.wordless} without words, "
+            f"{outcome.at_once} at once, {outcome.seconds:.1f} s, {outcome.usd:.4f} dollars, "
+            f"{outcome.wasted:.0%} for children that did not finish"
+            + (f"; the parent: {answer.reason}, {answer.text!r}" if answer else "")
+        )
+    return min(missed, 1)
 
 
 if __name__ == "__main__":
