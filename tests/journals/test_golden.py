@@ -105,6 +105,7 @@ def test_a_message_without_a_kind_is_read() -> None:
     event = decode(line)
     assert isinstance(event, MessageSent) and event.message.kind == "message"
     assert (event.message.name, event.message.approve) == ("", None)
+    assert event.message.notes == ()
 
 
 def test_no_tag_means_an_event_in_one_version_and_another_in_the_next() -> None:
