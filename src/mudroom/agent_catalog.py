@@ -5,7 +5,6 @@ The catalog also holds skills and the texts of context files for system prompts.
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 
 from . import agent_files
 from ._core.agents import Agent, Mode
+from ._platform.open_beneath import find_real_path
 from .errors import UnknownName, UsageError, quote_value
 from .options import SessionOptions
 from .tools import BOARD_TOOLS, BUILTIN_TOOLS
@@ -320,7 +320,7 @@ def describe_platform(folder: str) -> str:
     """Return platform and date, and the root of the repository when the folder is below it."""
     date = time.strftime("%Y-%m-%d")
     text = f"Platform: {platform.system()}. Date: {date}."
-    path = Path(os.path.realpath(folder))
+    path = Path(find_real_path(folder))
     places = (place for place in (path, *path.parents) if (place / ".git").exists())
     root = next(places, path)
     return text if root == path else f"{text}\nRepository: {root}"

@@ -11,6 +11,7 @@ from . import config
 from ._core.events import RunStarted, SessionOpened, StoredEvent
 from ._core.ports import Journal
 from ._core.tool_patterns import parse_tool_patterns
+from ._platform.open_beneath import find_real_path
 from ._platform.path_text import path_from_text
 from .conversation_state import select_finished
 from .errors import JournalDamaged, UsageError
@@ -39,7 +40,7 @@ def find_folder(options: SessionOptions) -> str:
     """Return the absolute path of the session's folder. Raises UsageError if there is none."""
     if options.workspace is not None:
         return options.workspace.root
-    folder = os.path.realpath(options.cwd)
+    folder = find_real_path(options.cwd)
     if not os.path.isdir(folder):
         raise UsageError(
             "no such directory", where=options.cwd, remedy="Name a folder that exists."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -60,6 +61,13 @@ def _exit_after_signal(code: int) -> None:
     os._exit(code)
 
 
+_PATH_ERRORS = (errno.EINVAL, errno.ELOOP, errno.ENOTDIR, errno.ESTALE)
+_PATH_REMEDY = (
+    "Something on this path is no folder, leads in a circle, or was exchanged while it was opened. "
+    "Look at it, then try again."
+)
+
+
 def run(arguments: list[str]) -> int:
     """Run a command line and return its exit code.
 
@@ -112,6 +120,8 @@ def _describe_error(error: Exception) -> tuple[str, int]:
         case FileNotFoundError() if not _has_current_folder():
             text = "the current folder does not exist any more"
             return f"{text}. Change to another folder, or name one with -C.", 1
+        case OSError(strerror=str(reason), filename=str(path)) if error.errno in _PATH_ERRORS:
+            return f"{reason}: {path}. {_PATH_REMEDY}", 1
         case OSError(strerror=str(reason)):
             return f"{reason}: {error.filename}" if error.filename else reason, 1
         case _:

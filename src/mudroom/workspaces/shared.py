@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from .._core.ports import ContentCheck, FileInfo, LinkTarget
-from .._platform.open_beneath import Opener, choose_opener, open_with_openat2
+from .._platform.open_beneath import Opener, choose_opener, find_real_path, open_with_openat2
 from .._platform.path_text import path_from_text, path_to_text
 from ..errors import WorkspaceError
 from ._atomic_write import remove_file, remove_temporary_files, write_atomically
@@ -52,12 +52,12 @@ class SharedWorkspace:
         copied_from: str = "",
         kernel: bool | None = None,
     ) -> None:
-        self._root = os.path.realpath(root)
+        self._root = find_real_path(root)
         self._spellings = (self._root, os.path.abspath(root))
         if copied_from:
             self._spellings += (copied_from,)
-        self._readable = tuple(os.path.realpath(folder) for folder in readable)
-        self._spill_folder = os.path.realpath(spill_folder) if spill_folder else ""
+        self._readable = tuple(find_real_path(folder) for folder in readable)
+        self._spill_folder = find_real_path(spill_folder) if spill_folder else ""
         self._kernel = kernel
         try:
             self._descriptor = os.open(self._root, FOLDER_FLAGS | os.O_CLOEXEC)

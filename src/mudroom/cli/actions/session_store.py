@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -11,6 +10,7 @@ from contextlib import suppress
 from ..._core.counts import count_noun
 from ..._core.events import StoredEvent
 from ..._core.ports import SessionInfo, SessionStore
+from ..._platform.open_beneath import find_real_path
 from ..._platform.path_text import path_from_text
 from ...config import Settings
 from ...errors import JournalBusy, JournalError, UsageError
@@ -72,14 +72,14 @@ async def find_last_session(store: SessionStore, cwd: str, *, without: str = "")
             return info.id
     raise UsageError(
         "no session of this folder is recorded",
-        where=os.path.realpath(cwd),
+        where=find_real_path(cwd),
         remedy="mudroom runs lists all sessions.",
     )
 
 
 async def list_sessions_of_folder(store: SessionStore, cwd: str) -> AsyncIterator[SessionInfo]:
     """Yield the sessions that worked in this folder, the last written one first."""
-    folder = os.path.realpath(cwd)
+    folder = find_real_path(cwd)
     for info in await store.list():
         if await read_session_folder(store, info.id) == folder:
             yield info

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from ..._core.json_values import get_decoder
 from ..._core.runs import Work
+from ..._platform.open_beneath import find_real_path
 from ...errors import WorkspaceError
 from .git.progress import KilledGitError
 from .quota import DEFAULT_BYTES
@@ -80,7 +81,7 @@ class TreeStore(ABC):
         repository: Repository | None = None,
     ) -> None:
         self.directory = directory
-        self.source = os.path.realpath(source)
+        self.source = find_real_path(source)
         self.repository = repository
         self._kept = Path(directory, "kept")
         if not os.path.isfile(os.path.join(directory, "HEAD")):
