@@ -212,8 +212,9 @@ class Pool:
     def expect_report(self, run: PoolRun, amounts: Mapping[Limit, float]) -> None:
         """Hold for the last turn of a run what the report of a further child adds to it."""
         if forecast := self.runs.get(run):
-            ending = dict(forecast.ending)
-            _add(ending, amounts, 1)
+            ending = {
+                limit: amount + amounts.get(limit, 0) for limit, amount in forecast.ending.items()
+            }
             self.set_forecast(run, replace(forecast, ending=ending))
 
     def end_request(self, run: PoolRun) -> None:
