@@ -18,9 +18,8 @@ def run_demo(tmp_path: Path) -> subprocess.CompletedProcess[str]:
     if not project.exists():
         (project / "scripts").mkdir(parents=True)
         shutil.copy(ROOT / "scripts" / "demo", project / "scripts" / "demo")
-        shutil.copytree(
-            ROOT / "src" / "mudroom" / "permissions", project / "src" / "mudroom" / "permissions"
-        )
+        subject = "src/mudroom/cli/interactive"
+        shutil.copytree(ROOT / subject, project / subject)
         (project / ".venv").symlink_to(ROOT / ".venv")
     environ = {
         "PATH": os.environ["PATH"],
@@ -43,7 +42,7 @@ def run_demo(tmp_path: Path) -> subprocess.CompletedProcess[str]:
 def test_the_demo_shows_children_the_ledger_and_what_to_do_next(tmp_path: Path) -> None:
     first = run_demo(tmp_path)
     assert first.returncode == 0, first.stderr
-    assert "| `src/mudroom/permissions/policy.py` |" in first.stdout
+    assert "| `src/mudroom/cli/interactive/panel.py` |" in first.stdout
     lines = first.stderr.splitlines()
     assert lines[0] == "> mudroom -p \\"
     assert lines[1].startswith('  "Use subtasks: summarize what each .py file in ')

@@ -63,7 +63,8 @@ async def test_processes_pass_a_limit_by_one_answer_at_most(budget: Budget, tmp_
         "input_tokens": (budget.input_tokens, 1_200),
     }
     for name, (limit, answer) in maximum.items():
-        assert limit is None or limit - answer <= getattr(usage, name) <= limit + answer
+        # What was held for a summary that took less is left.
+        assert limit is None or limit - 2 * answer <= getattr(usage, name) <= limit + answer
 
 
 async def test_processes_take_no_turn_too_many(tmp_path: Path) -> None:

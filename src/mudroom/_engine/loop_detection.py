@@ -28,6 +28,9 @@ _WORK_ID = compile_later(r"(?<!\d)\d++(?:[.-]\d++)+")
 """An id of a run or a command, also with the hyphen that it has in file names."""
 
 _EVIDENCE_START = "[evidence: "
+_SPILL_DIGITS = compile_later(r"-[0-9a-f]{16}(?=\.txt)")
+"""End of the name of a spill file: each has other digits."""
+
 _EVIDENCE = compile_later(r"^\[evidence: .*\]$", re.MULTILINE)
 """The line of a report with times and ids, which are never the same."""
 
@@ -102,5 +105,6 @@ class LoopDetector:
             return "#" if match[0].replace("-", ".") in self._work_ids else match[0]
 
         same = _EVIDENCE.sub("", text) if _EVIDENCE_START in text else text
+        same = _SPILL_DIGITS.sub("", same)
         same = _WORK_ID.sub(replace_id, same)
         return text if same == text else "\n".join(dict.fromkeys(same.split("\n")))

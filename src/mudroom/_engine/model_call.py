@@ -303,7 +303,9 @@ class _Stream:
         if not self._services.watchers.functions:
             return
         self._pending += text
-        end = self._services.find_unfinished_secret(self._pending)
+        # Only an answer arrives in pieces; any other line is whole.
+        is_answer = kind in ("text", "thinking")
+        end = self._services.find_unfinished_secret(self._pending) if is_answer else len(text)
         if end or not text:
             self._show(kind, self._services.redact(self._pending[:end]))
             self._pending = self._pending[end:]

@@ -10,18 +10,19 @@ import os
 import re
 from typing import NamedTuple
 
+from .lazy_pattern import compile_later
 from .regular_files import read_regular_file
 
 _MAX_POINTER = 4096
 
-_SECTION = re.compile(r'\[\s*([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\.)*)")?\s*\]')
+_SECTION = compile_later(r'\[\s*([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\.)*)")?\s*\]')
 _QUOTED = r'"(?:[^"\\\n]|\\[ntb"\\\n])*"'
-_SETTING = re.compile(
+_SETTING = compile_later(
     rf"([A-Za-z][A-Za-z0-9-]*)[ \t]*"
     rf'(?:=[ \t]*((?:{_QUOTED}|\\[ntb"\\\n]|[^"\\\n#;])*))?(?=[\n#;]|$)'
 )
-_PARTS = re.compile(rf"({_QUOTED})|(\\.|.)", re.DOTALL)
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_PARTS = compile_later(rf"({_QUOTED})|(\\.|.)", re.DOTALL)
+_ESCAPE = compile_later(r"\\(.)", re.DOTALL)
 _ESCAPES = {"\n": "", "n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"'}
 
 

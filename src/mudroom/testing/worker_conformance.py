@@ -120,17 +120,17 @@ async def check_children_run_and_are_charged(open_worker: OpenWorker, folder: Pa
 
 
 async def check_children_keep_their_parents_budget(open_worker: OpenWorker, folder: Path) -> None:
-    """Check that a child ends with BUDGET when it and its parent have used the parent's tokens.
+    """Check that a child ends with BUDGET when the tokens of its parent run out.
 
-    One answer of 100 tokens may pass the limit.
+    One answer of 100 tokens may pass the limit; the last turn of the parent is held.
     """
     stage = WorkerStage(folder)
     budget = Budget(depth=1, output_tokens=500)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         report = await stage.start(worker, "PARENT_SPEND", budget).report()
     child = stage.reports()["1.1.1"]
-    assert (child.reason, report.reason) == (Reason.BUDGET, Reason.BUDGET)
-    assert 500 <= report.usage.output_tokens <= 600
+    assert (child.reason, bool(report.text)) == (Reason.BUDGET, True)
+    assert 200 <= report.usage.output_tokens <= 600
 
 
 async def check_find_returns_running_runs(open_worker: OpenWorker, folder: Path) -> None:

@@ -83,8 +83,10 @@ async def test_each_kind_of_content_reaches_the_model(tmp_path: Path) -> None:
     assert len(texts[9]) < 51_000 and read_file(texts[9], ".txt").endswith(b"\nend")
     assert texts[10] == "(no output)"
     assert texts[11] == "[image/png: the server sent no valid base64]"
-    files = [Path(found).name for found in re.findall(r"(/\S+/\S+-content\d+\.\w+)", str(texts))]
-    folder = Path(re.findall(r"(/\S+)/\S+-content\d+\.\w+", texts[2])[0])
+    files = [
+        Path(found).name for found in re.findall(r"(/\S+/\S+-content\d+-\w+\.\w+)", str(texts))
+    ]
+    folder = Path(re.findall(r"(/\S+)/\S+-content\d+-\w+\.\w+", texts[2])[0])
     assert {each.name for each in folder.glob("*-content*")} == set(files), "no empty files"
 
 

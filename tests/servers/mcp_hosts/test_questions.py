@@ -62,7 +62,7 @@ async def test_the_user_decides(
         result = await client.call_tool("task", {"prompt": "Write."})
     assert len(list((tmp_path / "project").iterdir())) == written
     assert len(user.texts) == len(answers)
-    assert user.texts[0].startswith("Allow write? Agent general, run 1.\nf0.md")
+    assert user.texts[0].startswith("Allow write? Agent general, run 1.\nfile_path: f0.md\n")
     denials = get_values(result)["permission_denials"]
     assert len(denials) == denied
     assert not denials or denials[0] == {"run": "1", "tool": "write", "why": "the user said no"}
