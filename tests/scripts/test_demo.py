@@ -18,7 +18,7 @@ def run_demo(tmp_path: Path) -> subprocess.CompletedProcess[str]:
     if not project.exists():
         (project / "scripts").mkdir(parents=True)
         shutil.copy(ROOT / "scripts" / "demo", project / "scripts" / "demo")
-        subject = "src/mudroom/cli/interactive"
+        subject = "src/mudroom/testing"
         shutil.copytree(ROOT / subject, project / subject)
         (project / ".venv").symlink_to(ROOT / ".venv")
     environ = {
@@ -42,7 +42,7 @@ def run_demo(tmp_path: Path) -> subprocess.CompletedProcess[str]:
 def test_the_demo_shows_children_the_ledger_and_what_to_do_next(tmp_path: Path) -> None:
     first = run_demo(tmp_path)
     assert first.returncode == 0, first.stderr
-    assert "| `src/mudroom/cli/interactive/panel.py` |" in first.stdout
+    assert "| `src/mudroom/testing/clock.py` |" in first.stdout
     lines = first.stderr.splitlines()
     assert lines[0] == "> mudroom -p \\"
     assert lines[1].startswith('  "Use subtasks: summarize what each .py file in ')
