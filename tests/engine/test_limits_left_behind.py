@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+import time
 
 import pytest
-from benchmarks.limits import Child, run_children, run_map
+from benchmarks.limits import MODEL, Child, run_children, run_map
+from tests.engine.conftest import Stage
 
-from mudroom import Budget, Reason
+from mudroom import (
+    AssistantMessage,
+    Budget,
+    Reason,
+    Report,
+    TextBlock,
+    ToolCallBlock,
+    Usage,
+    tool,
+)
+from mudroom._core.budgets import Limit
+from mudroom._core.messages import StopReason
+from mudroom._engine.meters.meter import Meter
+from mudroom.models.scripted import Request, ScriptedModel
 from mudroom.testing.clock import run_virtual
 
 from ..long_form import count_examples
@@ -60,3 +76,72 @@ def test_a_distant_limit_costs_little_time(seed: int) -> None:
     assert {report.reason for report in limited.reports.values()} == {Reason.GOAL}
     # The first wave begins before anything is known: it may take one answer more.
     assert limited.seconds <= 1.3 * free.seconds + 0.5
+
+
+def answer_slowly(*, calls_judge: bool = False, seconds: float = 0.5) -> ScriptedModel:
+    async def answer(request: Request) -> AssistantMessage:
+        await asyncio.sleep(seconds)
+        usage = Usage(20_000, 200)
+        if calls_judge and request.prompt == "PARENT" and request.tools and not request.turn:
+            judge = ToolCallBlock("c1", "judge", {"text": "it"})
+            return AssistantMessage((judge,), StopReason.CALLS, usage)
+        return AssistantMessage((TextBlock("words"),), StopReason.END, usage)
+
+    return ScriptedModel(answer, MODEL)
+
+
+@pytest.mark.parametrize("usd", [0.3, 0.5, 0.7, 5.0])
+def test_a_tool_may_wait_for_a_task_of_its_session(usd: float, stage: Stage) -> None:
+    @tool
+    async def judge(text: str) -> str:
+        """Have a task judge a text."""
+        report = await stage.session.task(f"JUDGE {text}")
+        return report.text or report.error
+
+    async def work() -> Report:
+        model = answer_slowly(calls_judge=True)
+        async with stage.open(
+            model.choose_answer, MODEL, budget=Budget(usd=usd), tools=[judge]
+        ) as session:
+            async with asyncio.timeout(300):
+                return await session.run("PARENT")
+
+    report = run_virtual(work())
+    assert (report.reason, report.text) == (Reason.GOAL, "words")
+
+
+LIMITS = (Budget(), Budget(usd=5), Budget(total_tokens=500_000), Budget(turns=50))
+
+
+@pytest.mark.parametrize("before", LIMITS)
+@pytest.mark.parametrize("after", LIMITS)
+def test_limits_are_replaced_while_requests_are_under_way(
+    before: Budget, after: Budget, stage: Stage
+) -> None:
+    async def work() -> list[Report]:
+        model = answer_slowly(seconds=5)
+        async with stage.open(model.choose_answer, MODEL, budget=before) as session:
+            tasks = asyncio.gather(*(session.task(f"T {place}") for place in range(3)))
+            await asyncio.sleep(2)
+            session.budget = after
+            return await tasks
+
+    assert {report.reason for report in run_virtual(work())} == {Reason.GOAL}
+
+
+def test_a_grant_goes_back_to_the_account_that_gave_it() -> None:
+    root = Meter(Budget())
+    child = root.allocate(Budget(usd=3.0))
+    root.set_limits(Budget(usd=1.0))
+    child.charge(Usage(10, 10), 0.5)
+    assert root.accounts[Limit.USD].granted == 2.5
+    child.release()
+    assert (root.accounts[Limit.USD].granted, root.accounts[Limit.USD].left) == (0, 0.5)
+
+
+def test_a_thousand_runs_under_a_scarce_limit_take_little_time() -> None:
+    child = Child(2, 100, 20)
+    begun = time.process_time()
+    outcome = run_virtual(run_map(child, 1_000, Budget(usd=500 * compute_price(child))))
+    assert len(outcome.finished) > 450
+    assert time.process_time() - begun < 20

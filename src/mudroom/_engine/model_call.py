@@ -175,7 +175,8 @@ def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
             _compute_price(run, written), _compute_price(run, Usage(input_tokens=most))
         )
         prices[Limit.USD] = _compute_price(run, Usage(output_tokens=_MILLION)) / _MILLION
-    required = run.conversation.cut.required
+    cut = run.conversation.cut
+    required = cut.required if cut.is_last else 0
     return RequestPlan(
         minimum,
         maximum,

@@ -86,6 +86,7 @@ async def request_summary(run: RunContext, brief: Brief) -> Report:
     await run.recorder.record()
     meters = run.services.meters
     grant = meters.open(brief.run_id, brief.budget, run.meter)
+    meters.get(grant).member.take_place_of(run.meter.member)
     try:
         with run.meter.wait():
             return await run.background.worker.start(brief, grant).report()

@@ -41,7 +41,7 @@ class Meter:
     """
 
     __slots__ = (
-        "_is_reserved",
+        "_granting",
         "accounts",
         "budget",
         "children",
@@ -76,7 +76,7 @@ class Meter:
         self.is_price_known = True
         self.on_pause: Callable[[bool], None] | None = None
         self.has_warned = False
-        self._is_reserved = False
+        self._granting: dict[Limit, Account] | None = None
         self.set_limits(budget)
 
     def set_limits(self, budget: Budget) -> None:
@@ -96,6 +96,8 @@ class Meter:
         elif self.accounts:
             self.pool = Pool(self.accounts)
         self._change_granted(1)
+        for run in [*self.pool.runs][:1] if self.pool is not None else ():
+            run.member.tell()  # a larger limit may let requests go that wait
 
     def _sum_spent(self, limit: Limit) -> float:
         if limit is Limit.USD:
@@ -143,7 +145,7 @@ class Meter:
 
     def _open_child(self, budget: Budget) -> Meter:
         child = Meter(budget, self)
-        child._is_reserved = True
+        child._granting = {}
         child._change_granted(1)
         return child
 
@@ -172,7 +174,7 @@ class Meter:
     def release(self) -> None:
         """Give back the amounts reserved and held for this run."""
         self._change_granted(-1)
-        self._is_reserved = False
+        self._granting = None
         for meter in self.walk_up():
             if meter.pool is not None:
                 meter.pool.close_run(self)
@@ -185,22 +187,25 @@ class Meter:
         None if they reserve nothing: the run shares their limits.
         """
         account = self.accounts.get(limit)
-        return None if account is None or not self._is_reserved else max(0, account.unspent)
+        return None if account is None or self._granting is None else max(0, account.unspent)
 
     def _change_granted(self, sign: int) -> None:
         """Grant the unspent amounts of this run (sign 1), or take them back (sign -1).
 
         An ancestor with a limit of its own was granted that by the meters above it already.
         """
-        if not self._is_reserved or not self.accounts:
+        if self._granting is None or not self.accounts:
             return
         _, *ancestors = self.walk_up()
         for limit in self.accounts:
-            amount = sign * (self.get_grant(limit) or 0)
-            for meter in ancestors:
-                if (account := meter.accounts.get(limit)) is not None:
-                    account.granted += amount
-                    break
+            if limit not in self._granting:
+                accounts = (meter.accounts.get(limit) for meter in ancestors)
+                above = next(filter(None, accounts), None) if sign > 0 else None
+                if above is None:
+                    continue
+                # The limits above may be replaced: the grant goes back where it came from.
+                self._granting[limit] = above
+            self._granting[limit].granted += sign * (self.get_grant(limit) or 0)
 
     def _check_amount(self, limit: Limit, requested: float | None) -> None:
         left = self.compute_amount_left(limit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import ceil
 from typing import TYPE_CHECKING, Protocol
@@ -27,6 +28,12 @@ LONGEST_SUMMARY = 1_024
 
 SHORTEST_SUMMARY = 256
 """Tokens that are held for the summary of a run where answers are short."""
+
+SMALLEST_RATIO = 0.25
+"""Smallest part of an estimate that is held for a first request: some prompts are larger."""
+
+IDLE_SECONDS = 15.0
+"""Seconds for which a run that executes tools, and asks for nothing, goes before others."""
 
 SURPRISE = 1.25
 """Factor by which a request costs more than expected where all expectations are corrected."""
@@ -65,6 +72,9 @@ class Member(Struct):
         is_elsewhere: true if another process executes the run.
         last: its last request that was answered, if a limit holds for it.
         on_free: called when the run needs less of the limits than it seemed.
+        is_part: true for a summary run: it takes the place of the run that needs it.
+        is_asking: true while a request of the run waits for a limit.
+        idle_since: time of the event loop at which its last request ended.
     """
 
     order: int
@@ -72,12 +82,25 @@ class Member(Struct):
     is_elsewhere: bool = False
     last: AnsweredRequest | None = None
     on_free: Callable[[], None] | None = None
+    is_part: bool = False
+    is_asking: bool = False
+    idle_since: float = 0.0
 
     def start_wait(self) -> None:
         """Count one more wait, and let others use what the run was expected to need."""
         self.waits += 1
-        if self.waits == 1 and self.on_free is not None:
+        if self.waits == 1:
+            self.tell()
+
+    def tell(self) -> None:
+        """Have the requests that wait looked at again."""
+        if self.on_free is not None:
             self.on_free()
+
+    def take_place_of(self, other: Member) -> None:
+        """Take precedence as another run does, which waits for this one."""
+        self.order = other.order
+        self.is_part = True
 
     def free(self) -> None:
         """Let others use what the run needed, which has ended."""
@@ -144,6 +167,7 @@ class Pool:
         "_finished",
         "_finished_turns",
         "_measured_size",
+        "_most_turns",
         "_output_tokens",
         "_totals",
         "accounts",
@@ -158,6 +182,7 @@ class Pool:
         self._answers = 0
         self._output_tokens = 0
         self._costs: dict[Limit, float] = {}
+        self._most_turns = 0
         self._finished = 0
         self._finished_turns = 0
         # Sizes of first requests: no count of the provider precedes these estimates.
@@ -170,7 +195,9 @@ class Pool:
     @property
     def size_ratio(self) -> float:
         """Tokens of first requests as the provider counts them, for each estimated one."""
-        return self._measured_size / self._estimated_size if self._estimated_size else 1.0
+        if not self._estimated_size:
+            return 1.0
+        return max(SMALLEST_RATIO, self._measured_size / self._estimated_size)
 
     def learn(self, run: PoolRun, costs: Mapping[Limit, float], usage: Usage) -> None:
         """Add what a request has cost, and expect as much of the next ones."""
@@ -206,6 +233,7 @@ class Pool:
     def set_forecast(self, run: PoolRun, forecast: Forecast) -> None:
         """Hold what a run is expected to spend from now on."""
         self._add_sums(run, -1)
+        self._most_turns = max(self._most_turns, run.turns)
         self.runs[run] = forecast
         self._add_sums(run, 1)
 
@@ -213,12 +241,14 @@ class Pool:
         """Hold for the last turn of a run what the report of a further child adds to it."""
         if forecast := self.runs.get(run):
             ending = {
-                limit: amount + amounts.get(limit, 0) for limit, amount in forecast.ending.items()
+                limit: max(amount, self._cap_ending(limit, amount + amounts.get(limit, 0)))
+                for limit, amount in forecast.ending.items()
             }
             self.set_forecast(run, replace(forecast, ending=ending))
 
     def end_request(self, run: PoolRun) -> None:
         """Forget the request of a run that was under way: its costs are known now."""
+        run.member.idle_since = _read_time()
         if forecast := self.runs.get(run):
             self.set_forecast(run, replace(forecast, current={}, size=0))
 
@@ -231,8 +261,9 @@ class Pool:
         if not self.runs:  # no rounding error outlives the runs
             self._totals.clear()
             self._endings.clear()
-        self._finished += 1
-        self._finished_turns += run.turns
+        if not run.member.is_part:
+            self._finished += 1
+            self._finished_turns += run.turns
 
     def _add_sums(self, run: PoolRun, sign: int) -> None:
         if forecast := self.runs.get(run):
@@ -253,12 +284,12 @@ class Pool:
         """
         own = self.runs.get(run)
         needed = forecast.current.get(limit, 0) + forecast.ending.get(limit, 0)
-        if own is None:
+        if not run.turns:
             needed += forecast.rest.get(limit, 0)
         others = self._totals.get(limit, 0) - (own.sum_all(limit) if own else 0)
         if needed + PATIENCE * others <= left:
             return True  # thousands of runs under a distant limit are not walked
-        patience = 1 if own is None or self._finished else PATIENCE
+        patience = PATIENCE if run.turns and not self._finished else 1
         work = sum(
             each.current.get(limit, 0) + patience * each.rest.get(limit, 0)
             for each in self._list_earlier(run)
@@ -272,13 +303,18 @@ class Pool:
     def _list_earlier(self, run: PoolRun) -> Iterator[Forecast]:
         """Yield the forecasts of the runs that go before this one and work."""
         above = set(run.walk_up())
-        is_new = run not in self.runs
+        is_new = not run.turns
+        now = _read_time()
         for other, forecast in self.runs.items():
-            # What a run in another process waits for is not known here.
-            is_idle = other.member.waits or (other.member.is_elsewhere and not forecast.current)
-            if other in above or is_idle:
+            if other in above or other.member.waits:
                 continue
-            if is_new or other.member.order < run.member.order:
+            if not (is_new or other.member.order < run.member.order):
+                continue
+            is_asking = forecast.current or other.member.is_asking
+            # A tool, a hook or a program may wait for this very run, and a run in another process
+            # for anything: none holds others back for long without a request.
+            limit = 0.0 if other.member.is_elsewhere else IDLE_SECONDS
+            if is_asking or now - other.member.idle_since < limit:
                 yield forecast
 
     def forecast(
@@ -326,25 +362,34 @@ class Pool:
             current={limit: costs[limit] for limit in forecast.current},
             rest={limit: count * costs[limit] for limit, count in requests_left.items()},
             ending={
-                limit: self._cap_ending(limit, sent[limit] + forecast.summary[limit])
+                limit: self._cap_ending(limit, sent[limit] + forecast.summary.get(limit, 0))
                 for limit in forecast.ending
             },
         )
 
     def _cap_ending(self, limit: Limit, amount: float) -> float:
-        return min(amount, LARGEST_ENDING * self.accounts[limit].maximum)
+        account = self.accounts.get(limit)  # the limit may have been removed meanwhile
+        return amount if account is None else min(amount, LARGEST_ENDING * account.maximum)
 
     def _expect_turns(self) -> int:
         """Return how many requests a run makes, by those that have finished."""
         if self._finished:
             return ceil(self._finished_turns / self._finished)
-        return max((EXPECTED_TURNS, *(run.turns + 1 for run in self.runs)))
+        return max(EXPECTED_TURNS, self._most_turns + 1)
 
     def _estimate_cost(self, run: PoolRun, limit: Limit, unknown: float) -> float:
         """Return what a request costs: as the last one of the run, or as those of the others."""
         if run.member.last is not None:
             return run.member.last.costs[limit]
         return self._costs.get(limit, 0) / self._answers if self._answers else unknown
+
+
+def _read_time() -> float:
+    """Return the time of the event loop, 0 outside one."""
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return 0.0
 
 
 def _add(sums: dict[Limit, float], amounts: Mapping[Limit, float], sign: int) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from ..._core.budgets import Limit, LimitState
 from .account import Account
 from .meter import Meter
-from .pool import EXPECTED_ANSWER, LONGEST_SUMMARY, Forecast, Pool
+from .pool import EXPECTED_ANSWER, IDLE_SECONDS, LONGEST_SUMMARY, Forecast, Pool
 from .request_plan import Permit, RequestPlan
 
 SHARES = 32
@@ -39,6 +39,7 @@ class RequestGate:
 
     def __init__(self) -> None:
         self._waiting: list[_WaitingRequest] = []
+        self._next_look: asyncio.TimerHandle | None = None
 
     async def reserve(self, meter: Meter, plan: RequestPlan) -> LimitState | None:
         """Wait until the limits allow a request of a run, and count its turn.
@@ -85,11 +86,16 @@ class RequestGate:
         if decision is not None:
             return decision
         insort(self._waiting, request, key=_get_rank)
+        meter.member.is_asking = True
+        # What others wait for is not always known: look again from time to time.
+        self._look_again_later()
         try:
             return await request.decision
         except asyncio.CancelledError:
             self._withdraw(request)
             raise
+        finally:
+            meter.member.is_asking = False
 
     @property
     def waiting_count(self) -> int:
@@ -106,6 +112,17 @@ class RequestGate:
             if decision is not None:
                 self._waiting.remove(request)
                 request.decision.set_result(decision)
+
+    def _look_again_later(self) -> None:
+        if self._next_look is None:
+            loop = asyncio.get_running_loop()
+            self._next_look = loop.call_later(IDLE_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self._next_look = None
+        self.admit_waiting()
+        if self._waiting:
+            self._look_again_later()
 
     def _withdraw(self, request: _WaitingRequest) -> None:
         if request in self._waiting:
@@ -150,7 +167,7 @@ class _WaitingRequest:
         self._meter = meter
         self._plan = plan
         self._is_own = is_own
-        self._is_first = not plan.is_summary and not meter.turns
+        self._is_first = not (plan.is_summary or meter.turns or meter.member.is_part)
         self.rank = (0 if plan.is_summary else 1 + self._is_first, meter.member.order)
         # Limits in another process are checked last: a turn counts when they allow it, too.
         is_last_check = meter.find_remote_limits() is None
@@ -170,11 +187,16 @@ class _WaitingRequest:
         self._cut_by = None
         self.blocked_by = []
         rooms = list(self._list_rooms())
+        if not self._plan.is_summary:
+            shared = [room.meter for room in rooms if room.grant is None]
+            self.blocked_by = [meter for meter in shared if meter in blocked]
+            if self.blocked_by:
+                return None
         forecasts = self._make_forecasts(rooms)
         for room in rooms:
-            if self._fit(room, forecasts.get(room.meter), is_blocked=room.meter in blocked):
+            if self._fit(room, forecasts.get(room.meter)):
                 continue
-            if not self._may_wait(room, is_blocked=room.meter in blocked):
+            if not self._may_wait(room):
                 return room.account.state
             self.blocked_by.append(room.meter)
         if self.blocked_by:
@@ -210,7 +232,7 @@ class _WaitingRequest:
         states = (meter.find_summary_limit() for meter in self._meter.walk_up())
         return next(filter(None, states), None)
 
-    def _fit(self, room: _Room, forecast: Forecast | None, *, is_blocked: bool) -> bool:
+    def _fit(self, room: _Room, forecast: Forecast | None) -> bool:
         """Return whether the request fits into the rest of a limit; cut its answer if need be."""
         account, limit = room.account, room.account.limit
         plan = self._plan
@@ -225,14 +247,14 @@ class _WaitingRequest:
             return self._fit_summary(room, free)
         shortest = self._choose_shortest(room.pool)
         is_covered = room.pool.covers(limit, self._meter, forecast, account.left)
-        if is_covered and not is_blocked:
+        if is_covered:
             longest = max(shortest, self._compute_share(room))
             if sent + price * shortest <= free:
                 # Calls of one answer start many children: the first request of one is not alone.
                 is_many = self._is_first and self._plan.is_child
                 is_alone = not is_many and not self._has_others(room)
                 return self._cut(account, free - sent, shortest, 0 if is_alone else longest)
-        if self._may_wait(room, is_blocked=is_blocked):
+        if self._may_wait(room):
             return False
         # Nothing could become free: the request may take all that is not held for last turns.
         minimum = min(sent, plan.minimum.get(limit, 0))
@@ -300,7 +322,7 @@ class _WaitingRequest:
         above = set(self._meter.walk_up())
         return any(run not in above for run in room.pool.runs)
 
-    def _may_wait(self, room: _Room, *, is_blocked: bool) -> bool:
+    def _may_wait(self, room: _Room) -> bool:
         """Return whether amounts may become free, without anyone who waits for this run."""
         if room.grant is not None:
             return False
@@ -308,7 +330,7 @@ class _WaitingRequest:
             return True
         if self._plan.is_summary:
             return False
-        return is_blocked or room.pool.has_earlier(self._meter)
+        return room.pool.has_earlier(self._meter)
 
     def _make_permit(self, rooms: list[_Room], forecasts: dict[Meter, Forecast]) -> Permit:
         take_back = self._count_request()
@@ -329,7 +351,8 @@ class _WaitingRequest:
             turns=int(self._counts_turn),
             take_back=take_back,
         )
-        for meter, forecast in forecasts.items():
+        # A run below one in another process only holds its requests.
+        for meter, forecast in forecasts.items() if self._is_own else ():
             assert meter.pool is not None
             meter.pool.set_forecast(self._meter, forecast)
             permit.on_end.insert(0, partial(meter.pool.end_request, self._meter))

@@ -157,7 +157,7 @@ class AssignedRun:
         if charge.estimate != NO_USAGE:
             self._estimate += charge.estimate
         self._children += charge.children
-        if charge.usage != NO_USAGE:
+        if charge.usage != NO_USAGE and self._admissions:
             self.meter.learn(charge.usage, charge.usd)
         self.meter.add_usage(charge.usage, charge.usd, charge.children, charge.estimate)
 
