@@ -24,6 +24,7 @@ from mudroom.agent_files.skills import load_skills
 from mudroom.errors import WorkspaceError
 from mudroom.workspaces.copy import make_temporary_copy
 from mudroom.workspaces.isolated.dependencies import copy_included
+from mudroom.workspaces.isolated.git_store import GitStore
 from mudroom.workspaces.isolated.plain_store import PlainStore
 from mudroom.workspaces.isolated.trees import WorkingFiles
 from mudroom.workspaces.shared import SharedWorkspace
@@ -203,6 +204,21 @@ def test_90_link_race_of_copies_without_git(files: Arena, what: str) -> None:
             entries = store.list_entries(tree)
             assert not any(SECRET.encode() in store.read(entry.id) for entry in entries.values())
             assert "top/data/file" not in entries
+
+
+@WHATS
+def test_90b_link_race_of_trees_with_git(files: Arena, what: str) -> None:
+    """Trees that git stores, and the objects beside them, have no byte of the file outside."""
+    pair = plant(files.root, files.outside, what, "key")
+    store = GitStore(str(files.base / "store.git"), str(files.root))
+    with swapping(*pair):
+        for _ in range(FEW_ROUNDS):
+            tree = store.store_files(WorkingFiles(str(files.root)), "index").tree
+            entries = store.list_entries(tree)
+            assert not any(SECRET.encode() in store.read(entry.id) for entry in entries.values())
+            assert "top/data/file" not in entries
+    objects = store.git.run("cat-file", "--batch-all-objects", "--batch")
+    assert SECRET.encode() not in objects
 
 
 def read_all(folder: Path) -> list[str]:

@@ -20,13 +20,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import WorkspaceError
+from .contents import store_contents
 from .git import VIEW_MARK, Git, OwnGitFolder, make_git_folder, remove_stale_lock, split_at_nul
 from .git.progress import KilledGitError
 from .packs import add_pack, has_tree, write_pack
 from .recent_files import forget_recent_files, trust_index
 from .repository import Repository, find_repository, is_inside
 from .store import MAX_FILE_BYTES, SOURCE_INDEX, UNFINISHED, TreeStore, check_size
-from .trees import FileChange, StoredFiles, TreeEntry, WorkingFiles, is_link, list_parents
+from .trees import FileChange, StoredFiles, TreeEntry, WorkingFiles, is_link
 
 _NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !diff\n"
 """Attributes with precedence over all files `.gitattributes`."""
@@ -104,7 +105,8 @@ class GitStore(TreeStore):
             return known[1]
         sizes, missing = _inspect(files.folder, paths)
         check_size(files.folder, len(paths), sum(sizes), self.max_bytes)
-        _update_index(git, files.folder, [path for path in paths if path not in missing])
+        present = [path for path in paths if path not in missing and not path.endswith("/")]
+        store_contents(git, files.folder, present, self.find_id)
         notes = [f"{path} ({reason})" for path, reason in missing.items()]
         notes += [forced.note] if forced.note else []
         trees: dict[str, str] = {}
@@ -352,20 +354,6 @@ def _inspect(folder: str, paths: Iterable[str]) -> tuple[list[int], dict[str, st
         else:
             sizes.append(facts.st_size)
     return sizes, missing
-
-
-def _update_index(git: Git, folder: str, paths: list[str]) -> None:
-    """Bring paths in the index up to date: files, links, and what is there no longer."""
-    linked = {parent for parent in list_parents(paths) if os.path.islink(f"{folder}/{parent}")}
-    files = [path for path in paths if not path.endswith("/")]
-    replaced = [path for path in files if linked and linked & list_parents([path])]
-    for options, group in (
-        (("--force-remove",), replaced),
-        (("--add", "--remove", "--replace"), [path for path in files if path not in replaced]),
-    ):
-        if group:
-            data = b"".join(os.fsencode(path) + b"\0" for path in group)
-            git.run("update-index", "-z", *options, "--stdin", data=data)
 
 
 def _read_change(facts: str, path: str) -> FileChange:
