@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -17,7 +18,10 @@ from tests.workspaces.git_projects import (
     write_files,
 )
 
+from mudroom.errors import WorkspaceError
 from mudroom.workspaces.isolated import git as git_module
+from mudroom.workspaces.isolated.git_store import GitStore
+from mudroom.workspaces.isolated.trees import WorkingFiles
 
 
 def test_a_tree_has_changed_untracked_and_deleted_files(tmp_path: Path) -> None:
@@ -255,3 +259,18 @@ def test_a_lock_of_a_killed_git_is_removed(tmp_path: Path) -> None:
         write_files(source, {"new.py": str(moment)})
         assert "new.py" in store.list_entries(store.store_source().tree)
         assert not lock.exists()
+
+
+def test_a_disk_without_room_is_an_error_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_repository(tmp_path / "project", {"a": "one\n"})
+    (project / "b").write_text("two\n")
+    store = GitStore(str(tmp_path / "store.git"), str(project))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("mudroom.workspaces.isolated.contents.tempfile.TemporaryFile", refuse)
+    with pytest.raises(WorkspaceError, match="No space left on device"):
+        store.store_files(WorkingFiles(str(project)), "index")

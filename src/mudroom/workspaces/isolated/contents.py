@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from ..._platform.open_beneath import open_step_by_step
 from ..._platform.regular_files import check_regular
+from ...errors import WorkspaceError
 from .git import Git
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
@@ -32,26 +33,41 @@ def store_contents(
         git: with the index, and the prefix of the folder in it.
         find_id: returns the id of a content.
 
-    Raises OSError for a file that cannot be read.
+    Raises WorkspaceError for a file that cannot be read, and if there is no room to store it.
     """
     if not paths:
         return
+    try:
+        entries = _import_contents(git, folder, paths, find_id)
+    except OSError as error:
+        raise WorkspaceError(
+            f"a file cannot be stored: {error.strerror}",
+            where=folder,
+            remedy="Look at the rights of its files, and at the room on the disk.",
+        ) from error
+    git.run("update-index", "-z", "--index-info", data=b"".join(entries))
+    # Facts about the files, so that the next look need not read them; it compares, and stores none.
+    git.run("update-index", "-q", "--refresh", codes=(0, 1))
+
+
+def _import_contents(
+    git: Git, folder: str, paths: Sequence[str], find_id: Callable[[bytes], str]
+) -> list[bytes]:
+    """Store the contents of files and links; return the lines of the index for them."""
     entries: list[bytes] = []
     none = "0" * len(find_id(b""))
     top = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with tempfile.TemporaryFile() as stream:
+        with tempfile.TemporaryFile(dir=git.directory) as stream:
             for path in paths:
                 mode, object_id = _add_content(stream, top, path, find_id) or (0, none)
                 name = os.fsencode(f"{git.prefix}{path}")
                 entries.append(b"%o %s\t%s\0" % (mode, object_id.encode(), name))
             stream.seek(0)
             git.run("fast-import", "--quiet", read_from=stream)
+        return entries
     finally:
         os.close(top)
-    git.run("update-index", "-z", "--index-info", data=b"".join(entries))
-    # Facts about the files, so that the next look need not read them; it compares, and stores none.
-    git.run("update-index", "-q", "--refresh", codes=(0, 1))
 
 
 def _add_content(
