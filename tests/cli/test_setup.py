@@ -219,7 +219,7 @@ def test_the_short_help_fits_on_a_screen_and_names_only_real_flags_and_commands(
         if line.startswith(("sessions", "tasks", "settings"))
         for word in line.split()[1:]
     }
-    assert named == set(ALL_COMMANDS) - {"vis", "help"}
+    assert named == set(ALL_COMMANDS) - {"help"}
     flags = {option for parameter in root_command.params for option in parameter.opts}
     assert set(re.findall(r"(?<=  )-{1,2}[a-zA-Z][a-z-]*|(?<=, )--[a-z-]+", out)) <= flags
 

@@ -109,24 +109,6 @@ async def test_secrets_are_redacted_in_the_file(tmp_path: Path) -> None:
     assert done.returncode == 0 and "The key is" in done.stdout and "sk-planted" not in done.stdout
 
 
-def test_a_log_of_another_program_can_be_exported(tmp_path: Path) -> None:
-    log = tmp_path / "c0ffee.jsonl"
-    row = {
-        "type": "user",
-        "sessionId": "c0ffee",
-        "timestamp": "2026-09-01T10:00:00Z",
-        "message": {"role": "user", "content": "Why?"},
-    }
-    log.write_text(json.dumps(row) + "\n", encoding="utf-8")
-    done = run_mudroom(tmp_path, "view", "--from", "claude", str(log), "--export", "-")
-    assert [event["type"] for _, event in read_embedded(done.stdout)["events"]] == [
-        "session_opened",
-        "run_started",
-        "run_finished",
-        "session_closed",
-    ]
-
-
 async def test_the_viewer_is_served_until_it_is_interrupted(tmp_path: Path) -> None:
     await write_session(tmp_path, build_hostile_session())
     viewer = await asyncio.create_subprocess_exec(

@@ -145,7 +145,7 @@ class StoredSessions:
 
 
 class SingleSession:
-    """One complete session, for example converted from another program's log.
+    """One complete session, given as its events.
 
     Arguments:
         session: its id.

@@ -6,13 +6,11 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 from ..._core.ports import SessionStore
-from ...errors import UsageError
 from ...viewer.links import make_session_link
 from ...viewer.listener import listen
-from ...viewer.sources import SessionSource, SingleSession, StoredSessions
+from ...viewer.sources import SessionSource, StoredSessions
 from ..output.progress import print_notice
 from .load_settings import load_settings
 from .session_store import find_session, list_sessions_of_folder
@@ -22,7 +20,6 @@ from .user_store import open_store
 def serve_viewer(
     name: str,
     *,
-    foreign: str,
     host: str,
     port: int,
     open_browser: bool,
@@ -31,13 +28,13 @@ def serve_viewer(
     """Serve the viewer until it is interrupted and return the exit code.
 
     Arguments:
-        name: session to show, see `select_source`. foreign: program whose log `name` is.
+        name: session to show, see `select_source`.
         host, port: see `viewer.listener.listen`.
         open_browser: open a browser if this machine can show one.
         store: address of the database with the sessions, None for that of the settings.
     """
     home = load_settings(".", store=store).home
-    source, session_id = asyncio.run(select_source(home, name, foreign))
+    source, session_id = asyncio.run(select_source(home, name))
     try:
         asyncio.run(_serve(source, session_id, host=host, port=port, open_browser=open_browser))
     except KeyboardInterrupt:
@@ -45,18 +42,15 @@ def serve_viewer(
     return 0
 
 
-async def select_source(home: str, name: str, foreign: str = "") -> tuple[SessionSource, str]:
-    """Return the sessions to show, and the id of the one to open; "" opens the list.
+async def select_source(home: str, name: str) -> tuple[SessionSource, str]:
+    """Find the sessions to show, and the id of the one to open; "" opens the list.
 
     Arguments:
         name: a session's id, the beginning of one, its name, or "last"; "" is the last session of
-            this folder, else the last of all. With `foreign` it is a path.
-        foreign: program that wrote the log: "claude", "codex", or "" for a session of mudroom.
+            this folder, else the last of all.
 
-    Raises UnknownName, UsageError.
+    Raises UnknownName.
     """
-    if foreign:
-        return _load_foreign_log(name, foreign)
     store = open_store(home)
     return StoredSessions(store, home), await _choose_session(store, name)
 
@@ -68,18 +62,6 @@ async def _choose_session(store: SessionStore, name: str) -> str:
         return info.id
     infos = await store.list()
     return infos[0].id if infos else ""
-
-
-def _load_foreign_log(path: str, program: str) -> tuple[SessionSource, str]:
-    from ... import importers
-
-    if not path or not os.path.exists(path):
-        raise UsageError(
-            "no such log", where=path, remedy=f"Name a log file or folder of {program.title()}."
-        )
-    read = importers.read_claude_log if program == "claude" else importers.read_codex_log
-    session_id, events = read(Path(path))
-    return SingleSession(session_id, events), session_id
 
 
 async def _serve(

@@ -11,7 +11,7 @@ from ._command_line import reject_blank_texts
 
 MODULES = {
     "sessions": "runs show resume rename delete export record replay journal",
-    "viewer": "view vis",
+    "viewer": "view",
     "permissions": "permissions trust",
     "programs": "mcp hooks plugins",
     "editors": "acp",

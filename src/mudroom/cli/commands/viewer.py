@@ -1,4 +1,4 @@
-"""The commands of the run viewer: `view` and `vis`, two names of the same command."""
+"""The command of the run viewer."""
 
 from __future__ import annotations
 
@@ -9,12 +9,6 @@ from ._options import CONTEXT_SETTINGS, store_option
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", required=False, metavar="[RUN]")
-@click.option(
-    "--from",
-    "foreign",
-    type=click.Choice(["claude", "codex"]),
-    help="Show a session log of this program; RUN is its path.",
-)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -43,7 +37,6 @@ from ._options import CONTEXT_SETTINGS, store_option
 @store_option
 def view(
     session: str | None,
-    foreign: str | None,
     port: int,
     host: str,
     open_browser: bool,
@@ -58,13 +51,12 @@ def view(
     if target:
         from ..actions.export.export_html import export_html
 
-        return export_html(session or "", target, foreign=foreign or "", store=store)
+        return export_html(session or "", target, store=store)
 
     from ..actions.serve_viewer import serve_viewer
 
     return serve_viewer(
         session or "",
-        foreign=foreign or "",
         host=host,
         port=port,
         open_browser=open_browser,
@@ -72,4 +64,4 @@ def view(
     )
 
 
-COMMANDS: dict[str, click.Command] = {"view": view, "vis": view}
+COMMANDS: dict[str, click.Command] = {"view": view}

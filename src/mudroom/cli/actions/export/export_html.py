@@ -27,14 +27,14 @@ from ..user_store import open_store
 from .export_session import STDOUT, check_target_file, redact_events, redact_fields
 
 
-def export_html(name: str, target: str, *, foreign: str = "", store: str | None = None) -> int:
+def export_html(name: str, target: str, *, store: str | None = None) -> int:
     """Write a page with one session, secrets removed, and return the exit code.
 
     Arguments:
-        name, foreign: see `select_source`. target: a file, or STDOUT. store: see `serve_viewer`.
+        name: see `select_source`. target: a file, or STDOUT. store: see `serve_viewer`.
     """
     home = load_settings(".", store=store).home
-    source, session_id = asyncio.run(select_source(home, name or "last", foreign))
+    source, session_id = asyncio.run(select_source(home, name or "last"))
     pieces = render_single_file(_RedactedSource(source), session_id)
     if target == STDOUT:
         asyncio.run(_write(sys.stdout.buffer, pieces))
