@@ -1,4 +1,4 @@
-"""Completion in real shells, changes of settings, a first AGENTS.md, the manual page."""
+"""Completion in real shells, changes of settings, and a first AGENTS.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from mudroom.cli.actions.init_project import write_starter_files
 from mudroom.cli.commands._command_table import ALL_COMMANDS
 from mudroom.cli.commands.root import root_command
 from mudroom.cli.main import run
-from mudroom.cli.output.help.man_page import render_man_page
 from mudroom.config import load_settings, write_setting
 from mudroom.errors import UsageError
 
@@ -184,25 +183,6 @@ def test_init_writes_usable_files_and_never_overwrites(tmp_path: Path) -> None:
     loaded = load_agent_files(str(tmp_path), user_home="", tools=KNOWN_TOOLS)
     assert [agent.name for agent in loaded.agents] == ["reviewer"] and not loaded.diagnostics
     assert all("not changed" in line for line in write_starter_files(str(tmp_path)))
-
-
-def test_the_manual_page_lists_every_command_and_flag() -> None:
-    text = render_man_page(root_command, ALL_COMMANDS)
-    for name in ALL_COMMANDS:
-        assert f"\\fB{name}\\fR" in text
-    assert "\\-\\-max\\-turns" in text and "agents check" in text
-
-
-@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
-def test_the_manual_page_is_valid_roff() -> None:
-    process = subprocess.run(
-        ["groff", "-man", "-ww", "-Tutf8"],
-        input=render_man_page(root_command, ALL_COMMANDS),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert process.stderr == "" and "NAME" in process.stdout
 
 
 def test_the_short_help_fits_on_a_screen_and_names_only_real_flags_and_commands(

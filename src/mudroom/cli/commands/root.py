@@ -346,18 +346,8 @@ def _parse_prompt(words: tuple[str, ...], print_prompt: str | None) -> tuple[str
 
 @click.command(name="help", context_settings=CONTEXT_SETTINGS)
 @click.argument("commands", metavar="[COMMAND [SUBCOMMAND]]", nargs=-1)
-@click.option(
-    "--man",
-    is_flag=True,
-    help="Print the whole manual as a man page: mudroom help --man | man -l -",
-)
-def help_(commands: tuple[str, ...], man: bool) -> int:
+def help_(commands: tuple[str, ...]) -> int:
     """Explain mudroom, or one of its commands."""
-    if man:
-        from ..output.help.man_page import render_man_page
-
-        print(render_man_page(root_command, ALL_COMMANDS), end="")
-        return 0
     explained: click.Command = root_command
     known: Mapping[str, click.Command] = ALL_COMMANDS
     for command in commands:

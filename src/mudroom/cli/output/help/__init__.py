@@ -1,1 +1,1 @@
-"""Help texts and the manual page."""
+"""Help texts of the command line."""

@@ -23,6 +23,5 @@ sessions  runs show resume rename delete export record replay journal view
 tasks     agents plugins batch fleet board workspaces serve
 settings  init config models mcp acp hooks permissions trust doctor completion
 
-mudroom --help-all      every flag; mudroom help COMMAND explains one command,
-                        mudroom help --man prints the manual
+mudroom --help-all      every flag; mudroom help COMMAND explains one command
 """
