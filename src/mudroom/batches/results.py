@@ -59,18 +59,6 @@ def encode_result(line_id: str, report: Report[Any], kind: ResultFormat) -> byte
     return _encoder.encode(_make_openai(line_id, report, kind)) + b"\n"
 
 
-def encode_failure(line_id: str, code: str, message: str) -> bytes:
-    """Return a line of OpenAI's format for a line that did not run, with its end of line."""
-    error = {"code": code, "message": message}
-    value = {
-        "id": f"{_REQUEST_PREFIX}{line_id}",
-        "custom_id": line_id,
-        "response": None,
-        "error": error,
-    }
-    return _encoder.encode(value) + b"\n"
-
-
 def _make_native(line_id: str, report: Report[Any]) -> ResultLine:
     return ResultLine(
         custom_id=line_id,

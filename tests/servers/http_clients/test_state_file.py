@@ -268,21 +268,3 @@ async def test_a_change_that_is_cancelled_while_it_runs_stops_no_other(state: St
     assert await asyncio.gather(changes[0], changes[2]) == [None, None]
     assert changes[1].cancelled()
     assert await state.read(list_notes) == [1, 2, 3]
-
-
-def test_a_file_of_an_earlier_version_gets_the_tables_of_batches(tmp_path: Path) -> None:
-    StateFile(str(tmp_path)).close()
-    path = tmp_path / "serve.sqlite3"
-    with sqlite3.connect(path) as connection:
-        connection.executescript(
-            "DROP TABLE files; DROP TABLE batches;"
-            "ALTER TABLE sessions DROP COLUMN asking; PRAGMA user_version = 1"
-        )
-        connection.execute("INSERT INTO spending VALUES ('ada', '2026-11-01', 1.5, 7)")
-    connection.close()
-    state = StateFile(str(tmp_path))
-    try:
-        read = "SELECT (SELECT usd FROM spending), (SELECT count(*) FROM batches)"
-        assert state.read_now(lambda each: each.execute(read).fetchone()) == (1.5, 0)
-    finally:
-        state.close()

@@ -68,7 +68,7 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @value_option("--max-minutes", "N", "Time limit of a prompt in minutes.", _AMOUNT)
 @value_option("--max-tokens", "N", "Token limit of a prompt (input + output).", _COUNT)
 @value_option("--max-budget-usd", "USD", "Spending limit of a prompt.", _AMOUNT)
-@worker_option("children and lines of batches")
+@worker_option("children")
 @click.option(
     "--sandbox",
     type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),

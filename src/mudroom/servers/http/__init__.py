@@ -14,7 +14,6 @@ observed_store.py     a store that shows each event when it is durable
 feed.py               the newest events of a session, for its streams
 timed_writer.py       writes to clients that may read slowly
 openai/               OpenAI's API as a second way to sessions
-batches/              files and batches of OpenAI's API
 records/              what the server keeps beside the journals: tokens, owners, events of clients
 setup.py              what the command line provides
 

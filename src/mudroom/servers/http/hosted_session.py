@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -24,10 +24,7 @@ from .errors import may_work_later
 from .feed import SessionFeed
 from .observed_store import ObservedStore
 from .questions import Asking, QuestionList, QuestionNotes
-from .records.batches import BatchRecords
-from .records.file_store import FileStore
-from .records.files import FileRecords
-from .records.inputs import BATCH, WORK_TYPES, Input, InputRecords, InputResult
+from .records.inputs import PROMPT, Input, InputRecords, InputResult
 from .records.recorded_prompts import count_prompts, is_recorded, read_last_report
 from .records.sessions import SessionRecord, SessionRecords
 from .records.spending import SpendingRecords
@@ -37,24 +34,11 @@ Status = Literal["idle", "waiting", "working", "asking"]
 CANCELLED_BEFORE = "it was cancelled before it started"
 
 
-class BatchWork(Protocol):
-    """A batch at work in a session."""
-
-    async def run(self, session: Session) -> None:
-        """Run the lines that have no result yet. Raises UsageError, JournalError, StateError."""
-        ...
-
-    def cancel(self) -> None:
-        """Stop the lines that work, and start no more."""
-        ...
-
-
 class ServerParts(Struct, frozen=True):
     """Parts of the server that all sessions use.
 
     Arguments:
-        slots: places of prompts, and of lines of batches. batch_slots: places of batches.
-        make_batch: makes the work of the batch of a session.
+        slots: places of prompts.
         notify: takes a line for stderr.
     """
 
@@ -64,12 +48,7 @@ class ServerParts(Struct, frozen=True):
     sessions: SessionRecords
     inputs: InputRecords
     spending: SpendingRecords
-    batches: BatchRecords
-    file_records: FileRecords
-    files: FileStore
     slots: FairSlots
-    batch_slots: FairSlots
-    make_batch: Callable[[SessionRecord, ServerParts, SessionCharges], BatchWork]
     notify: Callable[[str], object]
 
 
@@ -109,7 +88,6 @@ class HostedSession:
         self._notes = QuestionNotes(
             record.id, parts.sessions, self._describe_questions, parts.notify
         )
-        self._batch: BatchWork | None = None
         self._is_sealed = False
 
     @property
@@ -133,9 +111,7 @@ class HostedSession:
             while item:
                 self._current = item
                 self.feed.notify()
-                is_batch = item.type == BATCH
-                slots = self._parts.batch_slots if is_batch else self._parts.slots
-                async with slots.hold(self.record.owner):
+                async with self._parts.slots.hold(self.record.owner):
                     try:
                         if self.session is None:
                             await stack.enter_async_context(self._open())
@@ -182,7 +158,7 @@ class HostedSession:
 
     async def _find_prompt(self) -> Input | None:
         for item in await self._parts.inputs.list_open(self.record.id):
-            if item.type in WORK_TYPES:
+            if item.type == PROMPT:
                 return item
         return None
 
@@ -244,9 +220,6 @@ class HostedSession:
         current = await self._parts.inputs.find(item.number)
         if session is None or current is None or current.state == "done":
             return
-        if item.type == BATCH:
-            await self._run_batch(session, item)
-            return
         if why := await self.charges.explain_used_up():
             await self._finish(item, InputResult(reason=Reason.BUDGET.value, error=why))
             return
@@ -265,20 +238,6 @@ class HostedSession:
         position = self._store.find_end(run)
         result = InputResult(run=run, position=position, reason=report.reason.value)
         await self._finish(item, result)
-
-    async def _run_batch(self, session: Session, item: Input) -> None:
-        """Run a batch, or its rest if a process ended while it worked."""
-        await self.update_budget()
-        await self._parts.inputs.start(item.number, self._prompt_count)
-        self._batch = self._parts.make_batch(self.record, self._parts, self.charges)
-        try:
-            await self._batch.run(session)
-        finally:
-            self._batch = None
-        if self._is_sealed:
-            return
-        await self.charges.update()
-        await self._finish(item, InputResult(reason=Reason.GOAL.value))
 
     async def _finish(self, item: Input, result: InputResult) -> None:
         if not self._is_sealed:
@@ -307,13 +266,9 @@ class HostedSession:
 
     async def _cancel_all(self) -> bool:
         """Cancel the prompt that works, and all that wait."""
-        if self.record.choices.is_batch:
-            await self._parts.batches.cancel(self.record.id)
-        if self._batch:
-            self._batch.cancel()
-        is_applied = bool(self.session and self.session.cancel()) or bool(self._batch)
+        is_applied = bool(self.session and self.session.cancel())
         for item in await self._parts.inputs.list_open(self.record.id):
-            if item.type in WORK_TYPES and item.state == "waiting":
+            if item.type == PROMPT and item.state == "waiting":
                 result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
                 await self._parts.inputs.finish(item.number, result)
                 is_applied = True

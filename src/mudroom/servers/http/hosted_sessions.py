@@ -12,7 +12,7 @@ from ..._core.runs import Reason
 from ...errors import JournalBusy, MudroomError
 from .feed import SessionFeed
 from .hosted_session import CANCELLED_BEFORE, HostedSession, ServerParts
-from .records.inputs import WORK_TYPES, Input, InputResult
+from .records.inputs import PROMPT, Input, InputResult
 from .records.sessions import SessionRecord, SessionRecords
 from .records.state_file import StateFile
 from .request_log import Faults
@@ -90,7 +90,7 @@ class HostedSessions:
         is_applied = False
         if item.type == "run.cancel" and not item.body.get("run"):
             for each in await self._parts.inputs.list_open(record.id):
-                if each.type in WORK_TYPES and each.state == "waiting":
+                if each.type == PROMPT and each.state == "waiting":
                     result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
                     await self._parts.inputs.finish(each.number, result)
                     is_applied = True
@@ -159,7 +159,7 @@ class HostedSessions:
     async def _pass_on(self, host: HostedSession) -> None:
         """Use the events that other processes received for a session at work here."""
         for item in await self._parts.inputs.list_open(host.record.id):
-            if item.type not in WORK_TYPES:
+            if item.type != PROMPT:
                 await host.apply(item)
         host.woken.set()
 

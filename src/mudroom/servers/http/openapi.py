@@ -64,11 +64,6 @@ def _describe(route: Route, known: dict[int, Any]) -> dict[str, Any]:
     if route.scope:
         described["security"] = _TOKEN
         described["x-scope"] = route.scope
-    if route.form is not None:
-        described["requestBody"] = {
-            "required": True,
-            "content": {"multipart/form-data": {"schema": route.form}},
-        }
     if route.body is not None:
         described["requestBody"] = {
             "required": not _accepts_nothing(route.body),

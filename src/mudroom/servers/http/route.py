@@ -49,7 +49,6 @@ class Route(Struct, frozen=True, kw_only=True):
     Arguments:
         scope: that a token must have; None for a path without a token.
         body: type of the body, None for no body.
-        form: JSON Schema of a form, which the action reads itself; None for no form.
         answer: type of a response, None for one that is no JSON.
         status: of a response that is no error.
         more_statuses: others with the same type of response, and what they mean.
@@ -62,7 +61,6 @@ class Route(Struct, frozen=True, kw_only=True):
     action: Callable[[Call], Awaitable[web.StreamResponse]]
     scope: Scope | None = "read"
     body: Any = None
-    form: dict[str, Any] | None = None
     answer: Any = None
     status: int = 200
     more_statuses: Mapping[int, str] = field(default_factory=dict[int, str])

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .batches.batch_routes import BatchRoutes
-from .batches.file_routes import FORM, FileRoutes
-from .batches.requests import NewBatch
-from .batches.views import BatchPage, BatchView, FileDeleted, FilePage, FileView
 from .bodies import ClientEvent, NewSession
 from .event_stream import KINDS, EventRoutes
 from .information_routes import InformationRoutes
@@ -30,8 +26,6 @@ from .views import (
 )
 
 _SESSION = "/v1/sessions/{session}"
-_BATCH = "/v1/batches/{batch}"
-_FILE = "/v1/files/{file}"
 _AFTER = Parameter(name="after", description="Cursor: begin after it.")
 _KEY = Parameter(
     name="Idempotency-Key",
@@ -168,106 +162,6 @@ def make_openai_routes(chat: ChatRoutes, responses: ResponseRoutes) -> list[Rout
             summary="Return a response again, or its state.",
             action=responses.read,
             answer=dict[str, Any],
-        ),
-    ]
-
-
-def make_batch_routes(files: FileRoutes, batches: BatchRoutes) -> list[Route]:
-    """Return the paths of files and batches."""
-    return [*_make_paths_of_files(files), *_make_paths_of_batches(batches)]
-
-
-def _make_paths_of_files(files: FileRoutes) -> list[Route]:
-    after = Parameter(name="after", description="Id of a file: begin after it.")
-    return [
-        Route(
-            method="POST",
-            path="/v1/files",
-            summary="Upload a file with the requests of a batch, one per line.",
-            action=files.upload,
-            scope="run",
-            form=FORM,
-            answer=FileView,
-        ),
-        Route(
-            method="GET",
-            path="/v1/files",
-            summary="List your files, the newest first.",
-            action=files.list,
-            answer=FilePage,
-            parameters=(
-                after,
-                _limit(10_000),
-                Parameter(name="purpose", description="Only files with this purpose."),
-            ),
-        ),
-        Route(
-            method="GET",
-            path=_FILE,
-            summary="Return a file without its content.",
-            action=files.read,
-            answer=FileView,
-        ),
-        Route(
-            method="GET",
-            path=f"{_FILE}/content",
-            summary="Return the content of a file.",
-            action=files.send_content,
-            media="application/jsonl",
-        ),
-        Route(
-            method="DELETE",
-            path=_FILE,
-            summary="Delete a file that no batch reads.",
-            action=files.delete,
-            scope="run",
-            answer=FileDeleted,
-        ),
-    ]
-
-
-def _make_paths_of_batches(batches: BatchRoutes) -> list[Route]:
-    after = Parameter(name="after", description="Id of a batch: begin after it.")
-    return [
-        Route(
-            method="POST",
-            path="/v1/batches",
-            summary="Run each line of a file as one task.",
-            action=batches.create,
-            scope="run",
-            body=NewBatch,
-            answer=BatchView,
-            parameters=(_KEY,),
-        ),
-        Route(
-            method="GET",
-            path="/v1/batches",
-            summary="List your batches, the newest first.",
-            action=batches.list,
-            answer=BatchPage,
-            parameters=(after, _limit(100)),
-        ),
-        Route(
-            method="GET",
-            path=_BATCH,
-            summary="Return a batch.",
-            action=batches.read,
-            answer=BatchView,
-        ),
-        Route(
-            method="GET",
-            path=f"{_BATCH}/output",
-            summary="Return all results of a batch so far, failures included.",
-            action=batches.send_output,
-            media="application/jsonl",
-        ),
-        Route(
-            method="POST",
-            path=f"{_BATCH}/cancel",
-            summary="Stop a batch. Lines that have ended keep their results.",
-            action=batches.cancel,
-            scope="run",
-            answer=BatchView,
         ),
     ]
 

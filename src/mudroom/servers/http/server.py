@@ -20,9 +20,6 @@ from ..listening import (
     make_tls_context,
 )
 from .access import add_headers, make_access_middleware, make_endpoint
-from .batches.batch_routes import BatchRoutes
-from .batches.file_routes import FileRoutes
-from .batches.hosted_batch import HostedBatch
 from .event_stream import EventRoutes
 from .hosted_session import ServerParts
 from .hosted_sessions import HostedSessions
@@ -32,9 +29,6 @@ from .openai.chat import ChatRoutes
 from .openai.responses import ResponseRoutes
 from .openapi import make_openapi
 from .proxy_login import make_proxy_login
-from .records.batches import BatchRecords
-from .records.file_store import FileStore
-from .records.files import FileRecords
 from .records.inputs import InputRecords
 from .records.sessions import SessionRecords
 from .records.spending import SpendingRecords
@@ -43,7 +37,6 @@ from .records.tokens import TokenRecords
 from .request_log import make_request_log
 from .route import Route
 from .routes import (
-    make_batch_routes,
     make_information_routes,
     make_openai_routes,
     make_session_routes,
@@ -82,7 +75,6 @@ class HttpServer:
         self._state = StateFile(options.home)
         self._tokens = TokenRecords(self._state)
         self._slots = FairSlots(options.parallel, options.per_owner)
-        self._batch_slots = FairSlots(options.parallel, options.per_owner)
         records = SessionRecords(self._state)
         self._parts = parts = self._make_parts(command_line, store, records)
         self._hosts = HostedSessions(parts, self._state, records)
@@ -92,14 +84,12 @@ class HttpServer:
         events = EventRoutes(
             sessions, parts, self._hosts, self._tokens, self._metrics, self._closing
         )
-        files = FileRoutes(parts)
         self.routes: list[Route] = [
             *make_session_routes(sessions, events),
             *make_openai_routes(
                 ChatRoutes(sessions, parts, self._hosts, self._closing),
                 ResponseRoutes(sessions, parts, self._hosts, self._closing),
             ),
-            *make_batch_routes(files, BatchRoutes(sessions, files, parts, records, self._hosts)),
             *make_information_routes(information),
         ]
         information.description = make_openapi(self.routes)
@@ -114,12 +104,7 @@ class HttpServer:
             sessions=records,
             inputs=InputRecords(self._state),
             spending=SpendingRecords(self._state),
-            batches=BatchRecords(self._state),
-            file_records=FileRecords(self._state),
-            files=FileStore(self._options.home),
             slots=self._slots,
-            batch_slots=self._batch_slots,
-            make_batch=HostedBatch,
             notify=self._notify,
         )
 
@@ -148,7 +133,6 @@ class HttpServer:
         for route in self.routes:
             endpoint = make_endpoint(route, self._tokens, self._options, self._login)
             app.router.add_route(route.method, route.path, endpoint)
-        self._parts.files.remove_orphans(await self._parts.file_records.list_ids())
         watching = asyncio.create_task(self._hosts.watch_others())
         try:
             async with AsyncExitStack() as stack:
@@ -184,7 +168,6 @@ class HttpServer:
 
     async def _drain(self) -> None:
         self._slots.close()
-        self._batch_slots.close()
         if self._slots.working:
             self._notify(
                 f"The server stops. Prompts that work have {self._options.drain_seconds:g} s to "

@@ -165,8 +165,6 @@ class SessionRoutes:
         if await is_recorded(self._parts.store, record.id):
             await self._parts.store.delete(record.id)
         await self._records.delete(record.id)
-        if record.choices.is_batch:
-            self._parts.files.remove_results(record.id)
 
     async def add_event(self, call: Call) -> web.Response:
         """Take an event for a session."""
@@ -178,9 +176,6 @@ class SessionRoutes:
         self.check_ready()
         key = read_idempotency_key(call)
         if isinstance(event, UserMessage):
-            if record.choices.is_batch:
-                message = "the session runs a batch and takes no prompts. Create another session"
-                raise RequestError(409, "session_of_batch", message)
             check_prompt(event.text, event.outputs)
             await self._check_amounts_unless_known(call.token, record, key)
         item = await self.add_input(record, event, key, compute_digest(event))

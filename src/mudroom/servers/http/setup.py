@@ -72,9 +72,7 @@ class ServerOptions(ListenOptions, frozen=True, kw_only=True):
         login_usd_per_day, login_tokens_per_day: daily limits of each owner that it names.
         parallel: prompts at the same time. per_owner: those of one owner.
         max_waiting: prompts of one owner that wait or work.
-        max_body: bytes of a request. max_file: bytes of an uploaded file.
-        max_file_bytes: bytes of all files of one owner.
-        file_seconds: time for an uploaded file.
+        max_body: bytes of a request.
         body_seconds: time for the body of a request. write_seconds: time for a write to a client.
         answer_seconds: time for an answer to a question.
         idle_seconds: time without work after which a session is closed.
@@ -96,9 +94,6 @@ class ServerOptions(ListenOptions, frozen=True, kw_only=True):
     per_owner: int = 12
     max_waiting: int = 10_000
     max_body: int = 4 << 20
-    max_file: int = 200 << 20
-    max_file_bytes: int = 2 << 30
-    file_seconds: float = 600.0
     body_seconds: float = 30.0
     write_seconds: float = 30.0
     answer_seconds: float = 3_600.0

@@ -17,10 +17,7 @@ from .state_file import StateFile
 State = Literal["waiting", "working", "done"]
 _COLUMNS = "number, session, key, digest, type, body, state, runs_before, result"
 PROMPT = "user.message"
-BATCH = "batch"
-"""Type of the one event of a batch: its session runs the lines."""
-WORK_TYPES = (PROMPT, BATCH)
-"""Types of events that start runs."""
+"""Type of the events that start runs."""
 
 
 class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -119,21 +116,21 @@ class InputRecords:
         return [session for (session,) in rows]
 
     async def count_waiting(self, owner: str) -> int:
-        """Return the number of prompts and batches of an owner that are not done."""
+        """Count the prompts of an owner that are not done."""
         row = await self._state.read(
             lambda connection: connection.execute(
                 "SELECT count(*) FROM inputs JOIN sessions ON sessions.id = inputs.session"
-                " WHERE owner = ? AND state <> 'done' AND type IN (?, ?)",
-                (owner, *WORK_TYPES),
+                " WHERE owner = ? AND state <> 'done' AND type = ?",
+                (owner, PROMPT),
             ).fetchone()
         )
         return row[0]
 
     async def count_open(self) -> int:
-        """Return the number of prompts and batches of all owners that are not done."""
+        """Count the prompts of all owners that are not done."""
         row = await self._state.read(
             lambda connection: connection.execute(
-                "SELECT count(*) FROM inputs WHERE state <> 'done' AND type IN (?, ?)", WORK_TYPES
+                "SELECT count(*) FROM inputs WHERE state <> 'done' AND type = ?", (PROMPT,)
             ).fetchone()
         )
         return row[0]
@@ -148,12 +145,12 @@ class InputRecords:
         return _make_input(row) if row else None
 
     async def find_last_prompt(self, session: str) -> Input | None:
-        """Return the last prompt or the batch of a session, None if there is none."""
+        """Find the last prompt of a session."""
         row = await self._state.read(
             lambda connection: connection.execute(
-                f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND type IN (?, ?)"
+                f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND type = ?"
                 " ORDER BY number DESC LIMIT 1",
-                (session, *WORK_TYPES),
+                (session, PROMPT),
             ).fetchone()
         )
         return _make_input(row) if row else None

@@ -28,7 +28,6 @@ class SessionChoices(Struct, frozen=True, kw_only=True):
         mode: permission mode, "" for that of the server.
         budget: limits of each prompt; each can only lower a limit of the server.
         usd_per_day, tokens_per_day: limits of the token that created it.
-        is_batch: true for the session of a batch.
     """
 
     agent: str = ""
@@ -37,7 +36,6 @@ class SessionChoices(Struct, frozen=True, kw_only=True):
     budget: Budget = Budget()
     usd_per_day: float | None = None
     tokens_per_day: int | None = None
-    is_batch: bool = False
 
 
 class SessionRecord(Struct, frozen=True, kw_only=True):
@@ -130,12 +128,11 @@ class SessionRecords:
         )
 
     async def delete(self, id: str) -> None:
-        """Remove a session, its inputs and its batch."""
+        """Remove a session and its inputs."""
 
         def remove(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM sessions WHERE id = ?", (id,))
             connection.execute("DELETE FROM inputs WHERE session = ?", (id,))
-            connection.execute("DELETE FROM batches WHERE session = ?", (id,))
 
         await self._state.run(remove)
 

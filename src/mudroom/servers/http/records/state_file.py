@@ -29,7 +29,7 @@ CREATE TABLE sessions (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL,
     digest BLOB NOT NULL, body TEXT NOT NULL, created REAL NOT NULL,
     charged INTEGER NOT NULL DEFAULT 0, usd REAL NOT NULL DEFAULT 0,
-    tokens INTEGER NOT NULL DEFAULT 0
+    tokens INTEGER NOT NULL DEFAULT 0, asking TEXT NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX sessions_of_owner ON sessions (owner, number);
 CREATE TABLE inputs (
@@ -44,22 +44,6 @@ CREATE TABLE spending (
     PRIMARY KEY (owner, day)
 ) STRICT;
 """
-_BATCH_TABLES = """
-CREATE TABLE files (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL,
-    name TEXT NOT NULL, purpose TEXT NOT NULL, size INTEGER NOT NULL, created REAL NOT NULL
-) STRICT;
-CREATE INDEX files_of_owner ON files (owner, number);
-CREATE TABLE batches (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL UNIQUE, owner TEXT NOT NULL,
-    digest BLOB NOT NULL, body TEXT NOT NULL, progress TEXT NOT NULL DEFAULT '{}',
-    created REAL NOT NULL, cancelled REAL NOT NULL DEFAULT 0
-) STRICT;
-CREATE INDEX batches_of_owner ON batches (owner, number);
-"""
-_ASKING_COLUMN = "ALTER TABLE sessions ADD COLUMN asking TEXT NOT NULL DEFAULT ''"
-_CHANGES = (_TABLES, _BATCH_TABLES, _ASKING_COLUMN)
-"""What each version adds."""
 
 
 class StateError(MudroomError):
@@ -226,8 +210,8 @@ class StateFile:
                 where=str(self.path),
                 remedy="Update mudroom.",
             )
-        for change in _CHANGES[version:]:
-            for statement in filter(str.strip, change.split(";")):
+        if version == 0:  # a new file
+            for statement in filter(str.strip, _TABLES.split(";")):
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {_VERSION}")
 
