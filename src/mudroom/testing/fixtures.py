@@ -6,7 +6,6 @@ from pathlib import Path
 
 from .._engine.recorded_conversations import rebuild_conversations
 from ..journals.encoding import decode
-from ..journals.version_1 import upgrade
 from ..models.replay_model import ReplayModel
 
 
@@ -25,5 +24,5 @@ def load_replay_model(path: str | Path) -> ReplayModel:
             assert report.ok, report.error
     """
     lines = Path(path).read_bytes().splitlines()
-    events = [decode(upgrade(line)) for line in lines if line.strip()]
+    events = [decode(line) for line in lines if line.strip()]
     return ReplayModel(rebuild_conversations(events), name=f"replay:{Path(path).name}")

@@ -32,7 +32,6 @@ from ..summary_saver import SummarySaver
 from .batches import read_in_batches
 from .errors import explain_write_failure, translate_errors
 from .lock import lock, unlock
-from .page_recovery import has_torn_tail
 from .reader import SqliteReader, open_reader
 from .schema import (
     JournalMeta,
@@ -43,6 +42,7 @@ from .schema import (
     read_last_number,
 )
 from .summary_saver import SAVE_STATEMENT, load_saver
+from .write_ahead_log import has_torn_tail
 
 TORN_TAIL_NOTICE = (
     "The last record was incomplete because its process was killed. "

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from ..._core.events import StoredEvent
 from ...errors import JournalDamaged
 from ...projections.session_summary import decode_state
-from .. import version_1
 from ..encoding import decode
 from .errors import REPAIR_REMEDY, translate_errors
 from .schema import JournalMeta, connect_briefly, connect_reader, read_last_number, read_meta
@@ -52,8 +51,6 @@ class SqliteReader:
     ) -> Generator[StoredEvent]:
         """Yield events like `read`, by an open connection. `limit`: maximum of events to check."""
         tags = {str(event_type.__struct_config__.tag) for event_type in types}
-        # Events of version 1 are stored under their old tags.
-        tags.update(old for old, new in version_1.EVENT_TAGS.items() if new in tags)
         last = after
         try:
             for seq, tag, body, crc in connection.execute(_QUERY, (after, limit)):
@@ -71,7 +68,7 @@ class SqliteReader:
 
     def _decode(self, seq: int, body: bytes) -> StoredEvent:
         try:
-            return decode(version_1.upgrade(body) if seq <= self.meta.last_version_1 else body)
+            return decode(body)
         except ValueError as error:
             raise self._make_damage_error(f"record {seq} is no event: {error}") from error
 

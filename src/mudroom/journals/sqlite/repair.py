@@ -6,7 +6,8 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from itertools import count
 from pathlib import Path
 from zlib import crc32
 
@@ -20,14 +21,14 @@ from ..._core.json_values import clean_text
 from ..._core.run_ids import count_above, find_parent_id, is_child_id
 from ..._core.runs import Brief, Reason, Report
 from ...errors import JournalDamaged
-from .. import version_1
 from ..encoding import decode, encode
 from .errors import translate_errors
 from .lock import lock, unlock
-from .page_recovery import has_torn_tail, recover_records
 from .reader import open_reader
 from .schema import JournalMeta, connect_reader, create_file, publish_file, read_meta
+from .write_ahead_log import has_torn_tail
 
+_READ_RECORD = "SELECT body, crc FROM events WHERE seq = ?"
 LOST_TEXT = "(This text was lost: the record of the session was damaged.)"
 
 
@@ -55,7 +56,7 @@ class JournalCondition(Struct, frozen=True, kw_only=True):
 def check_journal(path: Path) -> JournalCondition:
     """Read a whole journal and return its condition.
 
-    Raises JournalNewer, or JournalError if there is none.
+    Raises JournalNewer, JournalDamaged if no record can be read, JournalError without a file.
     """
     torn_tail = has_torn_tail(path)
     try:
@@ -84,7 +85,7 @@ def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
     Arguments:
         cwd: the session's folder, used if its record is lost.
 
-    Raises JournalBusy, JournalError.
+    Raises JournalBusy, JournalError, or JournalDamaged if no record can be read.
     """
     condition = check_journal(path)
     if not condition.is_damaged:
@@ -112,14 +113,39 @@ def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
 
 
 def _recover_events(path: Path) -> dict[int, StoredEvent]:
+    """Read each record by itself, and leave out those that cannot be read.
+
+    Raises JournalDamaged if SQLite cannot find the records at all.
+    """
     events: dict[int, StoredEvent] = {}
-    for seq, body in recover_records(path).items():
-        try:
-            # The version of the record may be lost, so each event is treated as one of version 1.
-            events[seq] = decode(version_1.upgrade(body))
-        except ValueError:
-            continue
+    last = _find_last_number(path)
+    try:
+        with closing(connect_reader(path)) as connection:
+            for seq in range(1, last + 1) if last is not None else count(1):
+                try:
+                    row = connection.execute(_READ_RECORD, (seq,)).fetchone()
+                except sqlite3.DatabaseError:
+                    if last is None:
+                        break  # the end of the file is gone, from here on
+                    continue
+                with suppress(ValueError):
+                    if row and isinstance(row[0], bytes) and crc32(row[0]) == row[1]:
+                        events[seq] = decode(row[0])
+                if row is None and last is None:
+                    break
+    except sqlite3.DatabaseError as error:
+        raise _make_unreadable_error(path, error) from error
+    if not events:
+        raise _make_unreadable_error(path, "no record can be read")
     return events
+
+
+def _make_unreadable_error(path: Path, cause: object) -> JournalDamaged:
+    return JournalDamaged(
+        f"the journal cannot be repaired: {cause}",
+        where=str(path),
+        remedy="The file is unchanged. The program sqlite3 may save a part of it: .recover",
+    )
 
 
 def _find_last_number(path: Path) -> int | None:

@@ -21,7 +21,7 @@ from .errors import REPAIR_REMEDY, translate_errors
 from .folder import remove_half_created
 
 SCHEMA_VERSION = 2
-"""Version of the tables and of the events in them. `version_1` reads events of version 1."""
+"""Version of the tables and of the events in them."""
 
 _APPLICATION_ID = 0x6D756472
 _TABLES = (
@@ -29,7 +29,6 @@ _TABLES = (
     "CREATE TABLE events (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, type TEXT NOT NULL, "
     "body BLOB NOT NULL, crc INTEGER NOT NULL)",
 )
-_MAX_NUMBER = (1 << 63) - 1
 _WRITER_CACHE = 256
 """KiB of pages that a writer keeps. It only appends, so it reads none of them again."""
 _LOCK_TIMEOUT = 30.0
@@ -43,7 +42,6 @@ class JournalMeta(Struct, frozen=True, kw_only=True):
         created: seconds since 1970.
         program: version of mudroom that created it.
         name: name given by the user, "" for none.
-        last_version_1: number of the last event of record version 1, 0 for none.
         summary: state of the session's summary after some of its events, "" for none.
     """
 
@@ -51,7 +49,6 @@ class JournalMeta(Struct, frozen=True, kw_only=True):
     created: float
     program: str
     name: str = ""
-    last_version_1: int = 0
     summary: str = ""
 
 
@@ -66,7 +63,6 @@ def connect_writer(path: Path, session: str) -> tuple[sqlite3.Connection, Journa
         connection.execute("PRAGMA journal_mode = WAL")
         # An unwritable file fails here, not at the first event.
         connection.execute("BEGIN IMMEDIATE")
-        _upgrade_schema(connection)
         connection.execute("COMMIT")
         return connection, meta
     except BaseException:
@@ -118,6 +114,12 @@ def read_meta(connection: sqlite3.Connection, path: Path, session: str = "") -> 
             where=where,
             remedy=f"Use a newer mudroom. This one ({__version__}) leaves the file unchanged.",
         )
+    if schema < SCHEMA_VERSION:
+        raise JournalError(
+            f"the journal has schema {schema}, which no release of mudroom has written",
+            where=where,
+            remedy="Delete the session.",
+        )
     values = dict(connection.execute("SELECT key, value FROM meta"))
     try:
         meta = JournalMeta(
@@ -126,7 +128,6 @@ def read_meta(connection: sqlite3.Connection, path: Path, session: str = "") -> 
             program=values["program"],
             name=values.get("name", ""),
             summary=values.get("summary", ""),
-            last_version_1=_MAX_NUMBER if schema == 1 else int(values.get("last_version_1", 0)),
         )
     except (KeyError, ValueError) as error:
         message = "the journal does not name its session"
@@ -231,19 +232,6 @@ def _write_schema(connection: sqlite3.Connection, session: str) -> None:
         "program": __version__,
     }
     connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
-
-
-def _upgrade_schema(connection: sqlite3.Connection) -> None:
-    """Mark a file of version 1 as one of the current version.
-
-    Its events stay unchanged; new events have the current version.
-    """
-    if connection.execute("PRAGMA user_version").fetchone()[0] != 1:
-        return
-    last = read_last_number(connection)
-    values = {"schema": str(SCHEMA_VERSION), "last_version_1": str(last)}
-    connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def _open_copy(path: Path, log: Path) -> sqlite3.Connection:
