@@ -20,7 +20,7 @@ from ..._core.ports import (
     MergePlan,
 )
 from ..._core.runs import Check, Work
-from ..call_context import CallContext
+from ..call_context import CallContext, CallWrites
 from ..changes.merged_files import ChangedMeanwhileError, write_merged_files
 from ..run_context import RunContext
 from .checks import find_check_refusal, run_check
@@ -290,13 +290,10 @@ class MergeQueue:
             for request in requests:
                 self._decide(request, MergeOutcome(refusal=refusal))
             return
-        present = self._run.environment.workspace
         # The files of a batch are not changes of one call: each child names its own.
-        writer = CallContext(self._run, context.call, context.position, context.turn)
+        writes = CallWrites(self._run, context.call.id if context.call else "")
         try:
-            await asyncio.to_thread(
-                write_merged_files, plan, self._isolation, present, writer.workspace
-            )
+            await asyncio.to_thread(write_merged_files, plan, self._isolation, writes.open_landing)
         except ChangedMeanwhileError as change:
             path = change.file.path
             conflict = MergeConflict(path, "changed-meanwhile", theirs=change.file.after)

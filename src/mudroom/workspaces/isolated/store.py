@@ -325,8 +325,22 @@ def check_size(folder: str, count: int, size: int, max_bytes: int) -> None:
 def write_durably(path: Path, data: bytes) -> None:
     """Write a file so that it is whole, or not there, after a power failure."""
     descriptor, name = tempfile.mkstemp(UNFINISHED, dir=path.parent)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
         os.fsync(descriptor)
-    os.replace(name, path)
+    finally:
+        os.close(descriptor)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ...._core.ports import MergeConflict
 from ...._engine.changes.merged_files import ChangedMeanwhileError, write_merged_files
-from ....environments import IsolatedFiles, open_workspace
+from ....environments import IsolatedFiles
 from ....errors import MudroomError, WorkspaceError
 from ....projections.safe_text import sanitize, sanitize_line
 from ....workspaces.isolated import kept_work
@@ -99,14 +99,13 @@ def merge_kept(home: str, kept: KeptWork) -> MergeResult:
     if work is None:
         raise WorkspaceError(f"the work of {kept.id} is not stored: a process still uses it")
     isolation = IsolatedFiles(lambda: workspaces, "")
-    folder = open_workspace(kept.source)
     conflicts: tuple[MergeConflict, ...] = ()
     for _ in range(_ATTEMPTS):
         plan = isolation.plan_merge(work)
         if plan.conflicts:
             return MergeResult(conflicts=plan.conflicts)
         try:
-            write_merged_files(plan, isolation, folder, folder)
+            write_merged_files(plan, isolation)
         except ChangedMeanwhileError as change:
             conflicts = (MergeConflict(change.file.path, "changed-meanwhile"),)
             continue
