@@ -3,73 +3,209 @@
 from __future__ import annotations
 
 import os
-import stat
-import subprocess
-from collections.abc import Generator
-from contextlib import contextmanager
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.workspaces.git_projects import make_repository
+from tests.workspaces.landing_projects import (
+    PRIVATE,
+    RUN,
+    SESSION,
+    WORK,
+    Entries,
+    KeptProject,
+    describe_folder,
+    make_immutable,
+    make_project,
+    set_immutable,
+)
 from tests.workspaces.test_isolated_children import get_results, run_children, run_command
 
-OLD = {
-    "edited.txt": "old\n",
-    "deep/edited.txt": "old\n",
-    "removed.txt": "old\n",
-    "deep/removed.txt": "old\n",
-    "script.sh": "echo\n",
-}
-WORK = (
-    "echo new | tee edited.txt deep/edited.txt > added.txt; rm removed.txt deep/removed.txt; "
-    "mkdir -p fresh/folder; echo new > fresh/folder/added.txt; chmod +x script.sh; "
-    "rm link; ln -s deep link; ln -s edited.txt new-link"
-)
+from mudroom._core.ports import FileChangedError, MergePlan
+from mudroom.errors import WorkspaceError
+from mudroom.workspaces import _checked_rename as checked_rename
+from mudroom.workspaces.isolated.kept_work import remove_abandoned
+from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
+
+CHANGED = [
+    "added.txt",
+    "deep/edited.txt",
+    "deep/removed.txt",
+    "edited.txt",
+    "fresh/folder/added.txt",
+    "link",
+    "new-link",
+    "old-link",
+    "removed.txt",
+    "script.sh",
+]
+PRESENT = [name for name in CHANGED if name[:3] not in ("add", "fre", "new")]
+FILES = [name for name in PRESENT if name != "old-link"]
 
 
-def make_project(folder: Path) -> Path:
-    project = make_repository(folder, dict(OLD))
-    (project / "link").symlink_to("edited.txt")
-    return project
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> KeptProject:
+    return KeptProject(tmp_path_factory.mktemp("kept"))
 
 
-def describe_folder(folder: Path) -> dict[str, tuple[str, int]]:
-    """Return what is below a folder, without the state of git: content and mode by path."""
-    found: dict[str, tuple[str, int]] = {}
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if name.split("/")[0] == ".git":
-            continue
-        mode = stat.S_IMODE(path.lstat().st_mode)
-        if path.is_symlink():
-            found[name] = (f"-> {os.readlink(path)}", 0)
-        else:
-            found[name] = ("/" if path.is_dir() else path.read_text(), mode)
-    return found
+@pytest.fixture
+def project(kept: KeptProject) -> KeptProject:
+    kept.restore()
+    return kept
 
 
-@contextmanager
-def immutable(path: Path) -> Generator[None]:
-    """Make a file or a folder immutable, even for root."""
-    result = subprocess.run(["chattr", "+i", path], capture_output=True, check=False)
-    if result.returncode:
-        pytest.skip("the file system or the user cannot make files immutable")
-    try:
-        yield
-    finally:
-        subprocess.run(["chattr", "-i", path], check=True)
+def plan_merge(project: KeptProject) -> tuple[IsolatedWorkspaces, MergePlan]:
+    workspaces = project.open_workspaces()
+    work = workspaces.find_stored(RUN)
+    assert work
+    plan = workspaces.plan_merge("", work)
+    assert sorted(file.path for file in plan.files) == CHANGED
+    return workspaces, plan
 
 
-@pytest.mark.parametrize(
-    "name", ["edited.txt", "deep/edited.txt", "removed.txt", "script.sh", "deep"]
-)
-async def test_nothing_lands_if_one_file_is_immutable(tmp_path: Path, name: str) -> None:
-    project = make_project(tmp_path / "project")
-    before = describe_folder(project)
-    with immutable(project / name):
-        report, model = await run_children(project, {"one": run_command(WORK)})
-    assert describe_folder(project) == before
-    (result,) = get_results(model)
-    assert "[merge: not done: " in result and name in result and "chattr -i" in result
-    assert ".. " not in result
+def land(project: KeptProject, on_staged: Callable[[], object] = lambda: None) -> None:
+    workspaces, plan = plan_merge(project)
+    workspaces.land("", plan.files, on_staged)
+
+
+def check_then_land(project: KeptProject, expected: Entries) -> None:
+    """Check that nothing landed, and that the work lands later."""
+    assert project.describe() == expected
+    assert project.temporary_files == []
+    project.restore()
+    land(project)
+    assert project.describe() == project.after
+
+
+@pytest.mark.parametrize("name", ["edited.txt", "deep/edited.txt", "removed.txt", "deep"])
+async def test_the_parent_reads_why_nothing_landed(tmp_path: Path, name: str) -> None:
+    folder = make_project(tmp_path / "project")
+    before = describe_folder(folder)
+    with make_immutable(folder / name):
+        report, model = await run_children(folder, {"one": run_command(WORK)})
+    assert describe_folder(folder) == before
     assert report.files_changed == ()
+    (result,) = get_results(model)
+    assert f"{name} is immutable (chattr +i). If it should change, remove the attribute" in result
+    assert "`chattr -i` first. The work is kept as run 1.1.1. The user can merge it" in result
+    assert "`mudroom workspaces apply " in result
+
+
+@pytest.mark.parametrize("name", [*FILES, "deep", "."])
+def test_nothing_lands_if_a_file_or_folder_is_immutable(project: KeptProject, name: str) -> None:
+    with (
+        make_immutable(project.path / name),
+        pytest.raises(WorkspaceError, match="is immutable"),
+    ):
+        land(project)
+    check_then_land(project, project.before)
+
+
+@pytest.mark.parametrize("name", [*FILES, "deep", "."])
+def test_files_that_have_their_names_are_put_back_if_a_later_one_becomes_immutable(
+    project: KeptProject, name: str
+) -> None:
+    inodes = {path: path.lstat().st_ino for path in project.path.rglob("*")}
+    path = project.path / name
+    workspaces, plan = plan_merge(project)
+    with make_immutable(path):
+        pass  # skips the test where nothing can be made immutable
+    try:
+        with pytest.raises(WorkspaceError, match="chattr"):
+            workspaces.land("", plan.files, lambda: set_immutable(path))
+    finally:
+        os.system(f"chattr -i {path}")
+    workspaces.settle("")  # with an immutable folder, the staged files stay until now
+    assert project.describe() in (project.before, project.after)
+    if project.describe() == project.before:
+        assert inodes == {path: path.lstat().st_ino for path in project.path.rglob("*")}
+        check_then_land(project, project.before)
+
+
+SAVES: dict[str, Callable[[Path], object]] = {
+    "saved": lambda path: path.write_text("user\n"),
+    "removed": lambda path: path.unlink(),
+    "a folder": lambda path: (path.unlink(missing_ok=True), path.mkdir()),
+    "a link": lambda path: (path.unlink(missing_ok=True), path.symlink_to("user")),
+}
+
+
+@pytest.mark.parametrize("how", SAVES)
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_the_user_saves_after_the_staging_stays_and_nothing_lands(
+    project: KeptProject, name: str, how: str
+) -> None:
+    path = project.path / name
+    if how == "removed" and name not in PRESENT:
+        pytest.skip("there is nothing to remove")
+    expected: list[Entries] = []
+
+    def save() -> None:
+        if name.startswith("old-link"):
+            path.unlink()
+        SAVES[how](path)
+        folder = project.describe()
+        expected.append({path: facts for path, facts in folder.items() if ".mudroom" not in path})
+
+    if name == "old-link" and how == "removed":
+        pytest.skip("the link is removed by the merge, too")
+    with pytest.raises(FileChangedError, match=name):
+        land(project, save)
+    if not name.startswith("fresh"):  # the folders that were made for the merge go again
+        expected[0].pop("fresh/folder")
+        expected[0].pop("fresh")
+    check_then_land(project, expected[0])
+
+
+def test_nothing_lands_in_a_folder_or_file_system_that_cannot_be_written(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("no mode keeps root from writing")
+    for name in ("deep", "deep/edited.txt", "script.sh"):
+        project = KeptProject(tmp_path / name.replace("/", "-"))
+        mode = (project.path / name).stat().st_mode
+        (project.path / name).chmod(0o555)
+        expected = project.describe()
+        with pytest.raises(WorkspaceError, match=r"is read-only \(mode 0555\)"):
+            land(project)
+        assert project.describe() == expected
+        (project.path / name).chmod(mode)
+        check_then_land(project, project.before)
+
+
+def test_the_old_mode_stays_but_for_the_executable_bits(project: KeptProject) -> None:
+    (project.path / "script.sh").chmod(PRIVATE)
+    land(project)
+    assert (project.path / "edited.txt").stat().st_mode & 0o777 == PRIVATE
+    assert (project.path / "script.sh").stat().st_mode & 0o777 == 0o750
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_merge_lands_whole_where_the_system_cannot_exchange_names(
+    project: KeptProject, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    monkeypatch.setattr(checked_rename, "_find_function", lambda: None)
+    if not fails:
+        land(project)
+        assert project.describe() == project.after
+        return
+    with pytest.raises(FileChangedError):
+        land(project, lambda: (project.path / "removed.txt").write_text("user\n"))
+    saved = ("user\n", project.before["removed.txt"][1])
+    check_then_land(project, {**project.before, "removed.txt": saved})
+
+
+def test_an_interrupted_landing_in_a_folder_that_is_gone_is_forgotten(tmp_path: Path) -> None:
+    project = KeptProject(tmp_path)
+    workspaces, plan = plan_merge(project)
+    record = project.home / "isolated" / SESSION / "landings" / "source"
+
+    def copy_record() -> None:
+        shutil.copy(record, tmp_path)
+
+    workspaces.land("", plan.files, copy_record)
+    shutil.copy(tmp_path / "source", record)
+    shutil.move(project.path, tmp_path / "moved")
+    del workspaces  # it keeps clean-ups away
+    remove_abandoned(str(project.home))
+    assert not record.exists()

@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import msgspec
@@ -318,13 +318,15 @@ class IsolatedWorkspaces:
         """Wait for a landing that is under way; finish or undo one that was killed."""
         landing = self._open_landing(into)
         if landing.is_begun:
-            with self.lock_files(into):
+            has_folder = os.path.isdir(self._find_files(into))
+            with self.lock_files(into) if has_folder else nullcontext():
                 landing.recover()
 
     def settle_all(self) -> None:
-        """Finish or undo all landings that were killed."""
+        """Finish or undo all landings that were killed. One that cannot be ended stays."""
         for name in {path.name.partition("+")[0] for path in self._landings.glob("*")}:
-            self.settle("" if name == SOURCE_INDEX else name)
+            with suppress(OSError, WorkspaceError):
+                self.settle("" if name == SOURCE_INDEX else name)
 
     @property
     def _landings(self) -> Path:

@@ -127,20 +127,21 @@ class LandingFolder:
                 if temporary and temporary.st_ino == file.inode:
                     return False
                 # Somebody removed one of the two, such as `git clean`: what is left tells.
-                content, is_a_link = (
-                    (file.before, file.was_link)
-                    if temporary
-                    else (
-                        file.after,
-                        is_link(file.mode),
-                    )
-                )
-                left = read_entry(folder, file.temporary if temporary else name)
-                return self._make_check(content, is_a_link=is_a_link)(left)
+                if temporary:
+                    return not self._is_new(file, folder, file.temporary, temporary)
+                return present is not None and self._is_new(file, folder, name, present)
         except OSError as error:
             if error.errno in _SOMETHING_ELSE:
                 return False
             raise
+
+    def _is_new(self, file: LandingFile, folder: int, name: str, facts: os.stat_result) -> bool:
+        """Return whether an entry is as the merge makes it, by its content and its mode."""
+        is_executable = bool(facts.st_mode & stat.S_IXUSR)
+        if file.before == file.after and is_executable != bool(file.mode & _EXECUTE):
+            return False
+        check = self._make_check(file.after, is_a_link=is_link(file.mode))
+        return check(read_entry(folder, name))
 
     def stage_again(self, file: LandingFile) -> None:
         """Stage a file of a landing that was killed, if somebody removed what was staged."""
@@ -200,9 +201,9 @@ class LandingFolder:
                 os.close(folder)
 
     def sync(self, files: Iterable[LandingFile]) -> None:
-        """Make the names of files durable."""
+        """Make the names of files durable, where their folders are still there."""
         for parent in {os.path.dirname(path_from_text(file.path)) for file in files}:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 folder = open_step_by_step(self._top, parent or ".", FOLDER_FLAGS)
                 try:
                     os.fsync(folder)

@@ -7,9 +7,10 @@ that have theirs already.
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -53,16 +54,16 @@ class Landing:
         Raises FileChangedError if a file is not as the merge expects it, and WorkspaceError if one
         cannot be written. Then the folder is as it was, and has what the user saved meanwhile.
         """
-        with self._open(self._root) as folder:
+        with _explain_errors(".", self._root), self._open(self._root) as folder:
             plan = self._make_plan(folder, files)
             for file in plan.files:
-                with _explain_errors(file, self._root):
+                with _explain_errors(file.path, self._root):
                     folder.require_unchanged(file)
             plan = self._stage(folder, plan, on_staged)
             done: list[LandingFile] = []
             try:
                 for file in plan.files:
-                    with _explain_errors(file, self._root):
+                    with _explain_errors(file.path, self._root):
                         folder.rename(file)
                     done.append(file)
             except BaseException as error:
@@ -75,21 +76,20 @@ class Landing:
 
         Raises WorkspaceError if neither is possible; a later call tries again.
         """
-        try:
-            plan = self._record.read()
-        except FileNotFoundError:
+        plan = self._record.read()
+        if plan is None:
             return
-        try:
-            with self._open(plan.root) as folder:
-                self._recover(folder, plan)
-        except FileNotFoundError:  # the folder is gone, and all files with it
+        if not os.path.isdir(plan.root):  # the folder is gone, and all files with it
             self._record.remove()
+            return
+        with self._open(plan.root) as folder:
+            self._recover(folder, plan)
 
     def _recover(self, folder: LandingFolder, plan: LandingPlan) -> None:
         if self._record.is_landed:
             self._finish(folder, plan)
             return
-        if not plan.is_staged:
+        if self._record.is_undone or not plan.is_staged:
             self._remove_staged(folder, plan)
             return
         done = [file for file in plan.files if folder.is_renamed(file)]
@@ -130,7 +130,7 @@ class Landing:
         try:
             staged: list[LandingFile] = []
             for file in plan.files:
-                with _explain_errors(file, self._root):
+                with _explain_errors(file.path, self._root):
                     staged.append(folder.stage(file))
             on_staged()
             plan = replace(plan, files=tuple(staged), is_staged=True)
@@ -152,19 +152,30 @@ class Landing:
     def _finish(self, folder: LandingFolder, plan: LandingPlan) -> None:
         """Remove the old files: all new ones have their names."""
         folder.sync(plan.files)
-        if not self._record.is_landed:
+        # Without the mark, `recover` finds out by looking at the files.
+        with suppress(OSError):
             self._record.mark_landed()
-        for file in plan.files:
-            folder.remove_temporary(file)
-        self._record.remove()
+        if self._remove_temporary_files(folder, plan):
+            self._record.remove()
 
     def _remove_staged(self, folder: LandingFolder, plan: LandingPlan) -> None:
         """Remove the new files, and the folders that were made for them."""
+        with suppress(OSError):
+            self._record.mark_undone()
+        if self._remove_temporary_files(folder, plan):
+            for path in reversed(plan.folders):
+                folder.remove_empty(path)
+            self._record.remove()
+
+    def _remove_temporary_files(self, folder: LandingFolder, plan: LandingPlan) -> bool:
+        """Return whether all are gone. If not, the record stays, and `recover` tries again."""
+        are_gone = True
         for file in plan.files:
-            folder.remove_temporary(file)
-        for path in reversed(plan.folders):
-            folder.remove_empty(path)
-        self._record.remove()
+            try:
+                folder.remove_temporary(file)
+            except OSError:
+                are_gone = False
+        return are_gone
 
     def _undo(
         self,
@@ -204,9 +215,9 @@ class Landing:
 
 
 @contextmanager
-def _explain_errors(file: LandingFile, root: str) -> Generator[None]:
+def _explain_errors(path: str, root: str) -> Generator[None]:
     """Turn errors of the system into a WorkspaceError that names the file."""
     try:
         yield
     except OSError as error:
-        raise explain(error, file.path, root) from error
+        raise explain(error, path, root) from error

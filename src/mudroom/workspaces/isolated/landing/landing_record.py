@@ -21,6 +21,9 @@ from ..store import sync_folder, write_durably
 _LANDED = "+landed"
 """End of the name of the record of a landing whose files all have their names."""
 
+_UNDONE = "+undone"
+"""End of the name of the record of a landing that changed nothing in the end."""
+
 
 class LandingFile(Struct, frozen=True):
     """A file that a landing writes or removes.
@@ -67,25 +70,30 @@ class LandingRecord:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._landed = path.with_name(path.name + _LANDED)
+        self._undone = path.with_name(path.name + _UNDONE)
 
     @property
     def exists(self) -> bool:
         """True while a landing is under way, or after one that was killed."""
-        return self._path.exists() or self._landed.exists()
+        return self._path.exists() or self.is_landed or self.is_undone
 
     @property
     def is_landed(self) -> bool:
         """True if all files have their names, and only the old ones are still to be removed."""
         return self._landed.exists()
 
-    def read(self) -> LandingPlan:
-        """Return the plan. Raises FileNotFoundError if there is none."""
-        try:
-            data = self._path.read_bytes()
-        except FileNotFoundError:
-            data = self._landed.read_bytes()
-        plan = get_decoder(LandingPlan).decode(data)
-        return msgspec.structs.replace(plan, root=path_from_text(plan.root))
+    @property
+    def is_undone(self) -> bool:
+        """True if the old files have their names, and only the new ones are still to be removed."""
+        return self._undone.exists()
+
+    def read(self) -> LandingPlan | None:
+        """Return the plan, None if there is none."""
+        for path in (self._path, self._landed, self._undone):
+            with suppress(FileNotFoundError):
+                plan = get_decoder(LandingPlan).decode(path.read_bytes())
+                return msgspec.structs.replace(plan, root=path_from_text(plan.root))
+        return None
 
     def save(self, plan: LandingPlan) -> None:
         """Store the plan so that it survives a power failure. Raises OSError."""
@@ -95,12 +103,19 @@ class LandingRecord:
 
     def mark_landed(self) -> None:
         """Note that all files have their names. A rename needs no room on a full disk."""
-        os.rename(self._path, self._landed)
-        sync_folder(self._path.parent)
+        self._mark(self._landed)
+
+    def mark_undone(self) -> None:
+        """Note that all old files have their names."""
+        self._mark(self._undone)
+
+    def _mark(self, path: Path) -> None:
+        if not path.exists():
+            os.rename(self._path, path)
+            sync_folder(path.parent)
 
     def remove(self) -> None:
         """Forget the landing."""
-        for path in (self._path, self._landed):
-            with suppress(FileNotFoundError):
-                path.unlink()
+        for path in (self._path, self._landed, self._undone):
+            path.unlink(missing_ok=True)
         sync_folder(self._path.parent)
