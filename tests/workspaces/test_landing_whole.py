@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,7 +116,7 @@ def test_files_that_have_their_names_are_put_back_if_a_later_one_becomes_immutab
         with pytest.raises(WorkspaceError, match="chattr"):
             workspaces.land("", plan.files, lambda: set_immutable(path))
     finally:
-        os.system(f"chattr -i {path}")
+        subprocess.run(["chattr", "-i", path], check=True)
     workspaces.settle("")  # with an immutable folder, the staged files stay until now
     assert project.describe() in (project.before, project.after)
     if project.describe() == project.before:
