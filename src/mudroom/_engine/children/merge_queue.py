@@ -22,6 +22,7 @@ from ..._core.ports import (
 from ..._core.runs import Check, Work
 from ..call_context import CallContext, CallWrites
 from ..changes.merged_files import ChangedMeanwhileError, write_merged_files
+from ..changes.quiet_files import wait_until_quiet
 from ..run_context import RunContext
 from .checks import find_check_refusal, run_check
 from .decisions import ask_for_merge, find_merge_denial
@@ -297,10 +298,14 @@ class MergeQueue:
         except ChangedMeanwhileError as change:
             path = change.file.path
             conflict = MergeConflict(path, "changed-meanwhile", theirs=change.file.after)
-            for request in [each for each in requests if path in each.work.files] or requests:
+            concerned = [each for each in requests if path in each.work.files] or requests
+            for request in concerned:
                 request.attempts += 1
                 if request.attempts >= _MAX_ATTEMPTS:
                     self._decide(request, MergeOutcome(conflicts=(conflict,)))
+            if any(each.attempts == _MAX_ATTEMPTS - 1 for each in concerned):
+                workspace = self._run.environment.workspace
+                await wait_until_quiet(self._run.services.clock, workspace, path)
             return
         for request in requests:
             await self._mark_merged(request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 
@@ -10,7 +11,9 @@ from msgspec import Struct
 
 from ...._core.ports import MergeConflict
 from ...._engine.changes.merged_files import ChangedMeanwhileError, write_merged_files
-from ....environments import IsolatedFiles
+from ...._engine.changes.quiet_files import wait_until_quiet
+from ...._platform.system_clock import SystemClock
+from ....environments import IsolatedFiles, open_workspace
 from ....errors import MudroomError, WorkspaceError
 from ....projections.safe_text import sanitize, sanitize_line
 from ....workspaces.isolated import kept_work
@@ -100,7 +103,10 @@ def merge_kept(home: str, kept: KeptWork) -> MergeResult:
         raise WorkspaceError(f"the work of {kept.id} is not stored: a process still uses it")
     isolation = IsolatedFiles(lambda: workspaces, "")
     conflicts: tuple[MergeConflict, ...] = ()
-    for _ in range(_ATTEMPTS):
+    for attempt in range(_ATTEMPTS):
+        if attempt == _ATTEMPTS - 1:
+            path = conflicts[0].path
+            asyncio.run(wait_until_quiet(SystemClock(), open_workspace(kept.source), path))
         plan = isolation.plan_merge(work)
         if plan.conflicts:
             return MergeResult(conflicts=plan.conflicts)
