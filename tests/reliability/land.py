@@ -4,7 +4,8 @@
 
 Reads lines of JSON: `home`, `project` and `work` (the id of the kept work), and the points at
 which to kill: `line` is the number of the line of the landing's own code, 0 for never;
-`bytes` is the largest file that may be written, -1 for any. For each line of input a new process
+`bytes` is the largest file that may be written, -1 for any; `user` is the number of the user who
+merges, -1 for the present one. For each line of input a new process
 merges the work, as `mudroom workspaces apply` does. The answer is a line of JSON: `lines` that the
 process came to, the `error` that it ended with, and whether it was `killed`.
 """
@@ -70,6 +71,10 @@ def merge_in_process(order: dict[str, Any]) -> dict[str, Any]:
     reader, writer = os.pipe()
     if not (pid := os.fork()):
         os.close(reader)
+        if order["user"] >= 0:
+            os.setgroups([])
+            os.setgid(order["user"])
+            os.setuid(order["user"])
         os.write(writer, json.dumps(merge(order)).encode())
         os._exit(0)
     os.close(writer)

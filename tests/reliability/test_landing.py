@@ -30,11 +30,23 @@ class Lander:
             [sys.executable, str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def merge(self, project: KeptProject, *, line: int = 0, size: int = -1) -> dict[str, Any]:
-        """Merge. `line`: at which to kill, 0 for none. `size`: largest file that can be written."""
-        order = {"home": str(project.home), "project": str(project.path), "work": project.name}
+    def merge(
+        self, project: KeptProject, *, line: int = 0, size: int = -1, user: int = -1
+    ) -> dict[str, Any]:
+        """Merge; see the program.
+
+        Arguments:
+            line: at which to kill, 0 for none. size: of the largest file that can be written.
+            user: number of the user who merges; -1 for the present one.
+        """
+        order: dict[str, Any] = {
+            "home": str(project.home),
+            "project": str(project.path),
+            "work": project.name,
+        }
+        order |= {"line": line, "bytes": size, "user": user}
         assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(json.dumps({**order, "line": line, "bytes": size}) + "\n")
+        self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
 
@@ -139,6 +151,67 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("only root can mount a disk")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
+
+
+USER = 65_534
+"""Number of a user who owns nothing."""
+
+
+def give_away(folder: Path) -> None:
+    """Make a user the owner of a folder and of all below it."""
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, USER, USER, follow_symlinks=False)
+
+
+RIGHTS: dict[str, tuple[str, int, str]] = {
+    "file of another user": ("script.sh", 0o644, "script.sh is read-only (mode 0644) and belongs"),
+    "file in a folder": ("deep/edited.txt", 0o444, "deep/edited.txt is read-only (mode 0444) and"),
+    "folder of another user": ("deep", 0o755, "the folder deep is read-only (mode 0755)"),
+    "top of another user": (".", 0o755, "the folder . is read-only (mode 0755)"),
+}
+
+
+@pytest.mark.parametrize("name", RIGHTS)
+def test_s13_a_user_without_the_rights_for_one_file_lands_nothing(
+    tmp_path: Path, lander: Lander, name: str
+) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give files to another user")
+    path, mode, reason = RIGHTS[name]
+    project = KeptProject(tmp_path)
+    for folder in (project.home, project.path):
+        give_away(folder)
+    tmp_path.chmod(0o755)
+    target = project.path / path
+    os.chown(target, 0, 0)
+    target.chmod(mode)
+    before = project.describe()
+    assert reason in lander.merge(project, user=USER)["error"]
+    assert project.describe() == before
+    os.chown(target, USER, USER)
+    target.chmod(0o755)
+    assert lander.merge(project, user=USER)["error"] == ""
+
+
+@pytest.mark.parametrize("is_edited", [True, False])
+def test_s13_in_a_folder_with_the_sticky_bit_files_of_others_stay(
+    tmp_path: Path, lander: Lander, *, is_edited: bool
+) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give files to another user")
+    project = KeptProject(tmp_path)
+    for folder in (project.home, project.path):
+        give_away(folder)
+    tmp_path.chmod(0o755)
+    os.chown(project.path, 0, 0)
+    project.path.chmod(0o1777)
+    target = project.path / ("edited.txt" if is_edited else "removed.txt")
+    os.chown(target, 0, 0)
+    target.chmod(0o666)
+    before = project.describe()
+    error = lander.merge(project, user=USER)["error"]
+    assert f"{target.name} belongs to another user (number 0)" in error and "sticky" in error
+    assert project.describe() == before
 
 
 def fill_disk(folder: Path, *, pages: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -157,21 +156,6 @@ def test_what_the_user_saves_after_the_staging_stays_and_nothing_lands(
         expected[0].pop("fresh/folder")
         expected[0].pop("fresh")
     check_then_land(project, expected[0])
-
-
-def test_nothing_lands_in_a_folder_or_file_system_that_cannot_be_written(tmp_path: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("no mode keeps root from writing")
-    for name in ("deep", "deep/edited.txt", "script.sh"):
-        project = KeptProject(tmp_path / name.replace("/", "-"))
-        mode = (project.path / name).stat().st_mode
-        (project.path / name).chmod(0o555)
-        expected = project.describe()
-        with pytest.raises(WorkspaceError, match=r"is read-only \(mode 0555\)"):
-            land(project)
-        assert project.describe() == expected
-        (project.path / name).chmod(mode)
-        check_then_land(project, project.before)
 
 
 def test_the_old_mode_stays_but_for_the_executable_bits(project: KeptProject) -> None:
