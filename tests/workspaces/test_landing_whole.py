@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.long_form import count_examples
 from tests.workspaces.landing_projects import (
     PRIVATE,
     RUN,
@@ -26,6 +27,8 @@ from mudroom._core.ports import FileChangedError, MergePlan
 from mudroom.errors import WorkspaceError
 from mudroom.workspaces import _checked_rename as checked_rename
 from mudroom.workspaces.isolated.kept_work import remove_abandoned
+from mudroom.workspaces.isolated.landing.land import Landing
+from mudroom.workspaces.isolated.store import TreeStore
 from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 CHANGED = [
@@ -156,6 +159,81 @@ def test_what_the_user_saves_after_the_staging_stays_and_nothing_lands(
         expected[0].pop("fresh/folder")
         expected[0].pop("fresh")
     check_then_land(project, expected[0])
+
+
+class ContentsAndUser:
+    """The contents of a merge; a user acts each time the landing has read a file."""
+
+    def __init__(self, store: TreeStore, at: int, act: Callable[[], object]) -> None:
+        self.read = store.read
+        self.looks = 0
+        self._store = store
+        self._at = at
+        self._act = act
+
+    def find_id(self, data: bytes) -> str:
+        self.looks += 1
+        if self.looks == self._at:
+            self._act()
+        return self._store.find_id(data)
+
+
+def land_beside_user(project: KeptProject, at: int, act: Callable[[], object]) -> tuple[bool, int]:
+    """Land while a user acts; return whether it landed, and how often files were read."""
+    workspaces, plan = plan_merge(project)
+    contents = ContentsAndUser(workspaces.store, at, act)
+    record = project.home / "isolated" / SESSION / "landings" / "source"
+    try:
+        Landing(str(project.path), record, contents).land(plan.files, lambda: None)
+    except WorkspaceError:
+        return False, contents.looks
+    return True, contents.looks
+
+
+def replace_as_editor(path: Path) -> None:
+    new = path.with_name("editor.tmp")
+    new.write_text("user\n")
+    new.rename(path)
+
+
+@pytest.mark.parametrize("name", ["edited.txt", "deep/edited.txt", "removed.txt", "added.txt"])
+def test_a_user_who_saves_a_file_at_any_moment_of_a_landing_keeps_it(
+    project: KeptProject, name: str
+) -> None:
+    path = project.path / name
+    _, looks = land_beside_user(project, 0, lambda: None)
+    ends: set[bool] = set()
+    for at in range(1, looks + 1, count_examples(3, 1)):
+        for save in (replace_as_editor, lambda path: path.write_text("user\n")):
+            project.restore()
+            has_landed, _ = land_beside_user(project, at, lambda save=save: save(path))
+            ends.add(has_landed)
+            found = project.describe()
+            assert found.pop(name)[0] == "user\n", at
+            others = dict(project.after if has_landed else project.before)
+            others.pop(name, None)
+            assert found == others, at
+    assert False in ends
+
+
+@pytest.mark.parametrize("how", ["folder", "file"])
+def test_what_cannot_be_put_back_is_put_back_or_finished_later(
+    project: KeptProject, how: str
+) -> None:
+    target = project.path / ("." if how == "folder" else "deep/edited.txt")
+    with make_immutable(target):
+        pass  # skips the test where nothing can be made immutable
+    _, looks = land_beside_user(project, 0, lambda: None)
+    for at in range(len(CHANGED) + 1, looks + 1, count_examples(4, 1)):
+        project.restore()
+        try:
+            has_landed, _ = land_beside_user(project, at, lambda: set_immutable(target))
+        finally:
+            subprocess.run(["chattr", "-i", target], check=True)
+        project.open_workspaces().settle("")
+        found = project.describe()
+        assert found == project.after or not has_landed
+        assert found in (project.before, project.after)
 
 
 def test_the_old_mode_stays_but_for_the_executable_bits(project: KeptProject) -> None:

@@ -102,22 +102,21 @@ def merge_kept(home: str, kept: KeptWork) -> MergeResult:
     if work is None:
         raise WorkspaceError(f"the work of {kept.id} is not stored: a process still uses it")
     isolation = IsolatedFiles(lambda: workspaces, "")
-    conflicts: tuple[MergeConflict, ...] = ()
+    changed = ""
     for attempt in range(_ATTEMPTS):
         if attempt == _ATTEMPTS - 1:
-            path = conflicts[0].path
-            asyncio.run(wait_until_quiet(SystemClock(), open_workspace(kept.source), path))
+            asyncio.run(wait_until_quiet(SystemClock(), open_workspace(kept.source), changed))
         plan = isolation.plan_merge(work)
         if plan.conflicts:
             return MergeResult(conflicts=plan.conflicts)
         try:
             write_merged_files(plan, isolation)
         except ChangedMeanwhileError as change:
-            conflicts = (MergeConflict(change.file.path, "changed-meanwhile"),)
+            changed = change.file.path
             continue
         workspaces.mark_merged(kept.run_id)
         return MergeResult(tuple(file.path for file in plan.files))
-    return MergeResult(conflicts=conflicts)
+    return MergeResult(conflicts=(MergeConflict(changed, "changed-meanwhile"),))
 
 
 def describe_conflicts(conflicts: Sequence[MergeConflict]) -> list[str]:
