@@ -31,7 +31,7 @@ from ..._checked_rename import (
 from ..._listing import FOLDER_FLAGS
 from ..trees import LINK, is_link
 from .landing_record import LandingFile
-from .rights import check_file, check_folder
+from .landing_rights import check_file, check_folder
 
 _SOMETHING_ELSE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EINVAL)
 """Errors for a path where the plan expects a file, and something else is there by now."""
