@@ -92,7 +92,7 @@ def test_s13_killed_at_any_line_a_merge_lands_whole_or_not_at_all(
     check_whole(project, lands=True)
     project.restore()
     landed = 0
-    kills = range(1, lines + 1, 1 if LONG else lines // 20)
+    kills = range(1, lines + 1, 1 if LONG else lines // 14)
     for line in kills:
         assert lander.merge(project, line=line)["killed"], line
         remove_abandoned(str(project.home))
@@ -111,7 +111,7 @@ def test_s13_killed_again_while_it_ends_an_interrupted_landing_a_merge_lands_who
     lines: int = lander.merge(project)["lines"]
     project.restore()
     kills = 0
-    for first in range(1, lines + 1, lines // (40 if LONG else 4)):
+    for first in range(1, lines + 1, lines // (40 if LONG else 3)):
         again = 1
         while True:
             lander.merge(project, line=first)
@@ -122,7 +122,7 @@ def test_s13_killed_again_while_it_ends_an_interrupted_landing_a_merge_lands_who
             kills += 1
             if not result["killed"]:
                 break
-            again += lines // (60 if LONG else 3)
+            again += lines // (60 if LONG else 2)
     figure("landings killed, and killed again while they are ended", f"{kills}, whole")
 
 
