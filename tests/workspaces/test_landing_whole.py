@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -190,6 +191,10 @@ def land_beside_user(project: KeptProject, at: int, act: Callable[[], object]) -
     return True, contents.looks
 
 
+def write_in_place(path: Path) -> None:
+    path.write_text("user\n")
+
+
 def replace_as_editor(path: Path) -> None:
     new = path.with_name("editor.tmp")
     new.write_text("user\n")
@@ -204,9 +209,9 @@ def test_a_user_who_saves_a_file_at_any_moment_of_a_landing_keeps_it(
     _, looks = land_beside_user(project, 0, lambda: None)
     ends: set[bool] = set()
     for at in range(1, looks + 1, count_examples(3, 1)):
-        for save in (replace_as_editor, lambda path: path.write_text("user\n")):
+        for save in (replace_as_editor, write_in_place):
             project.restore()
-            has_landed, _ = land_beside_user(project, at, lambda save=save: save(path))
+            has_landed, _ = land_beside_user(project, at, partial(save, path))
             ends.add(has_landed)
             found = project.describe()
             assert found.pop(name)[0] == "user\n", at
