@@ -241,6 +241,33 @@ def test_what_cannot_be_put_back_is_put_back_or_finished_later(
         assert found in (project.before, project.after)
 
 
+def test_a_landing_does_not_take_the_mark_of_an_earlier_one_for_its_own(tmp_path: Path) -> None:
+    project = KeptProject(tmp_path)
+    landings = project.home / "isolated" / SESSION / "landings"
+    deep = project.path / "deep"
+    with make_immutable(deep):
+        pass  # skips the test where nothing can be made immutable
+    _, looks = land_beside_user(project, 0, lambda: None)
+    project.restore()
+    try:
+        has_landed, _ = land_beside_user(project, looks, lambda: set_immutable(deep))
+        assert has_landed
+        assert project.describe() != project.after, "the old files cannot be removed"
+        assert [path.name for path in landings.iterdir()] == ["source+landed"]
+        workspaces = project.open_workspaces()
+        child = workspaces.open("1.1.2", "", same_path=False).files.folder
+        Path(child, "edited.txt").write_text("again\n")
+        plan = workspaces.plan_merge("", workspaces.store_work("1.1.2"))
+        marks: list[str] = []
+        workspaces.land(
+            "", plan.files, lambda: marks.extend(each.name for each in landings.iterdir())
+        )
+        assert marks == ["source"]
+    finally:
+        subprocess.run(["chattr", "-i", deep], check=True)
+    assert (project.path / "edited.txt").read_text() == "again\n"
+
+
 def test_the_old_mode_stays_but_for_the_executable_bits(project: KeptProject) -> None:
     (project.path / "script.sh").chmod(PRIVATE)
     land(project)

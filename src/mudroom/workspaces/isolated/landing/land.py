@@ -79,11 +79,12 @@ class Landing:
         plan = self._record.read()
         if plan is None:
             return
-        if not os.path.isdir(plan.root):  # the folder is gone, and all files with it
-            self._record.remove()
-            return
-        with self._open(plan.root) as folder:
-            self._recover(folder, plan)
+        with _explain_errors(".", plan.root):
+            if not os.path.isdir(plan.root):  # the folder is gone, and all files with it
+                self._record.remove()
+                return
+            with self._open(plan.root) as folder:
+                self._recover(folder, plan)
 
     def _recover(self, folder: LandingFolder, plan: LandingPlan) -> None:
         if self._record.is_landed:
@@ -126,6 +127,11 @@ class Landing:
         self, folder: LandingFolder, plan: LandingPlan, on_staged: Callable[[], object]
     ) -> LandingPlan:
         """Write all new files beside their targets; return the plan that says so."""
+        if self._record.exists:
+            # An ended landing whose temporary files cannot be removed. Its mark must not tell a
+            # later process that this one has ended, too.
+            with _explain_errors(".", self._root):
+                self._record.remove()
         self._save(plan)
         try:
             staged: list[LandingFile] = []
