@@ -22,7 +22,6 @@ from mudroom.environments import IsolatedFiles
 from mudroom.models.scripted import call
 from mudroom.workspaces.isolated.kept_work import list_kept, open_kept
 from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
-from mudroom.workspaces.shared import SharedWorkspace
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 CHILDREN = 50 if LONG else 6
@@ -96,7 +95,6 @@ def _count_cpu_seconds() -> float:
 def test_the_time_of_a_workspace_and_of_a_merge(tmp_path: Path, figure: Figure) -> None:
     files = {f"folder{number % 30}/{number}.py": f"x = {number}\n" * 200 for number in range(FILES)}
     project = make_repository(tmp_path / "project", dict(files))
-    folder = SharedWorkspace(str(project))
     workspaces = IsolatedWorkspaces(str(tmp_path / "store"), str(project), str(tmp_path / "home"))
     isolation = IsolatedFiles(lambda: workspaces, "")
     opening, merging = Stopwatch(), Stopwatch()
@@ -110,7 +108,7 @@ def test_the_time_of_a_workspace_and_of_a_merge(tmp_path: Path, figure: Figure) 
         work = workspaces.store_work(run_id)
         with merging.measure():
             plan = isolation.plan_merge(work)
-            write_merged_files(plan, isolation, folder, folder)
+            write_merged_files(plan, isolation)
         assert len(plan.files) == 5
     figure(f"a workspace of {FILES:,} files", f"{opening}, {describe_load()}")
     figure(f"a merge of 5 of {FILES:,} files", f"{merging}, {describe_load()}")
@@ -186,13 +184,12 @@ class TypingUser:
 def merge(workspaces: IsolatedWorkspaces, work: Work, project: Path) -> bool:
     """Merge as a run does. Return False if nothing was merged."""
     isolation = IsolatedFiles(lambda: workspaces, "")
-    workspace = SharedWorkspace(str(project))
     for _ in range(3):
         plan = workspaces.plan_merge("", work)
         if plan.conflicts:  # the user's file was empty for a moment
             return False
         try:
-            write_merged_files(plan, isolation, workspace, workspace)
+            write_merged_files(plan, isolation)
         except ChangedMeanwhileError:
             continue
         return True

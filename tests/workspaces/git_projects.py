@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from mudroom.workspaces.isolated.checkout import Checkout, check_out
@@ -74,9 +75,9 @@ def hash_folder(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def open_store(folder: Path, source: Path) -> TreeStore:
+def open_store(folder: Path, source: Path, excluded: Sequence[str] = ()) -> TreeStore:
     """Return a store of the files of a source."""
-    return open_tree_store(str(folder), str(source))
+    return open_tree_store(str(folder), str(source), excluded)
 
 
 def check_out_source(

@@ -63,8 +63,7 @@ def merge(project: Path, workspaces: IsolatedWorkspaces, run_id: str) -> bool:
     """Merge the work of a run into the folder of the user. Return whether it could be merged."""
     isolation = IsolatedFiles(lambda: workspaces, "")
     plan = isolation.plan_merge(workspaces.store_work(run_id))
-    folder = SharedWorkspace(str(project))
-    write_merged_files(plan, isolation, folder, folder)
+    write_merged_files(plan, isolation)
     return not plan.conflicts
 
 
@@ -136,9 +135,8 @@ def test_a_link_that_the_user_changes_meanwhile_stays(tmp_path: Path, name: str)
     plan = isolation.plan_merge(workspaces.store_work("1.1.1"))
     MEANWHILE[name](link)
     before = read_entries(project)
-    folder = SharedWorkspace(str(project))
     with pytest.raises(ChangedMeanwhileError):
-        write_merged_files(plan, isolation, folder, folder)
+        write_merged_files(plan, isolation)
     assert read_entries(project) == before
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .._core.agents import WorkspaceKind
@@ -15,6 +16,7 @@ from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from .._platform.private_files import make_spill_file
 from .background_commands import run_detachable, start_command
+from .changes.content_hashes import hash_entry
 from .file_writes import RecordedWorkspace, run_from_any_thread
 from .run_context import RunContext
 from .server_tools.user_input import ask_approver
@@ -43,16 +45,56 @@ class CallWrites:
         inner = self._run.environment.workspace
         return RecordedWorkspace(inner, self._before_write, self._after_write)
 
-    def _before_write(self, path: str, before: str, after: str) -> None:
-        run = self._run
-        event = run.recorder.make_event(
-            FileWriteIntended, call_id=self._call_id, path=path, before=before, after=after
+    @contextmanager
+    def open_landing(self) -> Generator[Callable[[Sequence[tuple[str, str]]], None]]:
+        """Let a merge write many files, which are recorded with one append to the journal.
+
+        Yields the function that records them, from the paths and the hashes of the new contents.
+        The run does not end before this does. Raises WorkspaceError if it has ended.
+        """
+        loop = self._barrier.loop
+        run_from_any_thread(loop, self._enter, lambda: self._barrier.enter(""))
+        recorded: list[str] = []
+        is_written = False
+        try:
+            yield lambda writes: self._record_all(writes, recorded)
+            is_written = True
+        finally:
+            for path in recorded:
+                self._end_write(path, is_written=is_written)
+            run_from_any_thread(loop, self._leave_barrier, self._barrier.leave)
+
+    def _record_all(self, writes: Sequence[tuple[str, str]], recorded: list[str]) -> None:
+        recorder = self._run.recorder
+        workspace = self._run.environment.workspace
+        events = [
+            self._make_event(path, hash_entry(workspace, path), after) for path, after in writes
+        ]
+        run_from_any_thread(
+            self._barrier.loop,
+            lambda: recorder.record(*events),
+            lambda: [recorder.record_later(event) for event in events],
         )
+        for event in events:
+            self._start_write(event.path, event.before)
+            recorded.append(event.path)
+
+    def _before_write(self, path: str, before: str, after: str) -> None:
+        event = self._make_event(path, before, after)
         run_from_any_thread(
             self._barrier.loop,
             lambda: self._record(event),
-            lambda: run.recorder.record_later(event),
+            lambda: self._run.recorder.record_later(event),
         )
+        self._start_write(path, before)
+
+    def _make_event(self, path: str, before: str, after: str) -> FileWriteIntended:
+        return self._run.recorder.make_event(
+            FileWriteIntended, call_id=self._call_id, path=path, before=before, after=after
+        )
+
+    def _start_write(self, path: str, before: str) -> None:
+        run = self._run
         workspace = run.environment.workspace
         is_shared = run.brief.workspace.kind is WorkspaceKind.SHARED
         if (versions := run.services.versions) and is_shared:
@@ -68,16 +110,23 @@ class CallWrites:
 
         Raises WorkspaceError if the run has ended.
         """
-        if self.is_in_background:
-            self._barrier = self._run.control.barrier  # an interrupt does not stop this work
-        self._barrier.enter(event.path)
+        await self._enter(event.path)
         try:
             await self._run.recorder.record(event)
         except BaseException:
             self._barrier.leave()
             raise
 
+    async def _enter(self, path: str = "") -> None:
+        if self.is_in_background:
+            self._barrier = self._run.control.barrier  # an interrupt does not stop this work
+        self._barrier.enter(path)
+
     def _after_write(self, path: str, is_written: bool) -> None:
+        self._end_write(path, is_written=is_written)
+        run_from_any_thread(self._barrier.loop, self._leave_barrier, lambda: None)
+
+    def _end_write(self, path: str, *, is_written: bool) -> None:
         run = self._run
         workspace = run.environment.workspace
         if watch := run.services.change_watch:
@@ -87,7 +136,6 @@ class CallWrites:
             overlaps = run.services.live_overlaps
             if path in self._before and overlaps is not None:
                 overlaps.add_write(run.run_id, workspace, path, self._before.pop(path))
-        run_from_any_thread(self._barrier.loop, self._leave_barrier, lambda: None)
 
     async def _leave_barrier(self) -> None:
         self._barrier.leave()

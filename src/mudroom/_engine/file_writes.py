@@ -104,7 +104,7 @@ class WriteBarrier:
 def run_from_any_thread(
     loop: asyncio.AbstractEventLoop,
     coroutine: Callable[[], Coroutine[Any, Any, None]],
-    on_loop: Callable[[], None],
+    on_loop: Callable[[], object],
 ) -> None:
     """Run a coroutine on the loop from another thread, and wait for it.
 

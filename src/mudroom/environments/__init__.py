@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager as AsyncContext
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -23,6 +23,7 @@ from .._core.ports import (
     Environment,
     FilesLostError,
     MergeChoice,
+    MergedFile,
     MergePlan,
     Sandbox,
     SourceFacts,
@@ -375,9 +376,9 @@ class IsolatedFiles:
             )
         return self._open_tree(tree)
 
-    def lock_files(self) -> AbstractContextManager[None]:
-        """Keep other merges into these files from writing."""
-        return self._open_workspaces().lock_files(self._owner)
+    def land(self, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
+        """Write the files of a plan in this environment: all of them, or none."""
+        self._open_workspaces().land(self._owner, files, on_staged)
 
     def mark_merged(self, run_id: str) -> None:
         """Record that the work of a run is merged."""
@@ -394,7 +395,3 @@ class IsolatedFiles:
         from ..workspaces.isolated.overlap import find_overlaps
 
         return find_overlaps(self._open_workspaces().store, works, conflicts)
-
-    def find_id(self, data: bytes) -> str:
-        """Return the id of a content."""
-        return self._open_workspaces().find_id(data)

@@ -29,10 +29,7 @@ def write_atomically(
         mode, check: see `Workspace.write`.
     """
     temporary = _make_name()
-    if mode is not None and stat.S_ISLNK(mode):
-        os.symlink(data, os.fsencode(temporary), dir_fd=folder)
-    else:
-        _write_file(folder, temporary, data, old, mode)
+    write_entry(folder, temporary, data, old, mode)
     try:
         if check is None:
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -47,10 +44,18 @@ def write_atomically(
         raise
 
 
-def _write_file(
+def write_entry(
     folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None
 ) -> None:
-    """Write a new file and make it durable. It is removed again after an error."""
+    """Write a new file or link and make it durable. It is removed again after an error.
+
+    Arguments:
+        old: facts about the file whose owner and mode the new one gets; None if there is none.
+        mode: see `Workspace.write`.
+    """
+    if mode is not None and stat.S_ISLNK(mode):
+        os.symlink(data, os.fsencode(name), dir_fd=folder)
+        return
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(name, flags, 0o666, dir_fd=folder)
     try:

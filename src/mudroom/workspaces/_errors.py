@@ -23,6 +23,19 @@ _REASONS = {
     errno.ENXIO: ("{path} is not a regular file", "Only files and folders can be opened."),
     errno.ENAMETOOLONG: ("{path} is too long for a path", "Use a shorter one."),
     errno.ENOSPC: ("{path} cannot be written: the disk is full", "Free some space."),
+    errno.EDQUOT: ("{path} cannot be written: your quota on the disk is full", "Free some space."),
+    errno.EFBIG: (
+        "{path} cannot be written: it is larger than the system allows",
+        "Raise the limit (ulimit -f), or write less.",
+    ),
+    errno.EROFS: (
+        "{path} cannot be written: its file system is read-only",
+        "Mount it with the right to write.",
+    ),
+    errno.EPERM: (
+        "{path} cannot be changed: the system does not permit it",
+        "It may have an attribute (see lsattr, chattr), or belong to another user.",
+    ),
 }
 _KINDS = {
     stat.S_IFDIR: "a folder",

@@ -18,7 +18,7 @@ from .._platform.open_beneath import Opener, choose_opener, find_real_path, open
 from .._platform.path_text import path_from_text, path_to_text
 from ..errors import WorkspaceError
 from ._atomic_write import remove_file, remove_temporary_files, write_atomically
-from ._checked_rename import read_link
+from ._checked_rename import read_link, stat_entry
 from ._errors import check_unprotected, explain, make_not_a_file_error, make_outside_error
 from ._ignore import IgnoreRules
 from ._listing import FOLDER_FLAGS, Listing, describe_file, read_patterns, read_rules_above
@@ -147,7 +147,7 @@ class SharedWorkspace:
         folder = self._open_folder(parent or ".")
         try:
             self._check_opened_folder(folder, path)
-            old = _stat_entry(folder, name)
+            old = stat_entry(folder, name)
             is_link = old is not None and stat.S_ISLNK(old.st_mode)
             if is_link and not stat.S_IFMT(mode or 0):
                 target = self._read_link_target(located)
@@ -391,10 +391,3 @@ def _check_writable(path: str, folder: int, name: str, mode: int) -> None:
 def _is_inside(path: str, folder: str) -> bool:
     """Return whether a path lies in a folder. Whole names count: proj-secret is not inside proj."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def _stat_entry(folder: int, name: str) -> os.stat_result | None:
-    try:
-        return os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -195,10 +195,18 @@ class Isolation(Protocol):
         """
         ...
 
-    def lock_files(self) -> AbstractContextManager[None]:
-        """Keep other merges into these files from writing, those of other processes, too.
+    def land(self, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
+        """Write the files of a plan in this environment: all of them, or none.
 
-        Raises WorkspaceError on entry if one of them does not end.
+        A kill in between changes nothing about that: the next use of the files finishes the
+        landing, or undoes it.
+
+        Arguments:
+            on_staged: called when all is written beside its target and nothing is changed yet. If
+                it raises, nothing is changed.
+
+        Raises FileChangedError if a file is not as the plan expects it, and WorkspaceError if one
+        cannot be written, or if another merge into these files does not end.
         """
         ...
 
@@ -219,8 +227,4 @@ class Isolation(Protocol):
             works: by run id.
             conflicts: kinds of the files that could not be merged, by path.
         """
-        ...
-
-    def find_id(self, data: bytes) -> str:
-        """Return the id of a content."""
         ...

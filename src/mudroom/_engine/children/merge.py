@@ -146,8 +146,12 @@ def _describe(context: CallContext, run_id: str, outcome: MergeOutcome) -> str:
     """Return the outcome as the parent's model reads it."""
     isolation = context.run.environment.isolation
     if outcome.refusal:
-        refusal = quote(sanitize_line(outcome.refusal, _MAX_REFUSAL))
-        return f"[merge: not done: {refusal}. The work is kept as run {run_id}.]"
+        refusal = quote(sanitize_line(outcome.refusal, _MAX_REFUSAL)).removesuffix(".")
+        name = f"{context.run.services.session[:8]}/{run_id}"
+        return (
+            f"[merge: not done: {refusal}. The work is kept as run {run_id}. The user can merge it "
+            f"later with `mudroom workspaces apply {name}`.]"
+        )
     if outcome.check:
         return _describe_failure(run_id, outcome, outcome.check)
     if outcome.conflicts and isolation:

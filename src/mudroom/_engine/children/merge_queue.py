@@ -20,8 +20,9 @@ from ..._core.ports import (
     MergePlan,
 )
 from ..._core.runs import Check, Work
-from ..call_context import CallContext
+from ..call_context import CallContext, CallWrites
 from ..changes.merged_files import ChangedMeanwhileError, write_merged_files
+from ..changes.quiet_files import wait_until_quiet
 from ..run_context import RunContext
 from .checks import find_check_refusal, run_check
 from .decisions import ask_for_merge, find_merge_denial
@@ -290,20 +291,21 @@ class MergeQueue:
             for request in requests:
                 self._decide(request, MergeOutcome(refusal=refusal))
             return
-        present = self._run.environment.workspace
         # The files of a batch are not changes of one call: each child names its own.
-        writer = CallContext(self._run, context.call, context.position, context.turn)
+        writes = CallWrites(self._run, context.call.id if context.call else "")
         try:
-            await asyncio.to_thread(
-                write_merged_files, plan, self._isolation, present, writer.workspace
-            )
+            await asyncio.to_thread(write_merged_files, plan, self._isolation, writes.open_landing)
         except ChangedMeanwhileError as change:
             path = change.file.path
             conflict = MergeConflict(path, "changed-meanwhile", theirs=change.file.after)
-            for request in [each for each in requests if path in each.work.files] or requests:
+            concerned = [each for each in requests if path in each.work.files] or requests
+            for request in concerned:
                 request.attempts += 1
                 if request.attempts >= _MAX_ATTEMPTS:
                     self._decide(request, MergeOutcome(conflicts=(conflict,)))
+            if any(each.attempts == _MAX_ATTEMPTS - 1 for each in concerned):
+                workspace = self._run.environment.workspace
+                await wait_until_quiet(self._run.services.clock, workspace, path)
             return
         for request in requests:
             await self._mark_merged(request)

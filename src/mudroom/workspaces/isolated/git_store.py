@@ -26,7 +26,14 @@ from .git.progress import KilledGitError
 from .packs import add_pack, has_tree, write_pack
 from .recent_files import forget_recent_files, trust_index
 from .repository import Repository, find_repository, is_inside
-from .store import MAX_FILE_BYTES, SOURCE_INDEX, UNFINISHED, TreeStore, check_size
+from .store import (
+    MAX_FILE_BYTES,
+    SOURCE_INDEX,
+    UNFINISHED,
+    TreeStore,
+    add_patterns,
+    check_size,
+)
 from .trees import FileChange, StoredFiles, TreeEntry, WorkingFiles, is_link
 
 _NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !diff\n"
@@ -68,7 +75,7 @@ class GitStore(TreeStore):
         """Return the hash of ids: that of the user's repository."""
         return self.repository.find_algorithm() if self.repository else "sha1"
 
-    def _create(self) -> None:
+    def _create(self, patterns: Sequence[str]) -> None:
         """Make the git folder."""
         temporary = f"{self.directory}.{os.urandom(6).hex()}{UNFINISHED}"
         os.makedirs(temporary, mode=0o700)
@@ -78,8 +85,8 @@ class GitStore(TreeStore):
         info = Path(temporary, "info")
         info.mkdir(exist_ok=True)
         (info / "attributes").write_text(_NO_CONVERSION)
-        if self.repository:
-            (info / "exclude").write_bytes(self.repository.read_excludes())
+        excludes = self.repository.read_excludes() if self.repository else b""
+        (info / "exclude").write_bytes(add_patterns(excludes, patterns))
         Path(temporary, "indexes").mkdir()
         try:
             os.rename(temporary, self.directory)

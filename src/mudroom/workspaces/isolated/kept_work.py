@@ -158,15 +158,16 @@ def _require_work(workspaces: IsolatedWorkspaces, kept: KeptWork) -> Work:
 
 
 def remove_abandoned(home: str) -> int:
-    """Store the work in the folders that killed processes left, then remove the folders.
+    """Clean up after killed processes: end their landings, store the work in their folders.
 
-    Returns the number of folders. What cannot be stored stays.
+    Returns the number of folders, which are removed. What cannot be stored stays.
     """
     return sum(_remove_of_session(home, folder) for folder in _list_sessions(home))
 
 
 def _remove_of_session(home: str, folder: Path) -> int:
-    if not any(folder.glob("runs/*")) and not any(folder.glob(f"*{UNFINISHED}")):
+    rests = (folder.glob(pattern) for pattern in ("runs/*", "landings/*", f"*{UNFINISHED}"))
+    if not any(any(rest) for rest in rests):
         return 0
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -183,6 +184,7 @@ def _store_and_remove(home: str, folder: Path) -> int:
         remove_tree(rest)
     workspaces = open_kept(home, folder.name)
     workspaces.is_locked_by_caller = True
+    workspaces.settle_all()
     count = 0
     for run_id in workspaces.list_folders():
         workspaces.store_work(run_id)

@@ -28,7 +28,7 @@ from .._ignore import IgnoreRules
 from .._listing import FOLDER_FLAGS, MAX_DEPTH, read_patterns, read_rules_above
 from .packs import NO_PACKS, NO_PACKS_REMEDY
 from .repository import find_repository
-from .store import MAX_FILE_BYTES, TreeStore, check_size, write_durably
+from .store import MAX_FILE_BYTES, TreeStore, add_patterns, check_size, write_durably
 from .trees import (
     FILE_TYPE,
     FOLDER,
@@ -66,12 +66,13 @@ class PlainStore(TreeStore):
     def __init__(self, directory: str, source: str, excluded: Iterable[str] = ()) -> None:
         super().__init__(directory, source, excluded)
 
-    def _create(self) -> None:
+    def _create(self, patterns: Sequence[str]) -> None:
         for name in ("objects", "indexes", "info"):
             os.makedirs(os.path.join(self.directory, name), mode=0o700, exist_ok=True)
         repository = find_repository(self.source)
-        if repository and repository.top == self.source:
-            Path(self.directory, "info/exclude").write_bytes(repository.read_excludes())
+        is_top = repository and repository.top == self.source
+        excludes = repository.read_excludes() if repository and is_top else b""
+        Path(self.directory, "info/exclude").write_bytes(add_patterns(excludes, patterns))
         Path(self.directory, "HEAD").write_text("plain\n")
 
     def _store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..._core.ports import SourceFacts
+from ..._platform.private_files import replace_private_file
 from ...errors import WorkspaceError
 from .git_store import GitStore
 from .repository import Repository, read_inside
@@ -32,7 +33,8 @@ class ReceivedStore(GitStore):
         for path, content in facts.ignore_files.items():
             if os.path.basename(path) != ".gitignore" or ".." in path.split("/"):
                 raise WorkspaceError(f"{path!r} is no path of an ignore file")
-            Path(self._top, path).write_bytes(content)
+            if read_inside(self._top, path) != content:  # git of another process may read it now
+                replace_private_file(Path(self._top, path), content)
         super().__init__(directory, folder)
 
     @property

@@ -6,11 +6,13 @@ encodings are converted. Trees and contents have the ids of git.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from msgspec import Struct
 from ..._core.json_values import get_decoder
 from ..._core.runs import Work
 from ..._platform.open_beneath import find_real_path
+from ..._platform.private_files import replace_private_file
+from ..._platform.protected_names import UNFINISHED_PREFIX
 from ...errors import WorkspaceError
 from .git.progress import KilledGitError
 from .quota import DEFAULT_BYTES
@@ -85,8 +89,8 @@ class TreeStore(ABC):
         self.repository = repository
         self._kept = Path(directory, "kept")
         if not os.path.isfile(os.path.join(directory, "HEAD")):
-            self._create()
-            self.ignore_paths(self._list_excluded(excluded))
+            # Files that are being written have their names a moment later.
+            self._create([f"{UNFINISHED_PREFIX}*", *self._list_excluded(excluded)])
 
     @property
     def source_files(self) -> WorkingFiles:
@@ -119,12 +123,11 @@ class TreeStore(ABC):
     def ignore_paths(self, patterns: Iterable[str]) -> None:
         """Leave paths out of all trees. `patterns`: as in `.gitignore`."""
         path = Path(self.directory, "info/exclude")
-        known = path.read_bytes().splitlines() if path.exists() else []
-        new = [os.fsencode(pattern) for pattern in patterns]
-        new = [pattern for pattern in new if pattern not in known]
-        if new:
-            with path.open("ab") as file:
-                file.write(b"".join(b"\n" + pattern for pattern in new) + b"\n")
+        with _lock_folder(path.parent):
+            known = path.read_bytes() if path.exists() else b""
+            added = add_patterns(known, patterns)
+            if added != known:  # programs of siblings read it at any time
+                replace_private_file(path, added)
 
     def _list_excluded(self, excluded: Iterable[str]) -> Iterator[str]:
         """Yield the patterns of the excluded paths below the top of the source."""
@@ -238,8 +241,8 @@ class TreeStore(ABC):
             file.unlink()
 
     @abstractmethod
-    def _create(self) -> None:
-        """Make the folder of the store."""
+    def _create(self, patterns: Sequence[str]) -> None:
+        """Make the folder of the store. `patterns`: of paths that no tree has."""
 
     @abstractmethod
     def _store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:
@@ -322,11 +325,44 @@ def check_size(folder: str, count: int, size: int, max_bytes: int) -> None:
         )
 
 
+def add_patterns(known: bytes, patterns: Iterable[str]) -> bytes:
+    """Return ignore patterns, one on each line, with those that are not known yet at the end."""
+    lines = known.splitlines()
+    new = [os.fsencode(pattern) for pattern in patterns]
+    new = [pattern for pattern in dict.fromkeys(new) if pattern not in lines]
+    return known + b"".join(b"\n" + pattern for pattern in new) + b"\n" if new else known
+
+
+@contextmanager
+def _lock_folder(folder: Path) -> Generator[None]:
+    """Let one thread of one process at a time change files of a folder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def write_durably(path: Path, data: bytes) -> None:
     """Write a file so that it is whole, or not there, after a power failure."""
     descriptor, name = tempfile.mkstemp(UNFINISHED, dir=path.parent)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
         os.fsync(descriptor)
-    os.replace(name, path)
+    finally:
+        os.close(descriptor)

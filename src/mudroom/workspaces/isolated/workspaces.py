@@ -7,8 +7,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import msgspec
@@ -23,6 +23,7 @@ from ..._platform.private_files import make_private_folder, replace_private_file
 from ..._platform.scratch_dirs import remove_tree
 from ...errors import WorkspaceError
 from .checkout import check_out
+from .landing.land import Landing
 from .merge import choose_side, merge_trees
 from .obstacles import find_obstacles
 from .open_store import has_store, open_store
@@ -206,7 +207,8 @@ class IsolatedWorkspaces:
         return work
 
     def store_present(self, run_id: str) -> StoredFiles:
-        """Store the present files of a run, or of the user's folder."""
+        """Store the present files of a run, or of the user's folder, and no half of a landing."""
+        self.settle(run_id)
         folder = self.find(run_id) if run_id else None
         if run_id and folder is None:
             raise WorkspaceError(f"run {run_id} has no isolated workspace")
@@ -301,6 +303,43 @@ class IsolatedWorkspaces:
         )
         return MergePlan(files, base=ours, tree=merge.tree, kept=kept)
 
+    def land(self, into: str, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
+        """Write the files of a plan: all of them, or none. Arguments and errors: see `Landing`.
+
+        Arguments:
+            into: see `plan_merge`.
+        """
+        with self.lock_files(into):
+            landing = self._open_landing(into)
+            landing.recover()
+            landing.land(files, on_staged)
+
+    def settle(self, into: str) -> None:
+        """Wait for a landing that is under way; finish or undo one that was killed."""
+        landing = self._open_landing(into)
+        if landing.is_begun:
+            has_folder = os.path.isdir(self._find_files(into))
+            with self.lock_files(into) if has_folder else nullcontext():
+                landing.recover()
+
+    def settle_all(self) -> None:
+        """Finish or undo all landings that were killed. One that cannot be ended stays."""
+        for name in {path.name.partition("+")[0] for path in self._landings.glob("*")}:
+            with suppress(OSError, WorkspaceError):
+                self.settle("" if name == SOURCE_INDEX else name)
+
+    @property
+    def _landings(self) -> Path:
+        return Path(self.directory, "landings")
+
+    def _open_landing(self, into: str) -> Landing:
+        return Landing(self._find_files(into), self._landings / (into or SOURCE_INDEX), self.store)
+
+    def _find_files(self, run_id: str) -> str:
+        """Return the folder with the files of a run, or the user's."""
+        folder = self.find(run_id) if run_id else None
+        return folder.files.folder if folder else self.source
+
     @contextmanager
     def lock_files(self, run_id: str) -> Generator[None]:
         """Keep merges of other threads and processes from writing files of a workspace.
@@ -310,18 +349,13 @@ class IsolatedWorkspaces:
 
         Raises WorkspaceError if another merge does not end.
         """
-        folder = self.find(run_id) if run_id else None
-        path = folder.files.folder if folder else self.source
+        path = self._find_files(run_id)
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             _wait_for_lock(descriptor, path)
             yield
         finally:
             os.close(descriptor)
-
-    def find_id(self, data: bytes) -> str:
-        """Return the id that git gives a content."""
-        return self.store.find_id(data)
 
     @contextmanager
     def _lock_index(self, name: str) -> Generator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 
@@ -10,6 +11,8 @@ from msgspec import Struct
 
 from ...._core.ports import MergeConflict
 from ...._engine.changes.merged_files import ChangedMeanwhileError, write_merged_files
+from ...._engine.changes.quiet_files import wait_until_quiet
+from ...._platform.system_clock import SystemClock
 from ....environments import IsolatedFiles, open_workspace
 from ....errors import MudroomError, WorkspaceError
 from ....projections.safe_text import sanitize, sanitize_line
@@ -99,20 +102,21 @@ def merge_kept(home: str, kept: KeptWork) -> MergeResult:
     if work is None:
         raise WorkspaceError(f"the work of {kept.id} is not stored: a process still uses it")
     isolation = IsolatedFiles(lambda: workspaces, "")
-    folder = open_workspace(kept.source)
-    conflicts: tuple[MergeConflict, ...] = ()
-    for _ in range(_ATTEMPTS):
+    changed = ""
+    for attempt in range(_ATTEMPTS):
+        if attempt == _ATTEMPTS - 1:
+            asyncio.run(wait_until_quiet(SystemClock(), open_workspace(kept.source), changed))
         plan = isolation.plan_merge(work)
         if plan.conflicts:
             return MergeResult(conflicts=plan.conflicts)
         try:
-            write_merged_files(plan, isolation, folder, folder)
+            write_merged_files(plan, isolation)
         except ChangedMeanwhileError as change:
-            conflicts = (MergeConflict(change.file.path, "changed-meanwhile"),)
+            changed = change.file.path
             continue
         workspaces.mark_merged(kept.run_id)
         return MergeResult(tuple(file.path for file in plan.files))
-    return MergeResult(conflicts=conflicts)
+    return MergeResult(conflicts=(MergeConflict(changed, "changed-meanwhile"),))
 
 
 def describe_conflicts(conflicts: Sequence[MergeConflict]) -> list[str]:

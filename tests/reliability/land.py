@@ -1,0 +1,90 @@
+"""A program that merges kept work, and that is killed or runs out of room meanwhile.
+
+    python land.py
+
+Reads lines of JSON: `home`, `project` and `work` (the id of the kept work), and the points at
+which to kill: `line` is the number of the line of the landing's own code, 0 for never;
+`bytes` is the largest file that may be written, -1 for any; `user` is the number of the user who
+merges, -1 for the present one. For each line of input a new process
+merges the work, as `mudroom workspaces apply` does. The answer is a line of JSON: `lines` that the
+process came to, the `error` that it ended with, and whether it was `killed`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+from mudroom import MudroomError
+from mudroom.cli.actions.workspaces import merge_kept
+from mudroom.workspaces import _atomic_write, _checked_rename
+from mudroom.workspaces.isolated import landing
+from mudroom.workspaces.isolated.kept_work import find_kept
+
+FOLDER = os.path.dirname(landing.__file__)
+FILES = (_atomic_write.__file__, _checked_rename.__file__)
+
+
+class Lines:
+    """Counter of the lines of the landing that run; it kills the process at one of them."""
+
+    def __init__(self, killed_at: int) -> None:
+        self.passed = 0
+        self._killed_at = killed_at
+
+    def enter(self, frame: FrameType, event: str, _: object) -> Any:
+        name = frame.f_code.co_filename
+        return self._count if name.startswith(FOLDER) or name in FILES else None
+
+    def _count(self, frame: FrameType, event: str, _: object) -> Any:
+        if event == "line":
+            self.passed += 1
+            if self.passed == self._killed_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return self._count
+
+
+def merge(order: dict[str, Any]) -> dict[str, Any]:
+    lines = Lines(order["line"])
+    if order["bytes"] >= 0:
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (order["bytes"], limit))
+    error = ""
+    sys.settrace(lines.enter)
+    try:
+        result = merge_kept(order["home"], find_kept(order["home"], order["work"]))
+        error = ", ".join(f"{each.path} ({each.kind})" for each in result.conflicts)
+    except MudroomError as failure:
+        error = str(failure)
+    finally:
+        sys.settrace(None)
+    return {"lines": lines.passed, "error": error}
+
+
+def merge_in_process(order: dict[str, Any]) -> dict[str, Any]:
+    """Merge in a process of its own."""
+    reader, writer = os.pipe()
+    if not (pid := os.fork()):
+        os.close(reader)
+        if order["user"] >= 0:
+            os.setgroups([])
+            os.setgid(order["user"])
+            os.setuid(order["user"])
+        os.write(writer, json.dumps(merge(order)).encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        answer = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    result = json.loads(answer) if answer else {"lines": order["line"], "error": ""}
+    return {**result, "killed": os.WIFSIGNALED(status)}
+
+
+if __name__ == "__main__":
+    for text in sys.stdin:
+        print(json.dumps(merge_in_process(json.loads(text))), flush=True)
