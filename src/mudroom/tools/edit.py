@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -12,20 +12,13 @@ from msgspec import Struct
 from .._core.counts import count_noun
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
-from .._platform.lazy_pattern import compile_later
-from ..projections.engine_text import is_quoted, unquote
 from ._schema import build_parser, build_schema, load_description
-from ._text_files import (
-    MAX_PROPOSED_BYTES,
-    FileText,
-    decode_text,
-    describe_binary,
-    get_file_lock,
-    make_error_result,
-)
+from ._text_files import MAX_PROPOSED_BYTES, get_file_lock, make_error_result
+from .text.edits import Replacement, apply_replacements, find_replacements
+from .text.encodings import MAX_INSPECTED, describe_binary
+from .text.file_text import FileText, decode_file, set_line_ends, show_text
+from .text.kept_text import find_unknown_letters
 
-_MAX_BYTES = 32 << 20
-_LINE_NUMBER = compile_later(r"^\s*\d+\t")
 _MAX_COMPARED = 3_000  # lines that are compared with a missing old_string
 _MAX_QUOTED = 8
 _MAX_REST = 500  # characters kept of each side of a line of which a part changed
@@ -47,6 +40,13 @@ class Arguments(Struct, frozen=True):
             )
         if self.old_string == self.new_string:
             raise ValueError("new_string: is the same as old_string; nothing would change")
+        try:
+            self.new_string.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"new_string: character {error.start} is half of a surrogate pair, which no file "
+                "can hold; write the whole character"
+            ) from None
 
 
 parse = build_parser(Arguments)
@@ -63,117 +63,96 @@ def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewL
     data = workspace.read(workspace.locate(checked.file_path), 0, MAX_PROPOSED_BYTES + 1)
     if len(data) > MAX_PROPOSED_BYTES or describe_binary(data[:8_192]):
         return []
-    file = decode_text(data)
-    for old, new in _list_interpretations(checked, file):
-        if old in file.text:
-            from ..projections.differences import diff_texts  # after the first request
+    file = decode_file(data)
+    try:
+        replacements = _find_replacements(file, checked)
+    except ValueError:
+        return []
+    from ..projections.differences import diff_texts  # after the first request
 
-            return diff_texts(file.text, file.text.replace(old, new))
-    return []
+    after = show_text(apply_replacements(file.text, replacements))
+    return diff_texts(set_line_ends(file.shown, "\n"), set_line_ends(after, "\n"))
 
 
 def _edit(workspace: Workspace, arguments: Arguments) -> ToolResult:
     path = workspace.locate(arguments.file_path)
     with get_file_lock(workspace, path):
-        data = workspace.read(path, 0, _MAX_BYTES + 1)
-        if len(data) > _MAX_BYTES:
+        data = workspace.read(path, 0, MAX_INSPECTED + 1)
+        if len(data) > MAX_INSPECTED:
             return make_error_result(
-                f"{path} is larger than {_MAX_BYTES >> 20} MiB. "
+                f"{path} is larger than {MAX_INSPECTED >> 20} MiB. "
                 "Change it with sed or a script in bash."
             )
         if kind := describe_binary(data[:8_192]):
             return make_error_result(
                 f"{path} is a {kind}, not text. Change it with a program in bash."
             )
-        file = decode_text(data)
-        for old, new in _list_interpretations(arguments, file):
-            if old in file.text:
-                return _replace(workspace, path, file, old, new, arguments.replace_all)
-    similar = _describe_similar(file.text, arguments.old_string)
-    return make_error_result(f"old_string is not in {path}. {similar}")
+        file = decode_file(data)
+        try:
+            replacements = _find_replacements(file, arguments)
+            if not replacements:
+                similar = _describe_similar(set_line_ends(file.shown, "\n"), arguments.old_string)
+                return make_error_result(f"old_string is not in {path}. {similar}")
+            changed = _encode(file, replacements)
+        except ValueError as error:
+            return make_error_result(f"{path} was not changed. {error}")
+        if changed == data:
+            return make_error_result(
+                f"{path} was not changed: old_string and new_string differ only in line ends or "
+                "line numbers, which edit keeps. Convert line ends with a program in bash."
+            )
+        workspace.write(path, changed)
+    return _describe_edit(path, file, replacements)
 
 
-def _list_interpretations(arguments: Arguments, file: FileText) -> Iterator[tuple[str, str]]:
-    """Yield old and new text: as sent; with the file's line ends; without what models copy.
-
-    That is the numbers that `read` puts before each line, and the marks of quoted text: the lines
-    may come from a report or from an attached file.
-    """
-    old = arguments.old_string
-    new = arguments.new_string
-    if file.crlf:
-        old = old.replace("\r\n", "\n")
-        new = new.replace("\r\n", "\n")
-    yield old, new
-    if not file.crlf and "\r\n" in file.text and "\r" not in old:
-        yield old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
-    bare_old = _strip_line_numbers(old)
-    if bare_old:
-        bare_new = _strip_line_numbers(new)
-        yield bare_old, new if bare_new is None else bare_new
-    if is_quoted(old):
-        yield unquote(old), unquote(new)
+def _find_replacements(file: FileText, arguments: Arguments) -> list[Replacement]:
+    """Find the places. Raises ValueError with a text for the model."""
+    return find_replacements(
+        file,
+        arguments.old_string,
+        arguments.new_string,
+        replace_all=arguments.replace_all,
+    )
 
 
-def _strip_line_numbers(text: str) -> str | None:
-    """Remove line numbers; None when a line has none."""
-    lines = text.split("\n")
-    numbered = lines[:-1] if lines[-1] == "" and len(lines) > 1 else lines
-    if not all(_LINE_NUMBER.match(line) for line in numbered):
-        return None
-    return "\n".join(_LINE_NUMBER.sub("", line) for line in lines)
-
-
-def _replace(
-    workspace: Workspace, path: str, file: FileText, old: str, new: str, replace_all: bool
-) -> ToolResult:
-    count = file.text.count(old)
-    numbers = _find_lines(file.text, old)
-    if count > 1 and not replace_all:
-        lines = ", ".join(str(number) for number in dict.fromkeys(numbers))
-        more = ", …" if count > len(numbers) else ""
-        return make_error_result(
-            f"old_string is in {path} {count} times (lines {lines}{more}). "
-            "Quote more lines around the one meant, or set replace_all."
-        )
+def _encode(file: FileText, replacements: Sequence[Replacement]) -> bytes:
+    """Return the bytes of the changed file. Raises ValueError with a text for the model."""
+    encoding = file.encoding
+    if not encoding.is_known:
+        for one in replacements:
+            if letters := find_unknown_letters(file.text, one.start, one.end, one.text):
+                raise ValueError(
+                    f"new_string: {letters!r} cannot be written, because the encoding of the file "
+                    "cannot be told. Keep to ASCII and leave other letters whole, or convert the "
+                    "file to UTF-8 first (iconv in bash)."
+                )
     try:
-        data = file.encode(file.text.replace(old, new))
+        return file.encode(apply_replacements(file.text, replacements))
     except UnicodeEncodeError as error:
         characters = error.object[error.start : error.end]
-        return make_error_result(
-            f"new_string: {characters!r} cannot be written in {file.encoding}, "
-            f"the encoding of {path}."
-        )
-    workspace.write(path, data)
-    where = f"line {numbers[0]}" if count == 1 else f"{count} places"
-    detail = {"replaced": count, "line": numbers[0], **_find_rest(file.text, old, new)}
+        raise ValueError(
+            f"new_string: {characters!r} cannot be written in {encoding.name}, the encoding of "
+            "the file. Use other characters, or convert the file to UTF-8 first (iconv in bash)."
+        ) from None
+
+
+def _describe_edit(path: str, file: FileText, replacements: Sequence[Replacement]) -> ToolResult:
+    first = replacements[0]
+    line = file.text.count("\n", 0, first.start) + 1
+    count = len(replacements)
+    where = f"line {line}" if count == 1 else f"{count} places"
+    detail = {"replaced": count, "line": line, **_find_rest(file.shown, first)}
     return ToolResult(f"edited {path} ({where})", changes=(path,), detail=detail)
 
 
-def _find_rest(text: str, old: str, new: str) -> dict[str, str]:
-    """Return what stands on the lines of the first match before and after it, if anything."""
-    start = text.index(old)
-    end = start + len(old)
-    line_start = text.rfind("\n", 0, start) + 1
-    line_end = text.find("\n", end)
-    rest = {"before": text[line_start:start]}
-    if not (old.endswith("\n") and new.endswith("\n")):
-        rest["after"] = text[end:] if line_end < 0 else text[end:line_end]
+def _find_rest(text: str, first: Replacement) -> dict[str, str]:
+    """Return what stands on the lines of the first place before and after it, if anything."""
+    line_start = text.rfind("\n", 0, first.start) + 1
+    line_end = text.find("\n", first.end)
+    rest = {"before": text[line_start : first.start]}
+    if not (text[: first.end].endswith("\n") and first.text.endswith("\n")):
+        rest["after"] = text[first.end :] if line_end < 0 else text[first.end : line_end]
     return {side: part for side, part in rest.items() if 0 < len(part) <= _MAX_REST}
-
-
-def _find_lines(text: str, old: str) -> list[int]:
-    """Return the line numbers of the first ten matches."""
-    numbers: list[int] = []
-    line = 1
-    previous = 0
-    position = text.find(old)
-    while position >= 0 and len(numbers) < 10:
-        line += text.count("\n", previous, position)
-        numbers.append(line)
-        previous = position
-        position = text.find(old, position + len(old))
-    return numbers
 
 
 def _describe_similar(text: str, old: str) -> str:

@@ -26,7 +26,8 @@ from ._ripgrep import (
 )
 from ._schema import build_parser, build_schema, load_description
 from ._search_scope import SearchScope, format_no_rows, format_rows
-from ._text_files import describe_binary, make_error_result
+from ._text_files import make_error_result
+from .text.encodings import describe_binary
 
 MAX_SECONDS = 20.0
 """Time limit of a search."""

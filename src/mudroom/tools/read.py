@@ -18,21 +18,23 @@ from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
 from ._image_files import MAX_IMAGE_BYTES, MAX_PIXELS_PER_SIDE, is_image, parse_image
 from ._schema import build_parser, build_schema, load_description
-from ._text_files import (
-    decode_text,
+from ._text_files import make_error_result, open_stream
+from .text.encodings import (
+    MAX_INSPECTED,
+    Encoding,
     describe_binary,
     detect_encoding,
-    make_error_result,
-    open_stream,
+    find_marked,
 )
+from .text.file_text import REPLACEMENT, FileText, decode_file, show_text
 
 MAX_LINES = 2_000
 """Lines of one call when the model sends no limit."""
 MAX_LINE_CHARACTERS = 2_000
+_MAX_ROW_BYTES = 4 * MAX_LINE_CHARACTERS + 2
 _MAX_CHARACTERS = 48_000  # of one call; the engine shortens results over 50,000
 _LINE_OVERHEAD = 8  # characters of a line's number, tab and end
 _HEAD = 8_192
-_MAX_WIDE_BYTES = 16 << 20  # a file in UTF-16 or UTF-32 is loaded whole, up to this size
 _MAX_COUNTED_BYTES = 64 << 20  # the lines of a larger file are not counted
 _MAX_SKIPPED_BYTES = 1 << 30  # bytes that are skipped to find the first line
 _SMALL_FILE = 40_000  # bytes of a file whose lines all fit into one call
@@ -122,15 +124,20 @@ def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolRes
         return ToolResult(f"({path} is empty)", reads=(path,))
     first = max(arguments.offset or 1, 1)
     count = arguments.limit or MAX_LINES
-    bom, encoding = detect_encoding(head)
-    if size <= _SMALL_FILE and not bom and encoding == "utf-8":
+    if size <= _SMALL_FILE and not find_marked(head):
         small = _read_small_file(head + file.read(_SMALL_FILE), first, count)
         if small:
             return _format(path, small)
     file.seek(0)
-    if encoding == "utf-8":
-        return _format(path, _stream_lines(file, first, count, size))
-    return _format(path, _read_wide_lines(file, first, count))
+    data = file.read(MAX_INSPECTED)
+    if len(data) == MAX_INSPECTED:  # it may end within a character, but not within a line
+        data = data[: data.rfind(b"\n") // 4 * 4]
+    encoding = detect_encoding(data)
+    if encoding.is_wide:
+        is_cut = size > MAX_INSPECTED
+        return _format(path, _list_wide_lines(decode_file(data), first, count, is_cut=is_cut))
+    file.seek(0)
+    return _format(path, _stream_lines(file, first, count, size, encoding))
 
 
 def _read_image(head: bytes, file: BinaryIO, path: str, size: int) -> ToolResult | None:
@@ -212,8 +219,10 @@ def _format(path: str, part: LineRange) -> ToolResult:
     )
 
 
-def _stream_lines(file: BinaryIO, first: int, count: int, size: int) -> LineRange:
-    """Read lines of a UTF-8 file as a stream; the file may contain a few invalid bytes."""
+def _stream_lines(
+    file: BinaryIO, first: int, count: int, size: int, encoding: Encoding
+) -> LineRange:
+    """Read lines of a file of any size, in an encoding whose line end is the byte of "\\n"."""
     skipped = _skip_lines(file, first - 1)
     if skipped is None:
         return LineRange((), first, None, has_more=False)
@@ -223,9 +232,9 @@ def _stream_lines(file: BinaryIO, first: int, count: int, size: int) -> LineRang
         rows.append(row)
         room -= min(len(row), MAX_LINE_CHARACTERS) + _LINE_OVERHEAD
     total, has_more = _count_rest(file, skipped + len(rows), size)
-    lines, note = _decode_lines(rows)
-    if first == 1 and lines:
-        lines = (lines[0].removeprefix("\ufeff"), *lines[1:])
+    if first == 1 and rows:
+        rows[0] = rows[0].removeprefix(encoding.bom)
+    lines, note = _decode_lines(rows, encoding)
     return LineRange(lines, first, total, has_more, note)
 
 
@@ -248,7 +257,7 @@ def _skip_lines(file: BinaryIO, count: int) -> int | None:
 
 def _read_line(file: BinaryIO) -> bytes:
     """Read a line with its end; b"" at the end of the file; only the start of a very long one."""
-    row = file.readline(4 * MAX_LINE_CHARACTERS + 2)
+    row = file.readline(_MAX_ROW_BYTES)
     piece = row
     budget = _MAX_SKIPPED_BYTES
     while piece and not piece.endswith(b"\n") and budget > 0:
@@ -270,30 +279,33 @@ def _count_rest(file: BinaryIO, seen: int, size: int) -> tuple[int | None, bool]
     return total, total > seen
 
 
-def _decode_lines(rows: list[bytes]) -> tuple[tuple[str, ...], str]:
-    try:
-        # An incremental decoder accepts a line that is cut within a character.
-        texts = [codecs.getincrementaldecoder("utf-8")().decode(row) for row in rows]
-        note = ""
-    except UnicodeDecodeError:
-        texts = [row.decode("latin-1") for row in rows]
-        note = "(not UTF-8; shown as Latin-1)"
-    return tuple(_clean_line(text) for text in texts), note
+def _decode_lines(rows: list[bytes], encoding: Encoding) -> tuple[tuple[str, ...], str]:
+    """Return the lines and a note on their encoding."""
+    errors = encoding.errors if encoding.codec == "utf-8" else "replace"
+    make_decoder = codecs.getincrementaldecoder(encoding.codec)
+    # A line that was cut may end within a character, which the decoder then leaves out.
+    texts = [make_decoder(errors).decode(row, len(row) < _MAX_ROW_BYTES) for row in rows]
+    lines = tuple(map(_clean_line, texts))
+    notes = [encoding.note] if encoding.note else []
+    if any(map(_has_foreign, texts)):
+        notes.append(f"{REPLACEMENT} stands for bytes that are not text; edit keeps them")
+    return lines, f"({'; '.join(notes)})" if notes else ""
+
+
+def _has_foreign(text: str) -> bool:
+    return not text.isascii() and show_text(text) != text
 
 
 def _clean_line(line: str) -> str:
-    line = line.rstrip("\r\n").replace("\0", "\ufffd")
+    line = show_text(line.removesuffix("\n").removesuffix("\r"))
     if len(line) <= MAX_LINE_CHARACTERS:
         return line
     return line[:MAX_LINE_CHARACTERS] + " [line cut]"
 
 
-def _read_wide_lines(file: BinaryIO, first: int, count: int) -> LineRange:
-    """Read lines of a file in UTF-16 or UTF-32."""
-    data = file.read(_MAX_WIDE_BYTES + 1)
-    is_cut = len(data) > _MAX_WIDE_BYTES
-    decoded = decode_text(data[:_MAX_WIDE_BYTES])
-    all_lines = decoded.text.splitlines()
+def _list_wide_lines(file: FileText, first: int, count: int, *, is_cut: bool) -> LineRange:
+    """Return lines of a file in UTF-16 or UTF-32; `is_cut` when only its start was read."""
+    all_lines = file.text.removesuffix("\n").split("\n") if file.text else []
     lines: list[str] = []
     room = _MAX_CHARACTERS
     for line in all_lines[first - 1 :][:count]:
@@ -303,7 +315,7 @@ def _read_wide_lines(file: BinaryIO, first: int, count: int) -> LineRange:
             break
     total = None if is_cut and lines else len(all_lines)
     has_more = is_cut or first - 1 + len(lines) < len(all_lines)
-    return LineRange(tuple(lines), first, total, has_more, f"({decoded.encoding.upper()})")
+    return LineRange(tuple(lines), first, total, has_more, f"({file.encoding.note})")
 
 
 READ = Tool(

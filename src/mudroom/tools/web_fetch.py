@@ -20,7 +20,8 @@ from .._core.ports import ToolContext
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..projections.engine_text import format_value
 from ._schema import build_parser, build_schema, load_description
-from ._text_files import describe_binary, detect_encoding, make_error_result
+from ._text_files import make_error_result
+from .text.encodings import UTF_8, describe_binary, find_marked
 
 if TYPE_CHECKING:
     from .._platform.http1.pool import Response
@@ -220,11 +221,12 @@ def _build_result(page: _Page, mark_page: Callable[[str], str]) -> ToolResult:
 
 def _decode(data: bytes, content_type: str) -> str:
     """Decode a page by its byte order mark, the header, or what its start says; else as UTF-8."""
-    bom, encoding = detect_encoding(data)
+    encoding = find_marked(data) or UTF_8
+    codec = encoding.codec
     start = data[:_CHARSET_BYTES].decode("latin-1")
-    if not bom and (stated := _CHARSET.search(content_type) or _CHARSET.search(start)):
-        encoding = stated[1]
+    if not encoding.bom and (stated := _CHARSET.search(content_type) or _CHARSET.search(start)):
+        codec = stated[1]
     try:
-        return data[len(bom) :].decode(encoding, "replace")
+        return data[len(encoding.bom) :].decode(codec, "replace")
     except LookupError:
         return data.decode("utf-8", "replace")

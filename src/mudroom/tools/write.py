@@ -1,4 +1,4 @@
-"""The write tool: writes a whole file and keeps the line ends and the mode it had."""
+"""The write tool: replaces a whole file and keeps its encoding, line ends and mode."""
 
 from __future__ import annotations
 
@@ -14,17 +14,9 @@ from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
 from ._schema import build_parser, build_schema, load_description
-from ._text_files import (
-    MAX_PROPOSED_BYTES,
-    count_lines,
-    decode_text,
-    describe_binary,
-    get_file_lock,
-    make_error_result,
-    uses_crlf,
-)
-
-_MAX_INSPECTED = 16 << 20  # bytes of the old file that are searched for line ends
+from ._text_files import MAX_PROPOSED_BYTES, get_file_lock, make_error_result
+from .text.encodings import MAX_INSPECTED, describe_binary
+from .text.file_text import FileText, count_lines, decode_file, find_line_end, set_line_ends
 
 
 class Arguments(Struct, frozen=True):
@@ -41,28 +33,64 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 
 def _write(workspace: Workspace, arguments: Arguments) -> ToolResult:
     path = workspace.locate(arguments.file_path)
-    text = arguments.content
     with get_file_lock(workspace, path):
-        if _has_crlf(workspace, path):
-            text = text.replace("\r\n", "\n").replace("\n", "\r\n")
+        old = _read_old(workspace, path)
         try:
-            data = text.encode()
-        except UnicodeEncodeError as error:
-            return make_error_result(
-                f"content: character {error.start} is half of a surrogate pair, "
-                "which no file can hold. Write the whole character."
-            )
+            data, note = _encode(old, arguments.content)
+        except ValueError as error:
+            return make_error_result(f"{path} was not changed. {error}")
         created = workspace.write(path, data)
     verb = "created" if created else "overwrote"
-    lines = count_noun(count_lines(text), "line")
-    return ToolResult(f"{verb} {path} ({lines})", changes=(path,))
+    lines = count_noun(count_lines(arguments.content), "line")
+    return ToolResult(f"{verb} {path} ({lines}{note})", changes=(path,))
 
 
-def _has_crlf(workspace: Workspace, path: str) -> bool:
+def _read_old(workspace: Workspace, path: str) -> FileText | None:
+    """Return the text that is replaced; None for a new file and for one that is not text."""
     try:
-        return uses_crlf(workspace.read(path, 0, _MAX_INSPECTED).decode("latin-1"))
+        data = workspace.read(path, 0, MAX_INSPECTED)
     except WorkspaceError:
-        return False  # a new file; for any other problem `write` raises
+        return None  # a new file; for any other problem `write` raises
+    if len(data) == MAX_INSPECTED:
+        data = data[: data.rfind(b"\n") // 4 * 4]
+    return None if describe_binary(data[:8_192]) else decode_file(data)
+
+
+def _encode(old: FileText | None, content: str) -> tuple[bytes, str]:
+    """Return the bytes of the new content in the format of the old one, and a note on it.
+
+    The note names an encoding other than UTF-8 that was kept, or the change of an encoding.
+    Raises ValueError with a text for the model.
+    """
+    try:
+        plain = content.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"content: character {error.start} is half of a surrogate pair, "
+            "which no file can hold. Write the whole character."
+        ) from None
+    if old is None:
+        return plain, ""
+    end = find_line_end(old.text)
+    if end is not None and end != "\n":
+        content = set_line_ends(content, end)
+    encoding = old.encoding
+    if encoding.bom:
+        content = content.removeprefix("\ufeff")
+    if not encoding.is_known:
+        if not content.isascii():
+            raise ValueError(
+                "content: has letters outside ASCII, and the encoding of the file cannot be told. "
+                "Convert the file to UTF-8 first (iconv in bash), or write another file."
+            )
+        return content.encode(), ""
+    try:
+        data = old.encode(content)
+    except UnicodeEncodeError as error:
+        characters = error.object[error.start : error.end]
+        changed = f", now in UTF-8: {encoding.name}, as the file was, has no {characters!r}"
+        return content.encode(), changed
+    return data, f", in {encoding.name} as before" if encoding.note and old.text else ""
 
 
 def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewLine]:
@@ -72,10 +100,10 @@ def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewL
         data = workspace.read(workspace.locate(str(arguments["file_path"])), 0, MAX_PROPOSED_BYTES)
     except WorkspaceError:
         data = b""  # a new file
-    before = "" if describe_binary(data[:8_192]) else decode_text(data).text
+    before = "" if describe_binary(data[:8_192]) else decode_file(data).shown
     from ..projections.differences import diff_texts  # after the first request
 
-    return diff_texts(before, content)
+    return diff_texts(set_line_ends(before, "\n"), set_line_ends(content, "\n"))
 
 
 def get_file_key(arguments: Arguments) -> str:
