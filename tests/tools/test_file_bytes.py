@@ -337,3 +337,51 @@ def test_every_file_is_decoded_without_loss() -> None:
             body = data[len(encoding.bom) :]
             text = body.decode(encoding.codec, encoding.errors)
             assert text.encode(encoding.codec, encoding.errors) == body, data
+
+
+@pytest.mark.parametrize(
+    ("codec", "text", "pattern"),
+    [
+        ("cp1252", "un café — noir\n", "café —"),
+        ("cp1252", "un café\n", "caf.$"),
+        ("gbk", "x = 1  # 注释\n", "注释"),
+        ("gbk", "x = 1  # 中文\n", "^x = . +# 中"),
+        ("cp932", "表示するデータ\n", "データ"),
+        ("utf-16", "wide 中文\n", "中文"),
+        ("utf-16-le", "wide é\n", "wide"),
+        ("utf-32", "wide é\n", "wide é"),
+        ("utf-8", "café\n", "café"),
+    ],
+)
+async def test_grep_finds_and_shows_text_as_read_shows_it(
+    ctx: Run, call: Call, codec: str, text: str, pattern: str
+) -> None:
+    (ctx.root / "f").write_bytes(f"first\n{text}".encode(codec))
+    (ctx.root / "g").write_bytes(b"nothing\n")
+    found = await call("grep", pattern=pattern, output_mode="content")
+    assert found.text == f"f:2:{text.strip()}"
+    shown = (await call("read", file_path="f")).text.split("\n")[1]
+    assert shown == f"2\t{text.strip()}"
+
+
+async def test_grep_does_not_find_half_of_a_character(ctx: Run, call: Call) -> None:
+    (ctx.root / "f").write_bytes("表示ソフトのデータ\n".encode("cp932"))  # two end with a backslash
+    assert b"\\" in (ctx.root / "f").read_bytes()
+    assert "no matches" in (await call("grep", pattern=r"\\")).text
+
+
+async def test_grep_shows_a_file_of_unknown_encoding_as_read_does(ctx: Run, call: Call) -> None:
+    (ctx.root / "f").write_bytes("# Привет\n".encode("cp1251"))
+    shown = (await call("read", file_path="f")).text.split("\n")[0].removeprefix("1\t")
+    found = await call("grep", pattern=shown, output_mode="content")
+    assert found.text == f"f:1:{shown}"
+
+
+async def test_copies_for_a_search_are_made_in_batches(
+    ctx: Run, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mudroom.tools._ripgrep._MAX_COPIED_BYTES", 10)
+    for number in range(7):
+        (ctx.root / f"f{number}").write_bytes("un café noir\n".encode("cp1252"))
+    found = await call("grep", pattern="café")
+    assert found.text.split("\n") == [f"f{number}" for number in range(7)]
