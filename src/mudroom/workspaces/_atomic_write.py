@@ -1,4 +1,7 @@
-"""Atomic writes in an open folder: readers see the old file or the new one, never a part."""
+"""Atomic writes in an open folder: readers see the old file or the new one, never a part.
+
+Files that a rename would take from their owner, or from their other names, are the exception.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from contextlib import suppress
 from .._core.ports import ContentCheck
 from .._platform.protected_names import UNFINISHED_PREFIX
 from ._checked_rename import remove_checked, replace_checked
+from ._file_identity import has_other_names, keep_attributes, keep_owner, rewrite_in_place
 
 _PREFIX = f"{UNFINISHED_PREFIX}-"
 
@@ -28,11 +32,18 @@ def write_atomically(
         folder: descriptor. old: facts about the file that is replaced, None for a new file.
         mode, check: see `Workspace.write`.
     """
+    if old is not None and mode is None and check is None and has_other_names(old):
+        rewrite_in_place(folder, name, data, old)
+        return
     temporary = _make_name()
     if mode is not None and stat.S_ISLNK(mode):
         os.symlink(data, os.fsencode(temporary), dir_fd=folder)
     else:
-        _write_file(folder, temporary, data, old, mode)
+        keeps_owner = _write_file(folder, temporary, data, (name, old), mode)
+        if old is not None and mode is None and check is None and not keeps_owner:
+            os.unlink(temporary, dir_fd=folder)
+            rewrite_in_place(folder, name, data, old)
+            return
     try:
         if check is None:
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -48,9 +59,18 @@ def write_atomically(
 
 
 def _write_file(
-    folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None
-) -> None:
-    """Write a new file and make it durable. It is removed again after an error."""
+    folder: int,
+    name: str,
+    data: bytes,
+    replaced: tuple[str, os.stat_result | None],
+    mode: int | None,
+) -> bool:
+    """Write a new file and make it durable. It is removed again after an error.
+
+    Returns False when it has not the owner of the file that it replaces.
+    """
+    old_name, old = replaced
+    keeps_owner = True
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(name, flags, 0o666, dir_fd=folder)
     try:
@@ -58,7 +78,8 @@ def _write_file(
             file.write(data)
             file.flush()
             if old is not None:
-                _keep_owner(descriptor, old)
+                keeps_owner = keep_owner(descriptor, old)
+                keep_attributes(descriptor, folder, old_name)
             if mode is None and old is not None:
                 mode = stat.S_IMODE(old.st_mode)
             if mode is not None:
@@ -67,6 +88,7 @@ def _write_file(
     except BaseException:
         os.unlink(name, dir_fd=folder)
         raise
+    return keeps_owner
 
 
 def remove_file(folder: int, name: str, check: ContentCheck | None) -> None:
@@ -94,13 +116,3 @@ def _is_in_use(temporary: str) -> bool:
     if os.path.exists("/proc/self"):
         return os.path.exists(f"/proc/{pid}")
     return pid == str(os.getpid())
-
-
-def _keep_owner(descriptor: int, old: os.stat_result) -> None:
-    new = os.fstat(descriptor)
-    if (new.st_uid, new.st_gid) == (old.st_uid, old.st_gid):
-        return
-    try:
-        os.fchown(descriptor, old.st_uid, old.st_gid)
-    except PermissionError:
-        pass  # only the Unix user root may change a file's owner
