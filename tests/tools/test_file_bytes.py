@@ -385,3 +385,33 @@ async def test_copies_for_a_search_are_made_in_batches(
         (ctx.root / f"f{number}").write_bytes("un café noir\n".encode("cp1252"))
     found = await call("grep", pattern="café")
     assert found.text.split("\n") == [f"f{number}" for number in range(7)]
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "expected"),
+    [
+        (f"{NFD}.txt", "café.txt", "does not exist, but café.txt does: it looks the same"),
+        ("café.txt", f"{NFD}.txt", "its letters with accents are composed"),
+        ("src/Upper.PY", "src/upper.py", "but src/Upper.PY does: upper and lower case differ"),
+        ("Src/a/b.py", "src/A/b.py", "but Src/a/b.py does"),
+        ("STRASSE.md", "straße.md", "but STRASSE.md does"),
+        ("other.py", "upper.py", "upper.py does not exist"),
+    ],
+)
+async def test_a_file_with_another_spelling_of_the_name_is_named(
+    ctx: Run, call: Call, name: str, asked: str, expected: str
+) -> None:
+    (ctx.root / name).parent.mkdir(exist_ok=True, parents=True)
+    (ctx.root / name).write_text("x\n")
+    (ctx.root / ".gitignore").write_text("*.txt\n")
+    for tool, arguments in (("read", {}), ("edit", {"old_string": "x", "new_string": "y"})):
+        result = await call(tool, file_path=asked, **arguments)
+        assert result.error
+        assert expected in unicodedata.normalize("NFC", result.text)
+
+
+async def test_write_tells_of_a_name_that_looks_the_same(ctx: Run, call: Call) -> None:
+    (ctx.root / NFD).write_text("x\n")
+    result = await call("write", file_path="café", content="y\n")
+    assert r"another file looks the same, 'cafe\u0301': this is 'caf\xe9'" in result.text
+    assert (ctx.root / NFD).read_text() == "x\n"

@@ -13,6 +13,7 @@ from .._core.counts import count_noun
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
 from ._schema import build_parser, build_schema, load_description
+from ._similar_names import naming_similar_files
 from ._text_files import MAX_PROPOSED_BYTES, get_file_lock, make_error_result
 from .text.edits import Replacement, apply_replacements, find_replacements
 from .text.encodings import MAX_INSPECTED, describe_binary
@@ -77,7 +78,8 @@ def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewL
 def _edit(workspace: Workspace, arguments: Arguments) -> ToolResult:
     path = workspace.locate(arguments.file_path)
     with get_file_lock(workspace, path):
-        data = workspace.read(path, 0, MAX_INSPECTED + 1)
+        with naming_similar_files(workspace, path):
+            data = workspace.read(path, 0, MAX_INSPECTED + 1)
         if len(data) > MAX_INSPECTED:
             return make_error_result(
                 f"{path} is larger than {MAX_INSPECTED >> 20} MiB. "

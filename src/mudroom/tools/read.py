@@ -18,6 +18,7 @@ from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
 from ._image_files import MAX_IMAGE_BYTES, MAX_PIXELS_PER_SIDE, is_image, parse_image
 from ._schema import build_parser, build_schema, load_description
+from ._similar_names import naming_similar_files
 from ._text_files import make_error_result, open_stream
 from .text.encodings import (
     MAX_INSPECTED,
@@ -81,12 +82,13 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     path = workspace.locate(arguments.file_path)
     if workspace.local is None:
         return await asyncio.to_thread(_read_file, workspace, path, arguments)
-    start = _read_start(workspace, path)
-    if isinstance(start, ToolResult):
-        return start
-    if len(start) <= _NO_THREAD:
-        return _read(io.BytesIO(start), path, len(start), arguments)
-    return await asyncio.to_thread(_read_file, workspace, path, arguments)
+    try:
+        start = workspace.read(path, 0, _NO_THREAD + 1)
+    except WorkspaceError:
+        start = None  # to say why may take a while
+    if start is None or len(start) > _NO_THREAD:
+        return await asyncio.to_thread(_read_file, workspace, path, arguments)
+    return _read(io.BytesIO(start), path, len(start), arguments)
 
 
 def read_content(path: str, content: bytes, arguments: Arguments) -> ToolResult:
@@ -94,22 +96,15 @@ def read_content(path: str, content: bytes, arguments: Arguments) -> ToolResult:
     return _read(io.BytesIO(content), path, len(content), arguments)
 
 
-def _read_start(workspace: Workspace, path: str) -> bytes | ToolResult:
-    """Read _NO_THREAD bytes and one more; return an error result for a folder."""
-    try:
-        return workspace.read(path, 0, _NO_THREAD + 1)
-    except WorkspaceError:
-        if not stat.S_ISDIR(workspace.stat(path).mode):
-            raise
-    return make_error_result(f"{path} is a folder. List it with glob: pattern '*', path '{path}'.")
-
-
 def _read_file(workspace: Workspace, path: str, arguments: Arguments) -> ToolResult:
-    start = _read_start(workspace, path)
-    if isinstance(start, ToolResult):
-        return start
+    with naming_similar_files(workspace, path):
+        info = workspace.stat(path)
+    if stat.S_ISDIR(info.mode):
+        return make_error_result(
+            f"{path} is a folder. List it with glob: pattern '*', path '{path}'."
+        )
     with open_stream(workspace, path) as file:
-        return _read(file, path, workspace.stat(path).size, arguments)
+        return _read(file, path, info.size, arguments)
 
 
 def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolResult:

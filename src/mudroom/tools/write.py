@@ -14,6 +14,7 @@ from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
 from ._schema import build_parser, build_schema, load_description
+from ._similar_names import find_other_form
 from ._text_files import MAX_PROPOSED_BYTES, get_file_lock, make_error_result
 from .text.encodings import MAX_INSPECTED, describe_binary
 from .text.file_text import FileText, count_lines, decode_file, find_line_end, set_line_ends
@@ -42,6 +43,8 @@ def _write(workspace: Workspace, arguments: Arguments) -> ToolResult:
         created = workspace.write(path, data)
     verb = "created" if created else "overwrote"
     lines = count_noun(count_lines(arguments.content), "line")
+    if created and not path.isascii() and (other := find_other_form(workspace, path)):
+        note += f"; another file looks the same, {other!a}: this is {path!a}"
     return ToolResult(f"{verb} {path} ({lines}{note})", changes=(path,))
 
 
