@@ -415,3 +415,15 @@ async def test_write_tells_of_a_name_that_looks_the_same(ctx: Run, call: Call) -
     result = await call("write", file_path="café", content="y\n")
     assert r"another file looks the same, 'cafe\u0301': this is 'caf\xe9'" in result.text
     assert (ctx.root / NFD).read_text() == "x\n"
+
+
+async def test_lines_that_end_with_cr_only_have_the_same_numbers_everywhere(
+    ctx: Run, call: Call
+) -> None:
+    before = b"one\rtwo\r\rfour"
+    (ctx.root / "f").write_bytes(before)
+    assert (await call("read", file_path="f")).text == "1\tone\n2\ttwo\n3\t\n4\tfour"
+    found = await call("grep", pattern="^t|r$", output_mode="content")
+    assert found.text == "f:2:two\nf:4:four"
+    assert await edit(ctx, call, before, "2\ttwo", "2\t2\nx") == ""
+    assert (ctx.root / "f").read_bytes() == b"one\r2\rx\r\rfour"

@@ -17,7 +17,14 @@ from ._similar_names import naming_similar_files
 from ._text_files import MAX_PROPOSED_BYTES, get_file_lock, make_error_result
 from .text.edits import Replacement, apply_replacements, find_replacements
 from .text.encodings import MAX_INSPECTED, describe_binary
-from .text.file_text import FileText, decode_file, set_line_ends, show_text
+from .text.file_text import (
+    FileText,
+    decode_file,
+    find_line_break,
+    list_lines,
+    set_line_ends,
+    show_text,
+)
 from .text.kept_text import find_unknown_letters
 
 _MAX_COMPARED = 3_000  # lines that are compared with a missing old_string
@@ -93,7 +100,7 @@ def _edit(workspace: Workspace, arguments: Arguments) -> ToolResult:
         try:
             replacements = _find_replacements(file, arguments)
             if not replacements:
-                similar = _describe_similar(set_line_ends(file.shown, "\n"), arguments.old_string)
+                similar = _describe_similar(list_lines(file.shown), arguments.old_string)
                 return make_error_result(f"old_string is not in {path}. {similar}")
             changed = _encode(file, replacements)
         except ValueError as error:
@@ -140,7 +147,7 @@ def _encode(file: FileText, replacements: Sequence[Replacement]) -> bytes:
 
 def _describe_edit(path: str, file: FileText, replacements: Sequence[Replacement]) -> ToolResult:
     first = replacements[0]
-    line = file.text.count("\n", 0, first.start) + 1
+    line = file.text.count(find_line_break(file.text), 0, first.start) + 1
     count = len(replacements)
     where = f"line {line}" if count == 1 else f"{count} places"
     detail = {"replaced": count, "line": line, **_find_rest(file.shown, first)}
@@ -157,11 +164,10 @@ def _find_rest(text: str, first: Replacement) -> dict[str, str]:
     return {side: part for side, part in rest.items() if 0 < len(part) <= _MAX_REST}
 
 
-def _describe_similar(text: str, old: str) -> str:
+def _describe_similar(lines: Sequence[str], old: str) -> str:
     """Quote the lines of the file that are most similar to old_string."""
-    lines = text.split("\n")
     stripped = [line.strip() for line in lines]
-    wanted = [line.strip() for line in old.strip("\n").split("\n")]
+    wanted = [line.strip() for line in set_line_ends(old, "\n").strip("\n").split("\n")]
     count = len(wanted)
     if any(wanted):
         for start in range(len(stripped) - count + 1):

@@ -27,7 +27,7 @@ from .text.encodings import (
     detect_encoding,
     find_marked,
 )
-from .text.file_text import REPLACEMENT, FileText, decode_file, show_text
+from .text.file_text import REPLACEMENT, FileText, decode_file, list_lines, show_text
 
 MAX_LINES = 2_000
 """Lines of one call when the model sends no limit."""
@@ -128,9 +128,9 @@ def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolRes
     if len(data) == MAX_INSPECTED:  # it may end within a character, but not within a line
         data = data[: data.rfind(b"\n") // 4 * 4]
     encoding = detect_encoding(data)
-    if encoding.is_wide:
+    if encoding.is_wide or (b"\r" in data and b"\n" not in data):
         is_cut = size > MAX_INSPECTED
-        return _format(path, _list_wide_lines(decode_file(data), first, count, is_cut=is_cut))
+        return _format(path, _list_lines(decode_file(data), first, count, is_cut=is_cut))
     file.seek(0)
     return _format(path, _stream_lines(file, first, count, size, encoding))
 
@@ -298,9 +298,12 @@ def _clean_line(line: str) -> str:
     return line[:MAX_LINE_CHARACTERS] + " [line cut]"
 
 
-def _list_wide_lines(file: FileText, first: int, count: int, *, is_cut: bool) -> LineRange:
-    """Return lines of a file in UTF-16 or UTF-32; `is_cut` when only its start was read."""
-    all_lines = file.text.removesuffix("\n").split("\n") if file.text else []
+def _list_lines(file: FileText, first: int, count: int, *, is_cut: bool) -> LineRange:
+    """Return lines of a file whose line end is not the byte of "\\n": UTF-16, or only CR.
+
+    `is_cut`: only the start of the file was read.
+    """
+    all_lines = list_lines(file.text)
     lines: list[str] = []
     room = _MAX_CHARACTERS
     for line in all_lines[first - 1 :][:count]:
@@ -310,7 +313,8 @@ def _list_wide_lines(file: FileText, first: int, count: int, *, is_cut: bool) ->
             break
     total = None if is_cut and lines else len(all_lines)
     has_more = is_cut or first - 1 + len(lines) < len(all_lines)
-    return LineRange(tuple(lines), first, total, has_more, f"({file.encoding.note})")
+    note = f"({file.encoding.note})" if file.encoding.note else ""
+    return LineRange(tuple(lines), first, total, has_more, note)
 
 
 READ = Tool(

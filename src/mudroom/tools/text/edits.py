@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from ...projections.engine_text import is_quoted, unquote
-from .file_text import REPLACEMENT, FileText, set_line_ends
+from .file_text import REPLACEMENT, FileText, find_line_break, set_line_ends
 from .folding import FoldedText, fold_line_ends, fold_look_alikes, is_mark
 from .kept_text import keep_foreign, keep_line_ends
 from .line_numbers import NumberedText, check_unnumbered, read_numbers, strip_new_numbers
@@ -57,6 +57,7 @@ class _Search:
     def __init__(self, file: FileText, old: str, new: str, replace_all: bool) -> None:
         self._file = file
         self._shown = file.shown
+        self._line_break = find_line_break(self._shown)
         self._old = old
         self._sent_new = new
         self._new = set_line_ends(new, "\n")
@@ -102,10 +103,10 @@ class _Search:
         return numbered.fits(self._count_line(start), starts_line=self._starts_line(start))
 
     def _starts_line(self, start: int) -> bool:
-        return self._shown[start - 1 : start] in ("", "\n")
+        return self._shown[start - 1 : start] in ("", self._line_break)
 
     def _count_line(self, position: int) -> int:
-        return self._shown.count("\n", 0, position) + 1
+        return self._shown.count(self._line_break, 0, position) + 1
 
     def _replace(self, places: Sequence[tuple[int, int]], new: str) -> list[Replacement]:
         if len(places) > 1 and not self._replace_all:
@@ -122,9 +123,9 @@ class _Search:
         return [self._make(start, end, new) for start, end in places]
 
     def _check_new_numbers(self, new: str, start: int, end: int) -> None:
-        first = self._shown.rfind("\n", 0, start) + 1
-        last = self._shown.find("\n", max(start, end - 1))
-        lines = self._shown[first : last if last >= 0 else None].split("\n")
+        first = self._shown.rfind(self._line_break, 0, start) + 1
+        last = self._shown.find(self._line_break, max(start, end - 1))
+        lines = self._shown[first : last if last >= 0 else None].split(self._line_break)
         check_unnumbered(new, self._count_line(start), lines, starts_line=self._starts_line(start))
 
     def _replace_numbered(
@@ -191,7 +192,9 @@ class _Search:
                 f"{difference} Quote it exactly, or change less of it."
             )
         inserted = new[same_start : len(new) - same_end]
-        return self._make(start + inner_start, start + inner_end, inserted)
+        kept = (part[:inner_start], part[inner_end:])
+        before, after = (set_line_ends(text, "\n") for text in kept)
+        return self._make(start, end, before + inserted + after)
 
     def _describe_difference(self, old: str, start: int, end: int) -> str:
         """Name the first character of a place that differs from the old text."""
@@ -200,7 +203,7 @@ class _Search:
         index += part[:index].count("\r\n")
         position = start + min(index, max(len(part) - 1, 0))
         character = self._shown[position]
-        column = position - self._shown.rfind("\n", 0, position)
+        column = position - self._shown.rfind(self._line_break, 0, position)
         name = unicodedata.name(character, "")
         return (
             f"it differs by U+{ord(character):04X}{f' {name}' if name else ''} in line "

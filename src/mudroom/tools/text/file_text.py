@@ -47,6 +47,23 @@ def show_text(text: str) -> str:
     return text if text.isascii() and "\0" not in text else _NOT_SHOWN.sub(REPLACEMENT, text)
 
 
+def find_line_break(text: str) -> str:
+    """Return the character that ends the lines of a text: "\\r" only where there is no "\\n".
+
+    It decides how lines are counted, the same for every tool.
+    """
+    return "\r" if "\r" in text and "\n" not in text else "\n"
+
+
+def list_lines(text: str) -> list[str]:
+    """Return the lines of a text as `read` numbers them, without their ends."""
+    if not text:
+        return []
+    line_break = find_line_break(text)
+    lines = text.removesuffix(line_break).split(line_break)
+    return [line.removesuffix("\r") for line in lines] if "\r\n" in text else lines
+
+
 def find_line_end(text: str) -> str | None:
     """Return the line end if all lines of a text have the same; None if they differ, or for none.
 

@@ -6,7 +6,7 @@ import os
 import tempfile
 
 from .encodings import MAX_INSPECTED, UTF_8, describe_binary, detect_encoding
-from .file_text import decode_file
+from .file_text import decode_file, find_line_break
 
 _HEAD = 8_192
 
@@ -26,12 +26,14 @@ def copy_as_utf8(descriptor: int) -> tuple[int, int] | None:
         data = os.pread(descriptor, size, 0)
     except OSError:
         return None  # the search program meets the same error and reports it
-    if data.isascii() and b"\x1b$" not in data and b"\0" not in data:
+    has_lines = b"\r" not in data or b"\n" in data
+    is_plain = data.isascii() and b"\x1b$" not in data and b"\0" not in data
+    if has_lines and (is_plain or detect_encoding(data).codec == UTF_8.codec):
         return None
-    if detect_encoding(data).codec == UTF_8.codec:
-        return None
-    content = decode_file(data).shown.encode()
-    return _make_unnamed_file(content), len(content)
+    shown = decode_file(data).shown
+    content = shown.replace("\r", "\n") if find_line_break(shown) == "\r" else shown
+    encoded = content.encode()
+    return _make_unnamed_file(encoded), len(encoded)
 
 
 def _make_unnamed_file(content: bytes) -> int:
