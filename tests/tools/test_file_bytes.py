@@ -427,3 +427,45 @@ async def test_lines_that_end_with_cr_only_have_the_same_numbers_everywhere(
     assert found.text == "f:2:two\nf:4:four"
     assert await edit(ctx, call, before, "2\ttwo", "2\t2\nx") == ""
     assert (ctx.root / "f").read_bytes() == b"one\r2\rx\r\rfour"
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        # Each from a report about another editor of files.
+        (
+            b"// Copyright \xa9 Example. rights\r\nint main() { }\r\n",
+            "rights\nint",
+            "Rights — all\nint",
+            b"// Copyright \xa9 Example. Rights \x97 all\r\nint main() { }\r\n",
+        ),
+        (
+            b"log(done);\n",
+            "log(done);",
+            "log($& $$ $1 $` \\1 \\g<0>);",
+            b"log($& $$ $1 $` \\1 \\g<0>);\n",
+        ),
+        (b"s = 'a'\n", "'a'", "'a\\nb\\t'", b"s = 'a\\nb\\t'\n"),
+        (b"#define A \\\n  1\n", "  1", "  2 \\\n  3", b"#define A \\\n  2 \\\n  3\n"),
+        (b"a\r\r\nb\r\r\n", "b", "c", b"a\r\r\nc\r\r\n"),
+        ("┌─┐\n│x│\n└─┘\n".encode(), "│x│", "│y→│", "┌─┐\n│y→│\n└─┘\n".encode()),
+        (b"\tif x:\n\t\ty = 1\n    z\n", "\t\ty = 1", "\t\ty = 2", b"\tif x:\n\t\ty = 2\n    z\n"),
+        (b"a  b\x0cc\x0bd\x1ce\n", "b", "B", b"a  B\x0cc\x0bd\x1ce\n"),
+        ("a\u2028b\u0085c\n".encode(), "c", "d", "a\u2028b\u0085d\n".encode()),
+    ],
+)
+async def test_nothing_else_in_the_file_changes(
+    ctx: Run, call: Call, before: bytes, old: str, new: str, after: bytes
+) -> None:
+    assert await edit(ctx, call, before, old, new) == ""
+    assert (ctx.root / "f").read_bytes() == after
+
+
+async def test_white_space_alone_is_replaced_everywhere_once(ctx: Run, call: Call) -> None:
+    assert await edit(ctx, call, b"a  b  c\n", " ", "  ", replace_all=True) == ""
+    assert (ctx.root / "f").read_bytes() == b"a    b    c\n"
+
+
+async def test_tabs_that_come_back_as_spaces_are_named(ctx: Run, call: Call) -> None:
+    refusal = await edit(ctx, call, b"\tif x:\n\t\ty = 1\n", "    if x:\n        y = 1", "z")
+    assert "Only white space differs; lines 1-2 are:\n1\t\tif x:" in refusal

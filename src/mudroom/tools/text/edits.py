@@ -97,9 +97,11 @@ class _Search:
         if self._numbered is None or not self._numbered.text:
             return None
         places = self._list_places(ends, self._numbered.text)
-        return next((place for place in places if self._fits(self._numbered, place[0])), None)
+        return next((place for place in places if self._fits(self._numbered, *place)), None)
 
-    def _fits(self, numbered: NumberedText, start: int) -> bool:
+    def _fits(self, numbered: NumberedText, start: int, end: int) -> bool:
+        if numbered.ends_with_number and self._shown[end : end + 1] not in ("", "\r", "\n"):
+            return False  # a number alone is a line without text
         return numbered.fits(self._count_line(start), starts_line=self._starts_line(start))
 
     def _starts_line(self, start: int) -> bool:
@@ -146,7 +148,7 @@ class _Search:
             wanted = fold_look_alikes(old).text
             places = self._list_places(text, wanted) if wanted else []
             if numbered:
-                places = [place for place in places if self._fits(numbered, place[0])]
+                places = [place for place in places if self._fits(numbered, *place)]
             if len(places) > 1:
                 lines = ", ".join(str(self._count_line(s)) for s, _ in places[:_MAX_NAMED_LINES])
                 raise EditRefusedError(
@@ -212,7 +214,7 @@ class _Search:
 
     def _make(self, start: int, end: int, new: str) -> Replacement:
         text = self._file.text
-        ended = keep_line_ends(text, start, end, new, self._sent_new)
+        ended = keep_line_ends(self._shown, start, end, new, self._sent_new)
         if REPLACEMENT in ended and REPLACEMENT in self._shown:
             ended = keep_foreign(text[start:end], self._shown[start:end], ended, self._shown, text)
         return Replacement(start, end, ended)

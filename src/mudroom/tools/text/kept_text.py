@@ -19,7 +19,7 @@ def keep_line_ends(text: str, start: int, end: int, new: str, sent: str) -> str:
     Lines that stay keep theirs, and added lines get that of the line before them.
 
     Arguments:
-        text: the text of the file. start, end: the place in it.
+        text: the file as it is shown. start, end: the place in it.
         new: with "\\n" at its line ends. sent: as the model sent it: decides in a file that has no
             line end.
     """
@@ -50,19 +50,34 @@ def _find_last_end(text: str) -> str:
 
 def _join_lines(old: Sequence[str], ends: Sequence[str], new: Sequence[str]) -> str:
     """Join new lines with the ends of the old lines that they are, replace or follow."""
+    shorter = min(len(old), len(new))
+    first = next((i for i in range(shorter) if old[i] != new[i]), shorter)
+    rest = shorter - first
+    last = next((i for i in range(rest) if old[-1 - i] != new[-1 - i]), rest)
+    changed = old[first : len(old) - last]
+    added = new[first : len(new) - last]
+    if changed:
+        chosen = _choose_ends(changed, ends[first:], added)
+    else:
+        chosen = [ends[max(first - 1, 0)]] * len(added)
+    kept_ends = [*ends[:first], *chosen, *ends[len(ends) - last :]]
+    return "".join(line + end for line, end in zip(new[:-1], kept_ends, strict=False)) + new[-1]
+
+
+def _choose_ends(old: Sequence[str], ends: Sequence[str], new: Sequence[str]) -> list[str]:
+    """Choose the end of each new line from those of the old lines."""
     from difflib import SequenceMatcher  # in files with two kinds of line ends only
 
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
     chosen: list[str] = []
-    for kind, old_start, old_end, new_start, new_end in SequenceMatcher(
-        None, old, new, autojunk=False
-    ).get_opcodes():
+    for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
         for offset in range(new_end - new_start):
             if kind == "insert":
                 source = max(old_start - 1, 0)
             else:
                 source = min(old_start + offset, old_end - 1)
             chosen.append(ends[source])
-    return "".join(line + end for line, end in zip(new[:-1], chosen, strict=False)) + new[-1]
+    return chosen
 
 
 def keep_foreign(part: str, shown_part: str, new: str, shown: str, text: str) -> str:
@@ -75,8 +90,10 @@ def keep_foreign(part: str, shown_part: str, new: str, shown: str, text: str) ->
     foreign = [raw for raw, seen in zip(part, shown_part, strict=True) if seen == REPLACEMENT]
     pieces = new.split(REPLACEMENT)
     old_pieces = shown_part.split(REPLACEMENT)
-    is_same_order = len(set(foreign)) < 2 or old_pieces[1:-1] == pieces[1:-1]
-    if len(pieces) - 1 != len(foreign) or not is_same_order:
+    count = len(pieces) - 1
+    if len(set(foreign)) == 1 and count <= len(foreign):
+        return new.replace(REPLACEMENT, foreign[0])
+    if count != len(foreign) or old_pieces[1:-1] != pieces[1:-1]:
         raise ValueError(
             f"new_string: {REPLACEMENT} stands for bytes that are not text, and it is not clear "
             "which ones are meant. Change a part without them, or use a program in bash."

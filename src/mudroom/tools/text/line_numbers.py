@@ -25,6 +25,12 @@ class NumberedText(Struct, frozen=True):
     text: str
     numbers: Mapping[int, int]
 
+    @property
+    def ends_with_number(self) -> bool:
+        """True if the last line has nothing but a number."""
+        last = self.text.rpartition("\n")[2]
+        return not last and self.text.count("\n") in self.numbers
+
     def fits(self, line: int, *, starts_line: bool) -> bool:
         """Return whether the numbers are those of a place that begins in a line."""
         if 0 in self.numbers and not starts_line:
