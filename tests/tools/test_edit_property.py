@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.tools import edit
+from mudroom.tools.text.file_edits import TextEdit, edit_file
 from mudroom.workspaces.shared import SharedWorkspace
 
 from ..long_form import count_examples
@@ -275,8 +275,7 @@ def test_an_edit_writes_the_bytes_that_are_meant_or_none(tmp_path: Path, seed: i
         old, new = "\n".join(one.old), "\n".join(one.new)
         if not "".join(one.old).strip("\t\r\n 0123456789") or old == new:
             continue  # blank lines alone: one is as good as another
-        arguments = edit.Arguments("f", old, new)
-        result = edit._edit(workspace, arguments)
+        result = edit_file(workspace, TextEdit("f", old, new))
         after = (tmp_path / "f").read_bytes()
         story = (
             f"{name}, {send.__name__}: {before!r}\n{old!r}\n-> {new!r}\n{result.text}\n{after!r}"

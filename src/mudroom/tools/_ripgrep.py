@@ -18,7 +18,6 @@ from msgspec import Struct, field
 from .._core.ports import LocalFiles
 from .._platform.programs import end_program, start_program
 from ..errors import WorkspaceError
-from .text.utf8_copies import copy_as_utf8
 
 _BATCH = 2_000
 """Files that one search has open at a time, if the process may open enough."""
@@ -158,6 +157,8 @@ class _OpenFiles:
         That is fewer than there are when the copies of those in other encodings take too much
         memory. Raises WorkspaceError when the process may open no more.
         """
+        from .text.utf8_copies import copy_as_utf8  # after the first request
+
         copied = 0
         for count, path in enumerate(files):
             if copied > _MAX_COPIED_BYTES:

@@ -21,7 +21,6 @@ from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..projections.engine_text import format_value
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import make_error_result
-from .text.encodings import UTF_8, describe_binary, find_marked
 
 if TYPE_CHECKING:
     from .._platform.http1.pool import Response
@@ -189,6 +188,8 @@ async def _read_page(url: str, response: Response) -> _Page:
 
 def _build_result(page: _Page, mark_page: Callable[[str], str]) -> ToolResult:
     """Return the result for the model: the text of the page, marked as coming from outside."""
+    from .text.encodings import describe_binary  # after the first request
+
     if page.redirect:
         return ToolResult(
             f"{page.url} redirects to another host, or to one without encryption. Call web_fetch "
@@ -221,6 +222,8 @@ def _build_result(page: _Page, mark_page: Callable[[str], str]) -> ToolResult:
 
 def _decode(data: bytes, content_type: str) -> str:
     """Decode a page by its byte order mark, the header, or what its start says; else as UTF-8."""
+    from .text.encodings import UTF_8, find_marked
+
     encoding = find_marked(data) or UTF_8
     codec = encoding.codec
     start = data[:_CHARSET_BYTES].decode("latin-1")

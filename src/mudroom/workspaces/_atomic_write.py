@@ -13,7 +13,6 @@ from contextlib import suppress
 from .._core.ports import ContentCheck
 from .._platform.protected_names import UNFINISHED_PREFIX
 from ._checked_rename import remove_checked, replace_checked
-from ._file_identity import has_other_names, keep_attributes, keep_owner, rewrite_in_place
 
 _PREFIX = f"{UNFINISHED_PREFIX}-"
 
@@ -32,6 +31,8 @@ def write_atomically(
         folder: descriptor. old: facts about the file that is replaced, None for a new file.
         mode, check: see `Workspace.write`.
     """
+    from ._file_identity import has_other_names, rewrite_in_place  # after the first request
+
     if old is not None and mode is None and check is None and has_other_names(old):
         rewrite_in_place(folder, name, data, old)
         return
@@ -78,6 +79,8 @@ def _write_file(
             file.write(data)
             file.flush()
             if old is not None:
+                from ._file_identity import keep_attributes, keep_owner
+
                 keeps_owner = keep_owner(descriptor, old)
                 keep_attributes(descriptor, folder, old_name)
             if mode is None and old is not None:

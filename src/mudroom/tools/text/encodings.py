@@ -104,6 +104,16 @@ def detect_encoding(data: bytes) -> Encoding:
     return UNKNOWN if b"\x1b$" in data else UTF_8
 
 
+def trim_sample(data: bytes) -> bytes:
+    """Cut the start of a large file, of MAX_INSPECTED bytes, where no character is cut."""
+    if len(data) < MAX_INSPECTED:
+        return data
+    marked = find_marked(data)
+    if (marked and marked.is_wide) or is_binary(data):
+        return data[: len(data) // 4 * 4]
+    return data[: data.rfind(b"\n") + 1] or data
+
+
 def find_marked(data: bytes) -> Encoding | None:
     """Return the encoding that a byte order mark names; None without one."""
     return next((one for one in _MARKED if data.startswith(one.bom)), None)
