@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import unicodedata
 from typing import Any
 
@@ -469,3 +470,22 @@ async def test_white_space_alone_is_replaced_everywhere_once(ctx: Run, call: Cal
 async def test_tabs_that_come_back_as_spaces_are_named(ctx: Run, call: Call) -> None:
     refusal = await edit(ctx, call, b"\tif x:\n\t\ty = 1\n", "    if x:\n        y = 1", "z")
     assert "Only white space differs; lines 1-2 are:\n1\t\tif x:" in refusal
+
+
+async def test_large_files_are_edited_in_bounded_time(ctx: Run, call: Call) -> None:
+    many = 8_000
+    cases: list[tuple[bytes, str, str]] = [
+        (b"a b\n" * many, "1\tx\n" * many, "y"),
+        (b"x\n" * many, "1\tx", "1\ty"),
+        (b"\t" * many, "1\t" * many, "y"),
+        (b"a\r\nb\n" * many, "a\nb\n" * (many - 1), "c\nb\nd\n" * many),
+        (("e" + "\u0301" * many).encode(), "é x", "y"),
+        (b"a\n" * many, "  a\n" * many, "y"),
+        ("Привет мир ".encode("cp1251") * many, "é", "y"),
+        (b"\xff" * many * 10, "é", "y"),
+    ]
+    async with asyncio.timeout(60):
+        for before, old, new in cases:
+            await edit(ctx, call, before, old, new)
+        assert await edit(ctx, call, b"x\r\ny\n" * many, "x\ny", "z\nw", replace_all=True) == ""
+        assert (ctx.root / "f").read_bytes() == b"z\r\nw\n" * many

@@ -14,6 +14,7 @@ from .kept_text import keep_foreign, keep_line_ends
 from .line_numbers import NumberedText, check_unnumbered, read_numbers, strip_new_numbers
 
 _MAX_NAMED_LINES = 10
+_MAX_FOLDED = 4 << 20  # characters of a file in which look-alikes are searched: about 4 seconds
 
 
 class EditRefusedError(ValueError):
@@ -58,11 +59,13 @@ class _Search:
         self._file = file
         self._shown = file.shown
         self._line_break = find_line_break(self._shown)
+        self._has_other_ends = "\r" in self._shown or "\n" not in self._shown
         self._old = old
         self._sent_new = new
         self._new = set_line_ends(new, "\n")
         self._replace_all = replace_all
         self._numbered = read_numbers(old)
+        self._numbered_lines = self._find_line(self._numbered.first_line if self._numbered else 0)
 
     def find(self) -> list[Replacement]:
         ends = fold_line_ends(self._shown)
@@ -80,7 +83,8 @@ class _Search:
             return self._replace_numbered(numbered, self._numbered)
         if is_quoted(self._old) and (places := self._list_places(ends, unquote(self._old))):
             return self._replace(places, unquote(self._new))
-        if self._shown.isascii() and self._old.isascii():
+        is_plain = self._shown.isascii() and self._old.isascii()
+        if is_plain or len(self._shown) > _MAX_FOLDED:
             return []
         return self._find_look_alike()
 
@@ -102,7 +106,19 @@ class _Search:
     def _fits(self, numbered: NumberedText, start: int, end: int) -> bool:
         if numbered.ends_with_number and self._shown[end : end + 1] not in ("", "\r", "\n"):
             return False  # a number alone is a line without text
+        if not self._numbered_lines.start <= start < self._numbered_lines.stop:
+            return False  # quick: to count the lines before each place would take long
         return numbered.fits(self._count_line(start), starts_line=self._starts_line(start))
+
+    def _find_line(self, number: int) -> range:
+        """Return the positions in a line, with its end; none for a line that does not exist."""
+        start = 0
+        for _ in range(number - 1):
+            start = self._shown.find(self._line_break, start) + 1
+            if not start:
+                return range(0)
+        end = self._shown.find(self._line_break, start)
+        return range(start, (len(self._shown) if end < 0 else end) + 1)
 
     def _starts_line(self, start: int) -> bool:
         return self._shown[start - 1 : start] in ("", self._line_break)
@@ -120,15 +136,19 @@ class _Search:
                 "Quote more lines around the one meant, or set replace_all."
             )
         if read_numbers(new):
-            for start, end in places:
-                self._check_new_numbers(new, start, end)
+            self._check_new_numbers(new, places)
         return [self._make(start, end, new) for start, end in places]
 
-    def _check_new_numbers(self, new: str, start: int, end: int) -> None:
-        first = self._shown.rfind(self._line_break, 0, start) + 1
-        last = self._shown.find(self._line_break, max(start, end - 1))
-        lines = self._shown[first : last if last >= 0 else None].split(self._line_break)
-        check_unnumbered(new, self._count_line(start), lines, starts_line=self._starts_line(start))
+    def _check_new_numbers(self, new: str, places: Sequence[tuple[int, int]]) -> None:
+        line = 1
+        counted = 0
+        for start, end in places:
+            line += self._shown.count(self._line_break, counted, start)
+            counted = start
+            first = self._shown.rfind(self._line_break, 0, start) + 1
+            last = self._shown.find(self._line_break, max(start, end - 1))
+            lines = self._shown[first : last if last >= 0 else None].split(self._line_break)
+            check_unnumbered(new, line, lines, starts_line=self._starts_line(start))
 
     def _replace_numbered(
         self, place: tuple[int, int], numbered: NumberedText
@@ -160,7 +180,7 @@ class _Search:
                 line = self._count_line(start)
                 new = strip_new_numbers(self._new, line, numbered) if numbered else self._new
                 if numbered is None and read_numbers(new):
-                    self._check_new_numbers(new, start, end)
+                    self._check_new_numbers(new, [(start, end)])
                 return [self._replace_difference(start, end, old, new)]
         return []
 
@@ -214,7 +234,9 @@ class _Search:
 
     def _make(self, start: int, end: int, new: str) -> Replacement:
         text = self._file.text
-        ended = keep_line_ends(self._shown, start, end, new, self._sent_new)
+        ended = new
+        if "\n" in new and self._has_other_ends:
+            ended = keep_line_ends(self._shown, start, end, new, self._sent_new)
         if REPLACEMENT in ended and REPLACEMENT in self._shown:
             ended = keep_foreign(text[start:end], self._shown[start:end], ended, self._shown, text)
         return Replacement(start, end, ended)

@@ -138,10 +138,12 @@ def _describe_similar(lines: Sequence[str], old: str) -> str:
     wanted = [line.strip() for line in set_line_ends(old, "\n").strip("\n").split("\n")]
     count = len(wanted)
     if any(wanted):
-        for start in range(len(stripped) - count + 1):
-            if stripped[start : start + count] == wanted:
-                quoted = _quote(lines, start, count)
-                return f"Only white space differs; lines {start + 1}-{start + count} are:\n{quoted}"
+        body = "\n".join(["", *stripped, ""])
+        position = body.find("\n".join(["", *wanted, ""]))
+        if position >= 0:
+            start = body.count("\n", 0, position)
+            quoted = _quote(lines, start, count)
+            return f"Only white space differs; lines {start + 1}-{start + count} are:\n{quoted}"
     longest = max(range(count), key=lambda n: len(wanted[n]))
     compared = [line[:200] for line in stripped[:_MAX_COMPARED]]
     import difflib

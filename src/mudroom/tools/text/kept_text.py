@@ -9,6 +9,7 @@ from ..._platform.lazy_pattern import compile_later
 from .file_text import REPLACEMENT, show_text
 
 _LINE_END = compile_later("\r\n?|\n")
+_MAX_COMPARED = 1_000_000  # old lines by new lines; comparing equal ones takes about a second
 # In encodings with two bytes a character, the second one may look like ASCII.
 _UNKNOWN_LETTERS = compile_later(r"[^\0-\x7f]+[0-9@-~]?")
 
@@ -23,10 +24,6 @@ def keep_line_ends(text: str, start: int, end: int, new: str, sent: str) -> str:
         new: with "\\n" at its line ends. sent: as the model sent it: decides in a file that has no
             line end.
     """
-    if "\n" not in new:
-        return new
-    if "\r" not in text and "\n" in text:
-        return new
     part = text[start:end]
     following = _LINE_END.search(text, end)
     if following is not None:
@@ -65,7 +62,15 @@ def _join_lines(old: Sequence[str], ends: Sequence[str], new: Sequence[str]) -> 
 
 
 def _choose_ends(old: Sequence[str], ends: Sequence[str], new: Sequence[str]) -> list[str]:
-    """Choose the end of each new line from those of the old lines."""
+    """Choose the end of each new line from those of the old lines.
+
+    Raises ValueError when there are so many lines that to compare them would take long.
+    """
+    if len(old) * len(new) > _MAX_COMPARED:
+        raise ValueError(
+            f"The {len(old)} lines that change end in two ways (CRLF, LF), and too many change at "
+            "once to keep the end of each. Change fewer lines in one call."
+        )
     from difflib import SequenceMatcher  # in files with two kinds of line ends only
 
     matcher = SequenceMatcher(None, old, new, autojunk=False)

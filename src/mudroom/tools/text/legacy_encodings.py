@@ -8,8 +8,11 @@ ordinary in one of them is ambiguous.
 
 from __future__ import annotations
 
+import codecs
 import re
 
+_MAX_SAMPLE = 1 << 16  # bytes
+_LINE = re.compile(rb"(?:(?<=\n)|\A)[\0-\x09\x0b-\x7f]*[\x80-\xff][^\n]*")
 _RUN = re.compile(rb"[\x80-\xff]+")
 
 _CHINESE = frozenset(
@@ -66,6 +69,7 @@ _RUSSIAN_WORDS = (
 
 def guess_legacy_codec(data: bytes) -> str:
     """Return cp1252, gbk, gb18030 or cp932 if the text is ordinary in it alone, else ""."""
+    data = _take_sample(data)
     runs = set(_RUN.findall(data))
     if _is_western(data):
         return "cp1252"
@@ -84,10 +88,24 @@ def guess_legacy_codec(data: bytes) -> str:
     return ""
 
 
+def _take_sample(data: bytes) -> bytes:
+    """Return the first lines that are not ASCII: more would take seconds, and tell no more."""
+    lines: list[bytes] = []
+    room = _MAX_SAMPLE
+    for match in _LINE.finditer(data):
+        lines.append(match[0][:room])
+        room -= len(lines[-1])
+        if room <= 0:
+            break
+    return b"\n".join(lines)
+
+
 def _decode(data: bytes, codec: str) -> str:
     """Return the characters that are not ASCII; "" if some bytes are not valid."""
     try:
-        return re.sub(r"[\0-\x7f]+", "", data.decode(codec))
+        # An incremental decoder accepts a sample that ends within a character.
+        text = codecs.getincrementaldecoder(codec)().decode(data)
+        return re.sub(r"[\0-\x7f]+", "", text)
     except UnicodeDecodeError:
         return ""
 

@@ -26,6 +26,12 @@ class NumberedText(Struct, frozen=True):
     numbers: Mapping[int, int]
 
     @property
+    def first_line(self) -> int:
+        """The number of the line in which the text begins."""
+        index, number = next(iter(self.numbers.items()))
+        return number - index
+
+    @property
     def ends_with_number(self) -> bool:
         """True if the last line has nothing but a number."""
         last = self.text.rpartition("\n")[2]
