@@ -73,7 +73,7 @@ async def test_the_result_of_read_is_bounded(ctx: Run, call: Call) -> None:
     ("data", "kind"),
     [
         (b"\x89PNG\r\n\x1a\n", "PNG image"),
-        (b"%PDF-1.7", "PDF document"),
+        (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "PDF document"),
         (b"PK\x03\x04", "ZIP archive"),
         (b"ab\0cd", "binary file"),
     ],
@@ -91,7 +91,7 @@ async def test_binary_files_are_described(ctx: Run, call: Call, data: bytes, kin
         (b"\xef\xbb\xbfbom\n", "1\tbom"),
         ("wide é\nzwei\n".encode("utf-16"), "1\twide é\n2\tzwei\n(UTF-16-LE)"),
         (b"\xfe\xff" + "wide".encode("utf-16-be"), "1\twide\n(UTF-16-BE)"),
-        ("caf\xe9\n".encode("latin-1"), "1\tcafé\n(not UTF-8; shown as Latin-1)"),
+        ("caf\xe9\n".encode("latin-1"), "1\tcafé\n(not UTF-8, but Windows-1252)"),
         (b"dos\r\nends\r\n", "1\tdos\n2\tends"),
     ],
 )

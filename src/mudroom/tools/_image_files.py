@@ -92,7 +92,10 @@ def _read_jpeg_size(data: bytes) -> _Size:
 
 
 def _read_gif_size(data: bytes) -> _Size:
-    return struct.unpack_from("<HH", data, 6) if data.endswith(b"\x3b") else None
+    # Each block of a GIF ends with NUL, which text such as "GIF89a;" does not have.
+    if not data.endswith(b"\x3b") or b"\0" not in data:
+        return None
+    return struct.unpack_from("<HH", data, 6)
 
 
 def _is_webp(data: bytes) -> bool:

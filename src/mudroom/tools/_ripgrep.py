@@ -25,6 +25,8 @@ _SEARCHES = min(4, os.cpu_count() or 1)
 """Searches that run at a time in one event loop; the others wait."""
 _DESCRIPTOR_SHARE = 4
 """The searches together open at most this part (1/n) of the files that the process may open."""
+_MAX_COPIED_BYTES = 64 << 20
+"""Bytes in UTF-8 copies of files in other encodings, for one batch."""
 _CHUNK = 1 << 16
 _WIDTH = 2_000
 _FD_FOLDER = b"/dev/fd/"
@@ -113,10 +115,11 @@ async def search_files(
     separator = b"\0" if query.mode == "files_with_matches" else b"\n"
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     batch = max(64, min(_BATCH, descriptors // (_DESCRIPTOR_SHARE * _SEARCHES)))
-    for start in range(0, len(files), batch):
+    start = 0
+    while start < len(files):
         with closing(_OpenFiles(workspace)) as opened:
             progress.searched = start
-            await asyncio.to_thread(opened.open_all, files[start : start + batch])
+            start += await asyncio.to_thread(opened.open_all, files[start : start + batch])
             progress.skipped += opened.skipped
             if not opened.paths:
                 continue  # without files rg searches the current folder
@@ -148,11 +151,24 @@ class _OpenFiles:
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def open_all(self, files: Sequence[str]) -> None:
-        """Open the readable ones. Raises WorkspaceError when the process may open no more."""
-        for path in files:
+    def open_all(self, files: Sequence[str]) -> int:
+        """Open the readable ones, in UTF-8; return how many were looked at.
+
+        That is fewer than there are when the copies of those in other encodings take too much
+        memory. Raises WorkspaceError when the process may open no more.
+        """
+        from .text.utf8_copies import copy_as_utf8  # after the first request
+
+        copied = 0
+        for count, path in enumerate(files):
+            if copied > _MAX_COPIED_BYTES:
+                return count
             try:
                 descriptor = self._workspace.open(path)
+                if copy := copy_as_utf8(descriptor):
+                    os.close(descriptor)
+                    descriptor = copy[0]
+                    copied += copy[1]
             except WorkspaceError as error:
                 if _is_out_of_descriptors(error):
                     raise
@@ -162,8 +178,9 @@ class _OpenFiles:
             with self._lock:
                 if self._is_closed:
                     os.close(descriptor)
-                    return
+                    break
                 self.paths[descriptor] = path
+        return len(files)
 
     def close(self) -> None:
         """Close all files."""

@@ -26,7 +26,7 @@ from ._ripgrep import (
 )
 from ._schema import build_parser, build_schema, load_description
 from ._search_scope import SearchScope, format_no_rows, format_rows
-from ._text_files import describe_binary, make_error_result
+from ._text_files import make_error_result
 
 MAX_SECONDS = 20.0
 """Time limit of a search."""
@@ -275,6 +275,8 @@ class MatchRows:
         return f"{path}{mark}{text}"
 
     def _check_binary(self, path: str) -> bool:
+        from .text.encodings import describe_binary  # after the first request
+
         try:
             return bool(describe_binary(self._workspace.read(path, 0, 8_192)))
         except WorkspaceError:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
 import io
 import stat
 from functools import cache
 from itertools import accumulate
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct
 
@@ -18,24 +17,14 @@ from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
 from ._image_files import MAX_IMAGE_BYTES, MAX_PIXELS_PER_SIDE, is_image, parse_image
 from ._schema import build_parser, build_schema, load_description
-from ._text_files import (
-    decode_text,
-    describe_binary,
-    detect_encoding,
-    make_error_result,
-    open_stream,
-)
+from ._text_files import make_error_result, open_stream
+
+if TYPE_CHECKING:
+    from .text.line_ranges import LineRange
 
 MAX_LINES = 2_000
 """Lines of one call when the model sends no limit."""
-MAX_LINE_CHARACTERS = 2_000
-_MAX_CHARACTERS = 48_000  # of one call; the engine shortens results over 50,000
-_LINE_OVERHEAD = 8  # characters of a line's number, tab and end
 _HEAD = 8_192
-_MAX_WIDE_BYTES = 16 << 20  # a file in UTF-16 or UTF-32 is loaded whole, up to this size
-_MAX_COUNTED_BYTES = 64 << 20  # the lines of a larger file are not counted
-_MAX_SKIPPED_BYTES = 1 << 30  # bytes that are skipped to find the first line
-_SMALL_FILE = 40_000  # bytes of a file whose lines all fit into one call
 _NO_THREAD = 1 << 16  # bytes; a smaller file is read without a thread, which is faster
 
 
@@ -54,22 +43,6 @@ class Arguments(Struct, frozen=True):
             raise ValueError("limit: is less than 1; leave it out for 2,000 lines")
 
 
-class LineRange(Struct, frozen=True):
-    """Some lines of a file.
-
-    Arguments:
-        lines: without their ends. first: number of the first one, from 1.
-        total: lines of the file; None when not counted. has_more: True when lines follow.
-        note: remark on the encoding for the model.
-    """
-
-    lines: tuple[str, ...]
-    first: int
-    total: int | None
-    has_more: bool
-    note: str = ""
-
-
 parse = build_parser(Arguments)
 
 
@@ -79,12 +52,13 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     path = workspace.locate(arguments.file_path)
     if workspace.local is None:
         return await asyncio.to_thread(_read_file, workspace, path, arguments)
-    start = _read_start(workspace, path)
-    if isinstance(start, ToolResult):
-        return start
-    if len(start) <= _NO_THREAD:
-        return _read(io.BytesIO(start), path, len(start), arguments)
-    return await asyncio.to_thread(_read_file, workspace, path, arguments)
+    try:
+        start = workspace.read(path, 0, _NO_THREAD + 1)
+    except WorkspaceError:
+        start = None  # to say why may take a while
+    if start is None or len(start) > _NO_THREAD:
+        return await asyncio.to_thread(_read_file, workspace, path, arguments)
+    return _read(io.BytesIO(start), path, len(start), arguments)
 
 
 def read_content(path: str, content: bytes, arguments: Arguments) -> ToolResult:
@@ -92,25 +66,24 @@ def read_content(path: str, content: bytes, arguments: Arguments) -> ToolResult:
     return _read(io.BytesIO(content), path, len(content), arguments)
 
 
-def _read_start(workspace: Workspace, path: str) -> bytes | ToolResult:
-    """Read _NO_THREAD bytes and one more; return an error result for a folder."""
-    try:
-        return workspace.read(path, 0, _NO_THREAD + 1)
-    except WorkspaceError:
-        if not stat.S_ISDIR(workspace.stat(path).mode):
-            raise
-    return make_error_result(f"{path} is a folder. List it with glob: pattern '*', path '{path}'.")
-
-
 def _read_file(workspace: Workspace, path: str, arguments: Arguments) -> ToolResult:
-    start = _read_start(workspace, path)
-    if isinstance(start, ToolResult):
-        return start
+    from ._similar_names import naming_similar_files
+
+    with naming_similar_files(workspace, path):
+        info = workspace.stat(path)
+    if stat.S_ISDIR(info.mode):
+        return make_error_result(
+            f"{path} is a folder. List it with glob: pattern '*', path '{path}'."
+        )
     with open_stream(workspace, path) as file:
-        return _read(file, path, workspace.stat(path).size, arguments)
+        return _read(file, path, info.size, arguments)
 
 
 def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolResult:
+    # After the first request: what a start imports delays it.
+    from .text.encodings import describe_binary
+    from .text.line_ranges import read_lines
+
     head = file.read(_HEAD)
     if is_image(head) and (result := _read_image(head, file, path, size)):
         return result
@@ -122,15 +95,8 @@ def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolRes
         return ToolResult(f"({path} is empty)", reads=(path,))
     first = max(arguments.offset or 1, 1)
     count = arguments.limit or MAX_LINES
-    bom, encoding = detect_encoding(head)
-    if size <= _SMALL_FILE and not bom and encoding == "utf-8":
-        small = _read_small_file(head + file.read(_SMALL_FILE), first, count)
-        if small:
-            return _format(path, small)
     file.seek(0)
-    if encoding == "utf-8":
-        return _format(path, _stream_lines(file, first, count, size))
-    return _format(path, _read_wide_lines(file, first, count))
+    return _format(path, read_lines(file, size, first, count))
 
 
 def _read_image(head: bytes, file: BinaryIO, path: str, size: int) -> ToolResult | None:
@@ -151,21 +117,6 @@ def _read_image(head: bytes, file: BinaryIO, path: str, size: int) -> ToolResult
         )
     text = f"{path}: {image.media_type}, {pixels}, {size:,} bytes"
     return ToolResult(text, display=text, reads=(path,), images=(image,))
-
-
-def _read_small_file(data: bytes, first: int, count: int) -> LineRange | None:
-    """Return lines of a small file in plain UTF-8 without long lines; None for any other."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return None
-    if "\r" in text or "\0" in text:
-        return None
-    lines = text.removesuffix("\n").split("\n")
-    if len(text) > MAX_LINE_CHARACTERS and max(map(len, lines)) > MAX_LINE_CHARACTERS:
-        return None
-    chosen = tuple(lines[first - 1 : first - 1 + count])
-    return LineRange(chosen, first, len(lines), first - 1 + len(chosen) < len(lines))
 
 
 @cache
@@ -210,100 +161,6 @@ def _format(path: str, part: LineRange) -> ToolResult:
         reads=(path,),
         detail={"lines": len(part.lines)},
     )
-
-
-def _stream_lines(file: BinaryIO, first: int, count: int, size: int) -> LineRange:
-    """Read lines of a UTF-8 file as a stream; the file may contain a few invalid bytes."""
-    skipped = _skip_lines(file, first - 1)
-    if skipped is None:
-        return LineRange((), first, None, has_more=False)
-    rows: list[bytes] = []
-    room = _MAX_CHARACTERS
-    while len(rows) < count and room > 0 and (row := _read_line(file)):
-        rows.append(row)
-        room -= min(len(row), MAX_LINE_CHARACTERS) + _LINE_OVERHEAD
-    total, has_more = _count_rest(file, skipped + len(rows), size)
-    lines, note = _decode_lines(rows)
-    if first == 1 and lines:
-        lines = (lines[0].removeprefix("\ufeff"), *lines[1:])
-    return LineRange(lines, first, total, has_more, note)
-
-
-def _skip_lines(file: BinaryIO, count: int) -> int | None:
-    """Skip lines; return how many there were, or None after too many bytes."""
-    skipped = 0
-    budget = _MAX_SKIPPED_BYTES
-    last = b"\n"
-    while skipped < count:
-        piece = file.readline(1 << 16)
-        if not piece:
-            return skipped + (not last.endswith(b"\n"))
-        last = piece
-        skipped += piece.endswith(b"\n")
-        budget -= len(piece)
-        if budget < 0:
-            return None
-    return skipped
-
-
-def _read_line(file: BinaryIO) -> bytes:
-    """Read a line with its end; b"" at the end of the file; only the start of a very long one."""
-    row = file.readline(4 * MAX_LINE_CHARACTERS + 2)
-    piece = row
-    budget = _MAX_SKIPPED_BYTES
-    while piece and not piece.endswith(b"\n") and budget > 0:
-        piece = file.readline(1 << 20)
-        budget -= len(piece)
-    return row
-
-
-def _count_rest(file: BinaryIO, seen: int, size: int) -> tuple[int | None, bool]:
-    """Return the number of lines of the file, None if it is too large, and whether any follow."""
-    if size > _MAX_COUNTED_BYTES:
-        return None, bool(file.read(1))
-    total = seen
-    last = b"\n"
-    while block := file.read(1 << 20):
-        total += block.count(b"\n")
-        last = block[-1:]
-    total += last != b"\n"
-    return total, total > seen
-
-
-def _decode_lines(rows: list[bytes]) -> tuple[tuple[str, ...], str]:
-    try:
-        # An incremental decoder accepts a line that is cut within a character.
-        texts = [codecs.getincrementaldecoder("utf-8")().decode(row) for row in rows]
-        note = ""
-    except UnicodeDecodeError:
-        texts = [row.decode("latin-1") for row in rows]
-        note = "(not UTF-8; shown as Latin-1)"
-    return tuple(_clean_line(text) for text in texts), note
-
-
-def _clean_line(line: str) -> str:
-    line = line.rstrip("\r\n").replace("\0", "\ufffd")
-    if len(line) <= MAX_LINE_CHARACTERS:
-        return line
-    return line[:MAX_LINE_CHARACTERS] + " [line cut]"
-
-
-def _read_wide_lines(file: BinaryIO, first: int, count: int) -> LineRange:
-    """Read lines of a file in UTF-16 or UTF-32."""
-    data = file.read(_MAX_WIDE_BYTES + 1)
-    is_cut = len(data) > _MAX_WIDE_BYTES
-    decoded = decode_text(data[:_MAX_WIDE_BYTES])
-    all_lines = decoded.text.splitlines()
-    lines: list[str] = []
-    room = _MAX_CHARACTERS
-    for line in all_lines[first - 1 :][:count]:
-        lines.append(_clean_line(line))
-        room -= len(lines[-1]) + _LINE_OVERHEAD
-        if room <= 0:
-            break
-    total = None if is_cut and lines else len(all_lines)
-    has_more = is_cut or first - 1 + len(lines) < len(all_lines)
-    return LineRange(tuple(lines), first, total, has_more, f"({decoded.encoding.upper()})")
 
 
 READ = Tool(

@@ -20,7 +20,7 @@ from .._core.ports import ToolContext
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..projections.engine_text import format_value
 from ._schema import build_parser, build_schema, load_description
-from ._text_files import describe_binary, detect_encoding, make_error_result
+from ._text_files import make_error_result
 
 if TYPE_CHECKING:
     from .._platform.http1.pool import Response
@@ -188,6 +188,8 @@ async def _read_page(url: str, response: Response) -> _Page:
 
 def _build_result(page: _Page, mark_page: Callable[[str], str]) -> ToolResult:
     """Return the result for the model: the text of the page, marked as coming from outside."""
+    from .text.encodings import describe_binary  # after the first request
+
     if page.redirect:
         return ToolResult(
             f"{page.url} redirects to another host, or to one without encryption. Call web_fetch "
@@ -220,11 +222,14 @@ def _build_result(page: _Page, mark_page: Callable[[str], str]) -> ToolResult:
 
 def _decode(data: bytes, content_type: str) -> str:
     """Decode a page by its byte order mark, the header, or what its start says; else as UTF-8."""
-    bom, encoding = detect_encoding(data)
+    from .text.encodings import UTF_8, find_marked
+
+    encoding = find_marked(data) or UTF_8
+    codec = encoding.codec
     start = data[:_CHARSET_BYTES].decode("latin-1")
-    if not bom and (stated := _CHARSET.search(content_type) or _CHARSET.search(start)):
-        encoding = stated[1]
+    if not encoding.bom and (stated := _CHARSET.search(content_type) or _CHARSET.search(start)):
+        codec = stated[1]
     try:
-        return data[len(bom) :].decode(encoding, "replace")
+        return data[len(encoding.bom) :].decode(codec, "replace")
     except LookupError:
         return data.decode("utf-8", "replace")

@@ -1,4 +1,7 @@
-"""Atomic writes in an open folder: readers see the old file or the new one, never a part."""
+"""Atomic writes in an open folder: readers see the old file or the new one, never a part.
+
+Files that a rename would take from their owner, or from their other names, are the exception.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,17 @@ def write_atomically(
         folder: descriptor. old: facts about the file that is replaced, None for a new file.
         mode, check: see `Workspace.write`.
     """
+    from ._file_identity import has_other_names, rewrite_in_place  # after the first request
+
+    if old is not None and mode is None and check is None and has_other_names(old):
+        rewrite_in_place(folder, name, data, old)
+        return
     temporary = _make_name()
-    write_entry(folder, temporary, data, old, mode)
+    keeps_owner = write_entry(folder, temporary, data, old, mode, old_name=name)
+    if old is not None and mode is None and check is None and not keeps_owner:
+        os.unlink(temporary, dir_fd=folder)
+        rewrite_in_place(folder, name, data, old)
+        return
     try:
         if check is None:
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -45,17 +57,27 @@ def write_atomically(
 
 
 def write_entry(
-    folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None
-) -> None:
+    folder: int,
+    name: str,
+    data: bytes,
+    old: os.stat_result | None,
+    mode: int | None,
+    *,
+    old_name: str,
+) -> bool:
     """Write a new file or link and make it durable. It is removed again after an error.
 
     Arguments:
-        old: facts about the file whose owner and mode the new one gets; None if there is none.
+        old: facts about the file whose owner, attributes and mode the new one gets; None if there
+            is none. old_name: its name in the folder.
         mode: see `Workspace.write`.
+
+    Returns False if the file could not be given the owner of the old one.
     """
     if mode is not None and stat.S_ISLNK(mode):
         os.symlink(data, os.fsencode(name), dir_fd=folder)
-        return
+        return True
+    keeps_owner = True
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(name, flags, 0o666, dir_fd=folder)
     try:
@@ -63,7 +85,10 @@ def write_entry(
             file.write(data)
             file.flush()
             if old is not None:
-                _keep_owner(descriptor, old)
+                from ._file_identity import keep_attributes, keep_owner
+
+                keeps_owner = keep_owner(descriptor, old)
+                keep_attributes(descriptor, folder, old_name)
             if mode is None and old is not None:
                 mode = stat.S_IMODE(old.st_mode)
             if mode is not None:
@@ -72,6 +97,7 @@ def write_entry(
     except BaseException:
         os.unlink(name, dir_fd=folder)
         raise
+    return keeps_owner
 
 
 def remove_file(folder: int, name: str, check: ContentCheck | None) -> None:
@@ -99,13 +125,3 @@ def _is_in_use(temporary: str) -> bool:
     if os.path.exists("/proc/self"):
         return os.path.exists(f"/proc/{pid}")
     return pid == str(os.getpid())
-
-
-def _keep_owner(descriptor: int, old: os.stat_result) -> None:
-    new = os.fstat(descriptor)
-    if (new.st_uid, new.st_gid) == (old.st_uid, old.st_gid):
-        return
-    try:
-        os.fchown(descriptor, old.st_uid, old.st_gid)
-    except PermissionError:
-        pass  # only the Unix user root may change a file's owner

@@ -109,7 +109,8 @@ class LandingFolder:
             if old and not stat.S_ISREG(old.st_mode):
                 old = None
             mode = _choose_mode(file.mode, old)
-            write_entry(folder, file.temporary, self._contents.read(file.after), old, mode)
+            data = self._contents.read(file.after)
+            write_entry(folder, file.temporary, data, old, mode, old_name=name)
             inode = os.stat(file.temporary, dir_fd=folder, follow_symlinks=False).st_ino
             return replace(file, inode=inode)
 
@@ -181,7 +182,7 @@ class LandingFolder:
         present = stat_entry(folder, name)
         mode = _choose_mode(LINK if file.was_link else file.mode, present)
         data = self._contents.read(file.before)
-        write_entry(folder, file.temporary, data, present, mode)
+        write_entry(folder, file.temporary, data, present, mode, old_name=name)
 
     def remove_temporary(self, file: LandingFile) -> None:
         """Remove the temporary file of a path, if it is there."""

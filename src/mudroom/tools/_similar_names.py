@@ -1,0 +1,89 @@
+"""Files whose names differ from a missing one only in case or in the form of their letters."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+import unicodedata
+from collections.abc import Generator
+from contextlib import contextmanager
+from itertools import takewhile
+
+from .._core.ports import Workspace
+from ..errors import WorkspaceError
+
+MAX_SECONDS = 0.5
+"""Time that a search for a similar name may take: it only makes an error clearer."""
+
+
+@contextmanager
+def naming_similar_files(workspace: Workspace, path: str) -> Generator[None]:
+    """Add the similar file to the error that a file does not exist.
+
+    The workspace lists only what the run may read, so no other name is told.
+    """
+    try:
+        yield
+    except WorkspaceError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        similar = find_similar_file(workspace, path)
+        if similar is None:
+            raise
+        raise WorkspaceError(
+            f"{path} does not exist, but {similar} does: {_describe_difference(path, similar)}",
+            remedy="Use that name exactly as it is.",
+        ) from error.__cause__
+
+
+def find_similar_file(workspace: Workspace, path: str) -> str | None:
+    """Find the file whose name is the same but for case and the form of letters."""
+    deadline = time.monotonic() + MAX_SECONDS
+    wanted = _fold(path)
+    folder = os.path.dirname(path)
+    while folder and not _is_folder(workspace, folder):
+        folder = os.path.dirname(folder)
+    infos = workspace.walk(folder or ".", ignored=True)
+    try:
+        for info in takewhile(lambda _: time.monotonic() < deadline, infos):
+            if _fold(info.path) == wanted and info.path != path:
+                return info.path
+    except WorkspaceError:
+        pass  # the error that the file is missing says enough
+    return None
+
+
+def find_other_form(workspace: Workspace, path: str) -> str | None:
+    """Find the file whose name looks the same, but has composed letters where this one has not."""
+    for form in ("NFC", "NFD"):
+        other = unicodedata.normalize(form, path)
+        if other != path and _exists(workspace, other):
+            return other
+    return None
+
+
+def _fold(path: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+
+
+def _describe_difference(path: str, similar: str) -> str:
+    if unicodedata.normalize("NFC", path) != unicodedata.normalize("NFC", similar):
+        return "upper and lower case differ"
+    form = "decomposed" if unicodedata.is_normalized("NFD", similar) else "composed"
+    return f"it looks the same, but its letters with accents are {form} ({similar!a})"
+
+
+def _is_folder(workspace: Workspace, path: str) -> bool:
+    try:
+        return stat.S_ISDIR(workspace.stat(path).mode)
+    except WorkspaceError:
+        return False
+
+
+def _exists(workspace: Workspace, path: str) -> bool:
+    try:
+        workspace.stat(path)
+    except WorkspaceError:
+        return False
+    return True
