@@ -82,6 +82,7 @@ class Conversation:
         new_tokens: about how many tokens the user blocks have that came since, queued or sent.
         is_unanswered: true if a request was sent and its answer has not arrived.
         stopped_count: the last answers in a row that stopped before they were complete.
+        empty_count: the last answers in a row that have neither text nor a call.
         cut: the answers so far that were cut off.
         shortening: edits that keep the conversation within the context window.
     """
@@ -105,6 +106,7 @@ class Conversation:
         self.is_unanswered = False
         self.sent_tokens = 0
         self.stopped_count = 0
+        self.empty_count = 0
         self.cut = CutAnswers()
         self.shortening = Shortening()
         self.received: int | None = None
@@ -152,6 +154,12 @@ class Conversation:
     def queue_again(self, blocks: Iterable[UserBlock]) -> None:
         """Put blocks of a request without an answer at the head of the next user message."""
         self.queued[:0] = blocks
+
+    @property
+    def queued_note(self) -> str | None:
+        """The last text that waits for the next request, None if none does."""
+        texts = [block.text for block in self.queued if isinstance(block, TextBlock)]
+        return texts[-1] if texts else None
 
     def take_queued(self) -> list[UserBlock]:
         """Remove and return the queued blocks."""
@@ -213,6 +221,7 @@ class Conversation:
         if message.stop_reason is not StopReason.OTHER:
             self.stopped_count = 0
         self.answer_text = message.text.strip()
+        self.empty_count = 0 if self.answer_text or message.tool_calls else self.empty_count + 1
         self.last_text = self.answer_text or self.last_text
 
     def _add_call_ids(self, message: AssistantMessage) -> None:

@@ -32,6 +32,7 @@ from .meters.request_plan import LONGEST_ANSWER, LONGEST_CHILD_ANSWER
 from .meters.run_timer import RunTimer
 from .phase import Phase, RunControl
 from .recorder import Recorder
+from .reminders import Reminders
 from .server_tools.toolset import RunTools, ServerTools
 from .session_context import SessionServices
 from .structured_output import EMIT_TOOL, OutputCollector, OutputRefusal
@@ -80,6 +81,7 @@ class RunContext:
         self.batch = CallBatch()
         self.evidence = Evidence()
         self.loop_detector = LoopDetector()
+        self.reminders = Reminders()
         model = services.get_model(brief.model)
         self.conversation = Conversation(
             model.start_conversation, self._make_request_config(), brief.history, brief.blocks
@@ -263,6 +265,7 @@ class RunContext:
         """Add the unread messages to the next message to the model."""
         if not self.inbox.has_unread:
             return
+        self.reminders.restart()
         for event in await self.inbox.take_unread(self.services.spill_folder):
             self.conversation.queue_text(event.text)
             if is_notification(event):
@@ -282,10 +285,19 @@ class RunContext:
                 for each in outcomes
             ]
         )
+        self._count_refusals(outcomes)
         self.evidence.add(outcomes)
         self.evidence.board_reminder.add(outcomes, self.recorder.turn)
         self.batch = CallBatch()
         return outcomes
+
+    def _count_refusals(self, outcomes: list[CallOutcome]) -> None:
+        """Count calls that never acted: emissions among them were not seen by the collector."""
+        if not all(outcome.refused for outcome in outcomes):
+            self.reminders.restart()
+        for outcome in outcomes:
+            if outcome.refused and outcome.name == EMIT_TOOL:
+                self.outputs.add_refusal(outcome.result.text)
 
     def _compute_costs(self) -> float | None:
         """Return the US dollars of the answers so far, None if they are not known.
@@ -319,6 +331,7 @@ class RunContext:
             run_id=self.run_id,
             recovered=recovered,
             outputs=self.outputs.values,
+            failed_outputs=self.outputs.failed,
             usage=meter.usage + meter.descendant_usage,
             usd=self._compute_costs(),
             turns=self.turn,

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from .._core.json_values import JsonValue
+from .._core.schemas.lenient import read_leniently
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
             names = ", ".join(properties)
             raise ValueError(f"{', '.join(unknown)}: unknown; the arguments are {names}")
         values = {
-            name: _decode_json_text(value, properties[name])
+            name: read_leniently(properties[name], value)
             for name, value in sent.items()
             if value is not None
         }
@@ -138,16 +139,6 @@ def _expand_type(
     if "properties" in compact:
         compact.pop("description", None)  # a docstring, meant for programmers
     return compact
-
-
-def _decode_json_text(value: JsonValue, schema: dict[str, Any]) -> JsonValue:
-    """Decode a list or object that the model sent as a JSON text."""
-    if isinstance(value, str) and schema.get("type") in ("array", "object"):
-        try:
-            return msgspec.json.decode(value)
-        except msgspec.DecodeError:
-            return value
-    return value
 
 
 def _explain(message: str, schema: dict[str, Any]) -> str:
