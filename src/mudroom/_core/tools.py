@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -244,8 +244,9 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
 
     def read_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Rename the arguments of a model, and read them as their schemas mean them."""
-        named = self.rename_arguments(arguments)
-        return cast("dict[str, Any]", read_leniently(self.parameters, named))
+        read = read_leniently(self.parameters, self.rename_arguments(arguments))
+        assert isinstance(read, dict)
+        return read
 
     def rename_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments under their names in `parameters`."""

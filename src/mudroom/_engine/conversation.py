@@ -64,6 +64,21 @@ class CutAnswers(Struct):
     required: int = 0
 
 
+class InARow(Struct):
+    """Counts that begin again as soon as something else happens.
+
+    Arguments:
+        stopped: answers that stopped before they were complete.
+        empty: answers with neither text nor a call.
+        asked: requests that nothing but the engine or a hook wanted. A call that acts and a message
+            begin this count again.
+    """
+
+    stopped: int = 0
+    empty: int = 0
+    asked: int = 0
+
+
 class Conversation:
     """Messages of one run: sent ones, and blocks that wait for the next request.
 
@@ -81,8 +96,7 @@ class Conversation:
             0 before the first.
         new_tokens: about how many tokens the user blocks have that came since, queued or sent.
         is_unanswered: true if a request was sent and its answer has not arrived.
-        stopped_count: the last answers in a row that stopped before they were complete.
-        empty_count: the last answers in a row that have neither text nor a call.
+        in_a_row: counts of answers and requests one after another.
         cut: the answers so far that were cut off.
         shortening: edits that keep the conversation within the context window.
     """
@@ -105,8 +119,7 @@ class Conversation:
         self.last_text = ""
         self.is_unanswered = False
         self.sent_tokens = 0
-        self.stopped_count = 0
-        self.empty_count = 0
+        self.in_a_row = InARow()
         self.cut = CutAnswers()
         self.shortening = Shortening()
         self.received: int | None = None
@@ -217,11 +230,10 @@ class Conversation:
         self.new_tokens = 0
         self.is_unanswered = False
         self.shortening.overflow_count = 0
-        self.stopped_count += 1
-        if message.stop_reason is not StopReason.OTHER:
-            self.stopped_count = 0
         self.answer_text = message.text.strip()
-        self.empty_count = 0 if self.answer_text or message.tool_calls else self.empty_count + 1
+        row = self.in_a_row
+        row.stopped = row.stopped + 1 if message.stop_reason is StopReason.OTHER else 0
+        row.empty = 0 if self.answer_text or message.tool_calls else row.empty + 1
         self.last_text = self.answer_text or self.last_text
 
     def _add_call_ids(self, message: AssistantMessage) -> None:

@@ -28,9 +28,8 @@ from .loop_detection import STOP_AFTER, WARN_AFTER
 from .meters.meter import NEAR_LIMIT
 from .model_call import reserve_request
 from .phase import Resumption
-from .reminders import MAX_REMINDERS
 from .run_context import RunContext
-from .structured_output import EMIT_TOOL
+from .structured_output import EMIT_TOOL, MAX_REMINDERS
 
 EMPTY_ANSWER = "Your answer was empty. Call a tool, or write your final answer."
 STOPPED_ANSWER = (
@@ -241,10 +240,11 @@ def limit_reminders(run: RunContext, answer: AssistantMessage) -> Ending | None:
     """
     if answer.tool_calls or run.inbox.has_unread:
         return None
-    if run.reminders.add():
+    run.conversation.in_a_row.asked += 1
+    if run.conversation.in_a_row.asked <= MAX_REMINDERS:
         return None
-    note = "" if run.conversation.queued_note is None else run.conversation.queued_note
-    error = ASKED_AGAIN.format(count=MAX_REMINDERS, note=shorten_text(note, _MAX_NOTE))
+    note = shorten_text(run.conversation.queued_note or "", _MAX_NOTE)
+    error = ASKED_AGAIN.format(count=MAX_REMINDERS, note=note)
     return Ending(Reason.ERROR, error)
 
 
@@ -253,8 +253,9 @@ def _judge_calls(run: RunContext, outcomes: list[CallOutcome]) -> Ending | None:
 
     If another call failed, the model reads the error first: it may have more to do.
     """
-    others_failed = any(each.result.error for each in outcomes if each.name != EMIT_TOOL)
-    if run.outputs.is_complete and not others_failed:
+    if run.outputs.is_complete and not any(
+        each.result.error for each in outcomes if each.name != EMIT_TOOL
+    ):
         return Ending(Reason.GOAL)
     return _judge_refusals(run)
 
@@ -277,19 +278,20 @@ def _judge_final_answer(run: RunContext, answer: AssistantMessage) -> Ending | N
     if answer.stop_reason is StopReason.LENGTH and (limit := _find_cutting_limit(run, answer)):
         return end_by_limit(run, limit)
     own_reason = f" ({answer.provider_stop_reason})" if answer.provider_stop_reason else ""
-    if answer.stop_reason is StopReason.OTHER and run.conversation.stopped_count < MAX_STOPPED:
+    if answer.stop_reason is StopReason.OTHER and run.conversation.in_a_row.stopped < MAX_STOPPED:
         run.add_note(STOPPED_ANSWER.format(reason=own_reason))
         return None
     if error := INCOMPLETE_ANSWER.get(answer.stop_reason):
         return Ending(Reason.ERROR, error + own_reason)
-    run.outputs.take_text(answer.text)
+    text = run.conversation.answer_text
+    run.outputs.take_text(text)
     if reminder := run.outputs.reminder:
         return _remind(run, reminder)
     if run.inbox.has_unread:
         return None
-    if answer.text.strip() or run.outputs.is_complete or run.background.keeps_run_open:
+    if text or run.outputs.is_complete or run.background.keeps_run_open:
         return Ending(Reason.GOAL)
-    if run.conversation.empty_count > 1:
+    if run.conversation.in_a_row.empty > 1:
         return Ending(Reason.ERROR, "the model gave an empty answer twice")
     run.add_note(EMPTY_ANSWER)
     return None

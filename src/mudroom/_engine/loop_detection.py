@@ -77,11 +77,9 @@ class LoopDetector:
 
         1 means that it is new, or inside a pattern.
         """
-        is_refused = bool(outcomes) and all(outcome.refused for outcome in outcomes)
-        self._refused_turns = self._refused_turns + 1 if is_refused else 0
-        return max(self._count_repeats(message, outcomes), self._refused_turns)
-
-    def _count_repeats(self, message: AssistantMessage, outcomes: Sequence[CallOutcome]) -> int:
+        self._refused_turns += 1
+        if not outcomes or not outcomes[0].refused or not all(each.refused for each in outcomes):
+            self._refused_turns = 0
         calls = {call.id: call for call in message.tool_calls} if outcomes else {}
         results: list[object] = []
         for outcome in outcomes:
@@ -97,7 +95,7 @@ class LoopDetector:
         earlier_counts = self._equal_counts
         self._turns = [*earlier_turns[1 - LONGEST_PERIOD :], turn]
         self._equal_counts = {}
-        repeats = 1
+        repeats = self._refused_turns or 1
         if turn not in earlier_turns:
             return repeats
         for period, earlier_turn in enumerate(reversed(earlier_turns), 1):

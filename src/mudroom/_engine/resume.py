@@ -155,7 +155,7 @@ class _Restorer:
             self.pending_answer = None
         run.conversation.queue_text(event.text)
         if isinstance(event, MessageDelivered):
-            run.reminders.restart()
+            run.conversation.in_a_row.asked = 0
             self.is_interrupted = False
             run.inbox.restore_delivery(event.message_id)
             if is_notification(event):
@@ -178,7 +178,7 @@ class _Restorer:
         if answer.stop_reason not in INCOMPLETE_ANSWER:
             run.outputs.take_text(answer.text)
         if not isinstance(event, MessageDelivered):
-            run.reminders.add()
+            run.conversation.in_a_row.asked += 1
             run.outputs.reminder_count += event.text.startswith(REMINDER_START)
 
     def _fail_turn(self, event: TurnFailed) -> None:

@@ -32,7 +32,6 @@ from .meters.request_plan import LONGEST_ANSWER, LONGEST_CHILD_ANSWER
 from .meters.run_timer import RunTimer
 from .phase import Phase, RunControl
 from .recorder import Recorder
-from .reminders import Reminders
 from .server_tools.toolset import RunTools, ServerTools
 from .session_context import SessionServices
 from .structured_output import EMIT_TOOL, OutputCollector, OutputRefusal
@@ -81,7 +80,6 @@ class RunContext:
         self.batch = CallBatch()
         self.evidence = Evidence()
         self.loop_detector = LoopDetector()
-        self.reminders = Reminders()
         model = services.get_model(brief.model)
         self.conversation = Conversation(
             model.start_conversation, self._make_request_config(), brief.history, brief.blocks
@@ -265,7 +263,7 @@ class RunContext:
         """Add the unread messages to the next message to the model."""
         if not self.inbox.has_unread:
             return
-        self.reminders.restart()
+        self.conversation.in_a_row.asked = 0
         for event in await self.inbox.take_unread(self.services.spill_folder):
             self.conversation.queue_text(event.text)
             if is_notification(event):
@@ -277,6 +275,10 @@ class RunContext:
         """Queue the results of the batch, count them as evidence, and return the outcomes."""
         outcomes = self.batch.list_outcomes()
         for each in outcomes:
+            if not each.refused:
+                self.conversation.in_a_row.asked = 0
+            elif each.name == EMIT_TOOL:
+                self.outputs.add_refusal(each.result.text)
             if REQUESTED_FOCUS in each.result.detail:
                 self.conversation.shortening.requested_focus = each.result.detail[REQUESTED_FOCUS]
         self.conversation.queue_results(
@@ -285,19 +287,10 @@ class RunContext:
                 for each in outcomes
             ]
         )
-        self._count_refusals(outcomes)
         self.evidence.add(outcomes)
         self.evidence.board_reminder.add(outcomes, self.recorder.turn)
         self.batch = CallBatch()
         return outcomes
-
-    def _count_refusals(self, outcomes: list[CallOutcome]) -> None:
-        """Count calls that never acted: emissions among them were not seen by the collector."""
-        if not all(outcome.refused for outcome in outcomes):
-            self.reminders.restart()
-        for outcome in outcomes:
-            if outcome.refused and outcome.name == EMIT_TOOL:
-                self.outputs.add_refusal(outcome.result.text)
 
     def _compute_costs(self) -> float | None:
         """Return the US dollars of the answers so far, None if they are not known.

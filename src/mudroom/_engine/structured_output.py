@@ -12,7 +12,7 @@ from .._core.agents import Output
 from .._core.json_values import JsonValue
 from .._core.output_declarations import SINGLE_OUTPUT
 from .._core.schemas.lenient import NOT_JSON, find_json, read_leniently
-from .._core.schemas.sendable import make_sendable_value
+from .._core.schemas.sendable_schema import make_sendable_value
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import shorten_text
 
@@ -24,6 +24,9 @@ Model protocols that do not allow the dot send another name and map it back.
 
 MAX_REPAIRS = 3
 """Answers in which a run may repair refused values before the next refusal ends it."""
+
+MAX_REMINDERS = 5
+"""Reminders after which a run ends that no answer can finish (S19)."""
 
 REMINDER_START = "You have stopped calling tools but have not emitted these required outputs: "
 
@@ -121,6 +124,8 @@ class OutputCollector:
     @property
     def missing(self) -> list[str]:
         """Names of required outputs that are not emitted yet, in declared order."""
+        if not self._expected:
+            return []
         return [name for name in self._required if name not in self.values]
 
     @property
@@ -134,10 +139,11 @@ class OutputCollector:
         Those are the required ones; all of them if none is required. Optional ones that the model
         cannot repair are left out.
         """
-        wanted = self._required or self._expected
-        is_emitted = bool(self._expected) and self.values.keys() >= set(wanted)
-        may_repair = self._is_refused and not self.has_too_many_refusals
-        return is_emitted and not self._must_change and not may_repair
+        if not self._expected or self._must_change:
+            return False
+        if self._is_refused and not self.has_too_many_refusals:
+            return False
+        return all(name in self.values for name in self._required or self._expected)
 
     @property
     def has_too_many_refusals(self) -> bool:
@@ -147,7 +153,9 @@ class OutputCollector:
     @property
     def failed(self) -> tuple[str, ...]:
         """Outputs for which the run has given up; none if it has not."""
-        return tuple(self.missing or self._required or self._expected) if self.has_given_up else ()
+        if not self.has_given_up:
+            return ()
+        return tuple(self.missing or self._required or self._expected)
 
     @property
     def reminder(self) -> str:
@@ -204,7 +212,7 @@ class OutputCollector:
         if isinstance(found, dict):
             by_name = {name: found[name] for name in self._expected if name in found}
             stated += [by_name] if by_name else []
-        if self._expected.keys() == {SINGLE_OUTPUT}:
+        if [*self._expected] == [SINGLE_OUTPUT]:
             has_schema = bool(self._expected[SINGLE_OUTPUT].schema)
             if has_schema:
                 stated.insert(0, {SINGLE_OUTPUT: found})

@@ -11,7 +11,6 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from .._core.json_values import JsonValue
-from .._core.schemas.lenient import read_leniently
 
 T = TypeVar("T")
 
@@ -50,8 +49,7 @@ def build_schema(
 def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
     """Build a function that converts the arguments a model sent.
 
-    It converts "5" to 5, "true" to true, and a JSON text to the list or object it holds; it drops
-    null values. It raises ValueError with the place and the reason.
+    It drops null values. It raises ValueError with the place and the reason.
     """
 
     @cache
@@ -66,11 +64,7 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
         if unknown:
             names = ", ".join(properties)
             raise ValueError(f"{', '.join(unknown)}: unknown; the arguments are {names}")
-        values = {
-            name: read_leniently(properties[name], value)
-            for name, value in sent.items()
-            if value is not None
-        }
+        values = {name: value for name, value in sent.items() if value is not None}
         try:
             return msgspec.convert(values, arguments, strict=False)
         except msgspec.ValidationError as error:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from ..json_values import JsonValue, find_json_fault
-from .sendable import resolve_reference
+from .sendable_schema import resolve_reference
 
 _MAX_LEVELS = 100
 """Levels of schemas that are read; what lies deeper stays as it is."""
@@ -23,7 +23,9 @@ _MAX_TRIES = 10_000
 _MAX_REFERENCES = 20
 """References that lead to references, one after another."""
 
+_TEXT = {"type": "string"}
 _FENCE = "```"
+_CHOICES = frozenset(("anyOf", "oneOf", "allOf"))
 _DEFINITIONS = ("$defs", "definitions")
 
 NOT_JSON: Any = object()
@@ -86,23 +88,35 @@ class _Reader:
         self._tries = 0
         self._validators: dict[int, Callable[[JsonValue], bool] | None] = {}
 
-    def read(self, schema: object, value: JsonValue, level: int) -> JsonValue:
-        if not isinstance(schema, Mapping) or level > _MAX_LEVELS:
+    def read(
+        self, schema: Mapping[str, Any] | bool | None, value: JsonValue, level: int
+    ) -> JsonValue:
+        if not schema or schema is True or level > _MAX_LEVELS:
             return value
-        schema = self._resolve(cast("Mapping[str, Any]", schema))
+        if "$ref" in schema:
+            schema = self._resolve(schema)
+        if not _CHOICES.isdisjoint(schema):
+            value = self._read_choices(schema, value, level)
+        if isinstance(value, str):
+            return self._read_text(schema, value, level)
+        if isinstance(value, dict):
+            return self._read_fields(schema, value, level)
+        if isinstance(value, list):
+            return self._read_items(schema, value, level)
+        return _read_number(value, schema) if isinstance(value, int | float) else value
+
+    def _read_text(self, schema: Mapping[str, Any], text: str, level: int) -> JsonValue:
+        if schema.get("type") == "string":  # the usual case, first
+            return text
+        value = _read_text(text, schema)
+        return self.read(schema, value, level + 1) if isinstance(value, list | dict) else value
+
+    def _read_choices(self, schema: Mapping[str, Any], value: JsonValue, level: int) -> JsonValue:
         for keyword in ("anyOf", "oneOf"):
             if choices := _list_schemas(schema.get(keyword)):
                 value = self._choose(choices, value, level)
         for part in _list_schemas(schema.get("allOf")):
             value = self._try(part, value, level)
-        if isinstance(value, str):
-            value = _read_text(value, schema)
-        elif isinstance(value, int | float):
-            value = _read_number(value, schema)
-        if isinstance(value, list):
-            return self._read_items(schema, value, level)
-        if isinstance(value, dict):
-            return self._read_fields(schema, value, level)
         return value
 
     def _try(self, schema: Mapping[str, Any], value: JsonValue, level: int) -> JsonValue:
@@ -112,23 +126,27 @@ class _Reader:
     def _read_items(
         self, schema: Mapping[str, Any], items: list[JsonValue], level: int
     ) -> JsonValue:
-        first = _list_schemas(schema.get("prefixItems"))
         rest = schema.get("items")
-        if not first and not rest:
+        if not rest and "prefixItems" not in schema:
             return items
+        first = _list_schemas(schema.get("prefixItems"))
         schemas = [*first[: len(items)], *[rest] * (len(items) - len(first))]
         return [self.read(*pair, level + 1) for pair in zip(schemas, items, strict=True)]
 
     def _read_fields(
         self, schema: Mapping[str, Any], fields: dict[str, JsonValue], level: int
     ) -> JsonValue:
-        known = schema.get("properties")
-        known = cast("Mapping[str, Any]", known) if isinstance(known, Mapping) else {}
+        known: Mapping[str, Any] = schema.get("properties") or {}
         others = schema.get("additionalProperties")
-        return {
-            name: self.read(known.get(name, others), value, level + 1)
-            for name, value in fields.items()
-        }
+        changed: dict[str, JsonValue] = {}
+        for name, value in fields.items():
+            own = known.get(name, others)
+            if not own or own == _TEXT:
+                continue
+            new = self.read(own, value, level + 1)
+            if new is not value:
+                changed[name] = new
+        return {**fields, **changed} if changed else fields
 
     def _choose(
         self, choices: Sequence[Mapping[str, Any]], value: JsonValue, level: int
@@ -221,7 +239,8 @@ def _read_text(text: str, schema: Mapping[str, Any]) -> JsonValue:
         return text
     decoded = decode_json(text.lower() if text.lower() in ("true", "false") else text)
     if decoded is NOT_JSON:
-        found = find_json(text) if {"array", "object"} & {*types} else NOT_JSON
+        wants_parts = "array" in types or "object" in types
+        found: JsonValue = find_json(text) if wants_parts else text
         return found if isinstance(found, list | dict) else text
     if values is not None:
         return decoded if any(_is_same(decoded, each) for each in values) else text
