@@ -190,11 +190,26 @@ class SubAgentScope:
     async def run(self, context: ContextState) -> OutputObject:
         """Run to the end, set `output` and return it. A model failure is `terminate_reason` ERROR.
 
+        `output` is also set when this call is cancelled, by `asyncio.timeout`, a TaskGroup or
+        anything else: with the values that were emitted until then, and the report. The call
+        returns only when the run and all runs below it have ended.
+
         Raises UsageError for a wrong PromptConfig or missing context values, before any model call.
         """
         check_type("context", context, ContextState, "SubAgentScope")
         agent = replace(self._agent, instructions=self._build_instructions(context))
-        report = await self._run_with_messages(agent)
+        feed = MessageFeed(self.name, self._on_message or (lambda _: None))
+        try:
+            feed.report = await self._run_with_messages(agent, feed)
+        except asyncio.CancelledError:
+            self.output = OutputObject(terminate_reason=Reason.CANCELLED)
+            raise
+        finally:
+            if feed.report:
+                self._set_output(feed.report)
+        return self.output
+
+    def _set_output(self, report: Report) -> None:
         emitted = report.outputs
         if self._output_type:
             report = self._output_type.convert_report(report)
@@ -202,15 +217,13 @@ class SubAgentScope:
         self.output = OutputObject(
             emitted_vars=emitted, terminate_reason=report.reason, report=report
         )
-        return self.output
 
     async def _make_history(self) -> tuple[Message, ...]:
         environment = await asyncio.to_thread(make_environment_messages, self._runtime.workspace)
         return (*environment, *map(_to_message, self._prompt.initial_messages or ()))
 
-    async def _run_with_messages(self, agent: Agent) -> Report:
+    async def _run_with_messages(self, agent: Agent, feed: MessageFeed) -> Report:
         """Run the agent and call `on_message`; return when the last call has ended."""
-        feed = MessageFeed(self.name, self._on_message or (lambda _: None))
         stop_watching = self._runtime.watch(feed.observe)
         delivery = asyncio.create_task(feed.deliver())
         try:
