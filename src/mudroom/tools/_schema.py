@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from .._core.json_values import JsonValue
+from .._core.schemas.lenient import read_leniently
 
 T = TypeVar("T")
 
@@ -49,7 +50,8 @@ def build_schema(
 def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
     """Build a function that converts the arguments a model sent.
 
-    It drops null values. It raises ValueError with the place and the reason.
+    It reads them leniently and drops null values. It raises ValueError with the place and the
+    reason.
     """
 
     @cache
@@ -66,7 +68,8 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
             raise ValueError(f"{', '.join(unknown)}: unknown; the arguments are {names}")
         values = {name: value for name, value in sent.items() if value is not None}
         try:
-            return msgspec.convert(values, arguments, strict=False)
+            # Hidden arguments are not in the parameters by which the engine has read the others.
+            return msgspec.convert(read_leniently(schema, values), arguments, strict=False)
         except msgspec.ValidationError as error:
             # A ValueError of `__post_init__` names the argument itself.
             reason = error.__cause__ or _explain(str(error), schema)

@@ -23,7 +23,7 @@ _MAX_TRIES = 10_000
 _MAX_REFERENCES = 20
 """References that lead to references, one after another."""
 
-_TEXT = {"type": "string"}
+_VALUES = frozenset(("enum", "const"))
 _FENCE = "```"
 _CHOICES = frozenset(("anyOf", "oneOf", "allOf"))
 _DEFINITIONS = ("$defs", "definitions")
@@ -106,8 +106,6 @@ class _Reader:
         return _read_number(value, schema) if isinstance(value, int | float) else value
 
     def _read_text(self, schema: Mapping[str, Any], text: str, level: int) -> JsonValue:
-        if schema.get("type") == "string":  # the usual case, first
-            return text
         value = _read_text(text, schema)
         return self.read(schema, value, level + 1) if isinstance(value, list | dict) else value
 
@@ -141,8 +139,10 @@ class _Reader:
         changed: dict[str, JsonValue] = {}
         for name, value in fields.items():
             own = known.get(name, others)
-            if not own or own == _TEXT:
+            if not own or own is True:
                 continue
+            if "type" in own and own["type"] == "string" and _VALUES.isdisjoint(own):
+                continue  # the usual case
             new = self.read(own, value, level + 1)
             if new is not value:
                 changed[name] = new
