@@ -187,7 +187,7 @@ def double(number: int) -> int:
     return 2 * number
 
 
-GEMINI = {
+GEMINI: dict[str, Any] = {
     "name": "double",
     "description": "Double a number.",
     "parameters": {

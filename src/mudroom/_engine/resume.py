@@ -25,6 +25,7 @@ from .._core.events import (
 )
 from .._core.messages import (
     AssistantMessage,
+    StopReason,
     ToolCallBlock,
     Usage,
     UserBlock,
@@ -38,7 +39,6 @@ from .call_context import CallContext
 from .changes.content_hashes import hash_present
 from .compaction.record_file import rebuild_context
 from .compaction.shortening import apply_edit
-from .finish import INCOMPLETE_ANSWER
 from .inbox.notification import is_notification, make_notification
 from .meters.meter import NEAR_LIMIT
 from .meters.run_timer import sum_worked_seconds
@@ -175,7 +175,7 @@ class _Restorer:
             event: what followed the answer.
         """
         run = self._run
-        if answer.stop_reason not in INCOMPLETE_ANSWER:
+        if answer.stop_reason in (StopReason.END, StopReason.CALLS):
             run.outputs.take_text(answer.text)
         if not isinstance(event, MessageDelivered):
             run.conversation.in_a_row.asked += 1
