@@ -187,6 +187,10 @@ def double(number: int) -> int:
     return 2 * number
 
 
+def double_by_name(arguments: dict[str, int]) -> int:
+    return 2 * arguments["number"]
+
+
 GEMINI: dict[str, Any] = {
     "name": "double",
     "description": "Double a number.",
@@ -199,7 +203,7 @@ GEMINI: dict[str, Any] = {
         },
         "required": ["number"],
     },
-    "handler": lambda arguments: 2 * arguments["number"],
+    "handler": double_by_name,
 }
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"number": {"type": "integer"}}}
 
