@@ -64,13 +64,22 @@ class OutputType(msgspec.Struct, Generic[T], frozen=True):
             return _describe_refusal(error, values)
         return None
 
+    def _has_all(self, values: dict[str, Any]) -> bool:
+        required = {name for name, output in self.outputs.items() if not output.optional}
+        return bool(values) and required <= values.keys()
+
     def convert_report(self, report: Report[Any]) -> Report[T]:
-        """Replace the outputs with a T if the reason is GOAL, else return the report unchanged."""
-        if not report.ok:
+        """Replace the outputs with a T if all required ones are there, whatever ended the run.
+
+        A run that reached its goal without them is an ERROR.
+        """
+        if not (report.ok or self._has_all(report.outputs)):
             return report
         try:
             return replace(report, outputs=self.convert(report.outputs))
         except Exception as error:  # noqa: BLE001  a type of the caller may raise anything
+            if not report.ok:
+                return report
             problem = "; ".join(problem for _, problem in _list_problems(error))
             text = f"the outputs do not fit their type: {problem}"
             return replace(report, reason=Reason.ERROR, error=text)

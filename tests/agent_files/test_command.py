@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -332,3 +333,22 @@ async def test_doctor_warns_of_a_rule_for_an_agent_of_another_folder(project: Pr
     assert "note  child models: $MUDROOM_CHILD_MODEL: rule not used: unknown agent" in doctor.out
     assert "Did you mean explore?" in doctor.out
     assert (await project("agents", MUDROOM_CHILD_MODEL="exlore=offline")).code == 0
+
+
+async def test_json_schema_takes_json_from_the_answer_and_ends_without_it(project: Project) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    flags = ("-p", "Count.", "--json-schema", json.dumps(schema), "-o", "json")
+
+    async def ask(answer: Callable[[ServerRequest], ServerAnswer]) -> tuple[int, dict[str, Any]]:
+        async with ModelServer(answer) as server:
+            env = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+            done = await project(*flags, **env)
+        return done.code, json.loads(done.out)
+
+    code, result = await ask(lambda _: 'Here:\n```json\n{"n": "3"}\n```')
+    assert (code, result["subtype"], result["structured_output"]) == (0, "success", {"n": 3})
+    assert result["num_turns"] == 1
+    code, result = await ask(lambda request: f"I have counted {request.number}.")
+    assert (code, result["subtype"]) == (1, "error_max_structured_output_retries")
+    assert (result["reason"], result["num_turns"]) == ("ERROR", 6)
+    assert result["errors"] == ["the model did not emit n after 5 reminders"]

@@ -11,7 +11,7 @@ import pytest
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from mudroom import Budget, OutputConfig, PromptConfig, Reason
-from mudroom._engine.structured_output import MAX_ERRORS
+from mudroom._engine.structured_output import MAX_REPAIRS
 from mudroom.events import NoteInjected
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.replay import replay
@@ -126,8 +126,8 @@ async def test_repairs_are_bounded_then_the_report_says_error(
     async with scripted(lambda _: [emit("title", "on mud")]) as (session, model):
         report = await session.run("Read it.", outputs=wanted)
     assert report.reason is Reason.ERROR
-    assert f"refused {MAX_ERRORS + 1} times, the last time: " in report.error
-    assert len(model.requests) == MAX_ERRORS + 1
+    assert f"refused {MAX_REPAIRS + 1} times, the last time: " in report.error
+    assert len(model.requests) == MAX_REPAIRS + 1
 
 
 async def test_the_error_names_the_last_refused_value_and_the_reason(scripted: Open) -> None:
@@ -148,7 +148,7 @@ async def test_the_error_names_the_last_refused_value_and_the_reason(scripted: O
         faulty = await session.run("Read it.", outputs=Paper)
     async with scripted(lambda _: [emit("year", "new")]) as (session, _):
         text = await session.run("Read it.", outputs=Paper)
-    times = f"the emitted outputs were refused {MAX_ERRORS + 1} times, the last time: "
+    times = f"the emitted outputs were refused {MAX_REPAIRS + 1} times, the last time: "
     assert old.error == f"{times}year: Value error, too old"
     raised = "the validator raised ZeroDivisionError: integer division or modulo by zero"
     assert faulty.error == f"{times}{raised}"

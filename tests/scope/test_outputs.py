@@ -13,7 +13,7 @@ import pydantic
 import pytest
 
 from mudroom import Agent, Budget, Output, Reason, UsageError
-from mudroom._engine.structured_output import MAX_ERRORS
+from mudroom._engine.structured_output import MAX_REPAIRS
 from mudroom.models.scripted import Answer, Request, call
 
 from .conftest import Open, emit
@@ -130,9 +130,9 @@ async def test_repairs_are_bounded_then_the_report_has_the_valid_values(scripted
     async with scripted(answer) as (session, model):
         report = await session.task("Read it.", outputs=schema)
     assert report.reason is Reason.ERROR
-    assert f"refused {MAX_ERRORS + 1} times" in report.error
+    assert f"refused {MAX_REPAIRS + 1} times" in report.error
     assert report.outputs == {"title": "T"}
-    assert len(model.requests) == MAX_ERRORS + 1 == 4
+    assert len(model.requests) == MAX_REPAIRS + 1 == 4
 
 
 async def test_a_limit_leaves_the_values_as_a_dict(scripted: Open) -> None:

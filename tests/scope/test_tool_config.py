@@ -103,7 +103,7 @@ async def test_a_declaration_needs_only_a_name(scripted: Open) -> None:
         ({"name": "a", "parameters": {"type": "array"}}, "no JSON Schema of an object"),
         ({"name": "self.emitvalue"}, "reserved"),
         (5, "must be str or Tool or Mapping"),
-        (len, "must be str or Tool or Mapping"),
+        (len, "which a model cannot send"),
         ("task", "starts no child runs"),
         ("Agent", "starts no child runs"),
     ],
@@ -180,3 +180,45 @@ async def test_the_approver_of_the_session_is_not_asked(scripted: Open) -> None:
     async with scripted(script, approver=Approver()) as (session, model):
         await run_scope(session, tool_config=config)
     assert model.requests[1].results[0].error
+
+
+def double(number: int) -> int:
+    "Double a number."
+    return 2 * number
+
+
+def double_by_name(arguments: dict[str, int]) -> int:
+    return 2 * arguments["number"]
+
+
+GEMINI: dict[str, Any] = {
+    "name": "double",
+    "description": "Double a number.",
+    "parameters": {
+        "type": "OBJECT",
+        "properties": {
+            "number": {"type": "INTEGER"},
+            "type": {"type": "STRING", "enum": ["STRING"]},
+            "more": {"type": "ARRAY", "items": {"type": "OBJECT", "properties": {}}},
+        },
+        "required": ["number"],
+    },
+    "handler": double_by_name,
+}
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"number": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        double,
+        GEMINI,
+        {"name": "double", "parametersJsonSchema": SCHEMA, "handler": GEMINI["handler"]},
+    ],
+    ids=["a function", "types of Gemini", "parametersJsonSchema"],
+)
+async def test_declarations_of_gemini_and_functions_are_tools(scripted: Open, item: Any) -> None:
+    script = [[call("double", number="4")], "Done."]
+    async with scripted(script) as (session, model):
+        await run_scope(session, tool_config=ToolConfig(tools=[item]))
+    assert model.requests[1].results[0].text == "8"

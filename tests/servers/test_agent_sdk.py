@@ -326,6 +326,20 @@ async def test_a_schema_of_the_host_gives_structured_output(make_host: MakeHost)
     assert result["structured_output"] == {"n": 4}, result
 
 
+async def test_a_host_reads_json_of_an_answer_and_is_told_when_there_is_none(
+    make_host: MakeHost,
+) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    host = make_host(['{"n": "4"}', *(f"I have done it, {number}." for number in range(6))])
+    async with host.serve():
+        await host.request("initialize", jsonSchema=schema)
+        stated = await host.ask("Give four.")
+        missing = await host.ask("Give five.")
+    assert stated["structured_output"] == {"n": 4}
+    assert missing["subtype"] == "error_max_structured_output_retries"
+    assert missing["is_error"]
+
+
 async def test_prompts_of_files_are_commands(make_host: MakeHost) -> None:
     entered = asyncio.Event()
     released = asyncio.Event()

@@ -108,25 +108,32 @@ def test_wrong_arguments_are_reported_with_their_place(
 
 def test_arguments_are_read_leniently() -> None:
     tools = make_builtin_tools()
-    read = tools["read"].parse({"file_path": "a", "offset": "5", "limit": None})
+    read = tools["read"].parse_arguments({"file_path": "a", "offset": "5", "limit": None})
     assert (read.offset, read.limit) == (5, None)
     assert (
         tools["edit"]
-        .parse({"file_path": "a", "old_string": "b", "new_string": "c", "replace_all": "true"})
+        .parse_arguments(
+            {"file_path": "a", "old_string": "b", "new_string": "c", "replace_all": "true"}
+        )
         .replace_all
         is True
     )
     assert (
         tools["grep"]
-        .parse({"pattern": "a", "-i": "true", "-C": "2", "-n": False, "multiline": True})
+        .parse_arguments({"pattern": "a", "-i": "true", "-C": "2", "-n": False, "multiline": True})
         .before_and_after
         == 2
     )
     assert (
-        tools["todo"].parse({"todos": '[{"content": "a", "status": "pending"}]'}).todos[0].content
+        tools["todo"]
+        .parse_arguments({"todos": '[{"content": "a", "status": "pending"}]'})
+        .todos[0]
+        .content
         == "a"
     )
     assert (
-        tools["bash"].parse({"command": "ls", "timeout": 5000.0, "description": "List"}).timeout
+        tools["bash"]
+        .parse_arguments({"command": "ls", "timeout": 5000.0, "description": "List"})
+        .timeout
         == 5000
     )

@@ -219,7 +219,9 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defau
     Arguments:
         text: the final answer, "" if there is none.
         recovered: true if a limit ended the run and it still gave a summary.
-        outputs: emitted values by name; of the requested type if the reason is GOAL.
+        outputs: emitted values by name; of the requested type if all required ones are there.
+        failed_outputs: outputs that the run was asked for as often as it may be, and did not give;
+            its reason is then ERROR. () for any other end.
         usage: tokens of the run and all its descendants, as their providers counted.
         usd: US dollars of the run and all its descendants; None if a price is unknown, or is in the
             table of prices and prices are off. 0.0 if the model is free.
@@ -277,6 +279,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defau
     merges: MergeCounts | None = None
     missing_tools: tuple[str, ...] = ()
     is_interrupted: bool = False
+    failed_outputs: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

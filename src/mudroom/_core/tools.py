@@ -14,6 +14,7 @@ from ..errors import MudroomError
 from .json_values import OBJECT_TYPES, clean_json, clean_text, is_clean_json
 from .messages import ImageBlock, ToolResultBlock
 from .named_fields import NamedFields
+from .schemas.lenient import read_leniently
 
 
 class Effect(StrEnum):
@@ -239,7 +240,13 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
 
     def parse_arguments(self, arguments: Mapping[str, Any]) -> object:
         """Return the argument of `run` for the arguments of a call. Raises ValueError."""
-        return self.parse(self.rename_arguments(arguments))
+        return self.parse(self.read_arguments(arguments))
+
+    def read_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Rename the arguments of a model, and read them as their schemas mean them."""
+        read = read_leniently(self.parameters, self.rename_arguments(arguments))
+        assert isinstance(read, dict)
+        return read
 
     def rename_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments under their names in `parameters`."""

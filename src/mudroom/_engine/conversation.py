@@ -64,6 +64,21 @@ class CutAnswers(Struct):
     required: int = 0
 
 
+class InARow(Struct):
+    """Counts that begin again as soon as something else happens.
+
+    Arguments:
+        stopped: answers that stopped before they were complete.
+        empty: answers with neither text nor a call.
+        asked: requests that nothing but the engine or a hook wanted. A call that acts and a message
+            begin this count again.
+    """
+
+    stopped: int = 0
+    empty: int = 0
+    asked: int = 0
+
+
 class Conversation:
     """Messages of one run: sent ones, and blocks that wait for the next request.
 
@@ -81,7 +96,7 @@ class Conversation:
             0 before the first.
         new_tokens: about how many tokens the user blocks have that came since, queued or sent.
         is_unanswered: true if a request was sent and its answer has not arrived.
-        stopped_count: the last answers in a row that stopped before they were complete.
+        in_a_row: counts of answers and requests one after another.
         cut: the answers so far that were cut off.
         shortening: edits that keep the conversation within the context window.
     """
@@ -104,7 +119,7 @@ class Conversation:
         self.last_text = ""
         self.is_unanswered = False
         self.sent_tokens = 0
-        self.stopped_count = 0
+        self.in_a_row = InARow()
         self.cut = CutAnswers()
         self.shortening = Shortening()
         self.received: int | None = None
@@ -152,6 +167,12 @@ class Conversation:
     def queue_again(self, blocks: Iterable[UserBlock]) -> None:
         """Put blocks of a request without an answer at the head of the next user message."""
         self.queued[:0] = blocks
+
+    @property
+    def queued_note(self) -> str | None:
+        """The last text that waits for the next request, None if none does."""
+        texts = [block.text for block in self.queued if isinstance(block, TextBlock)]
+        return texts[-1] if texts else None
 
     def take_queued(self) -> list[UserBlock]:
         """Remove and return the queued blocks."""
@@ -209,10 +230,10 @@ class Conversation:
         self.new_tokens = 0
         self.is_unanswered = False
         self.shortening.overflow_count = 0
-        self.stopped_count += 1
-        if message.stop_reason is not StopReason.OTHER:
-            self.stopped_count = 0
         self.answer_text = message.text.strip()
+        row = self.in_a_row
+        row.stopped = row.stopped + 1 if message.stop_reason is StopReason.OTHER else 0
+        row.empty = 0 if self.answer_text or message.tool_calls else row.empty + 1
         self.last_text = self.answer_text or self.last_text
 
     def _add_call_ids(self, message: AssistantMessage) -> None:

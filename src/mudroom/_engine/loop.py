@@ -24,11 +24,12 @@ from .finish import (
     finish_run,
     wait_for_next_prompt,
 )
-from .loop_detection import STOP_AFTER, WARN_AFTER, WARNING
+from .loop_detection import STOP_AFTER, WARN_AFTER
 from .meters.meter import NEAR_LIMIT
 from .model_call import reserve_request
 from .phase import Resumption
 from .run_context import RunContext
+from .structured_output import EMIT_TOOL, MAX_REMINDERS
 
 EMPTY_ANSWER = "Your answer was empty. Call a tool, or write your final answer."
 STOPPED_ANSWER = (
@@ -38,8 +39,11 @@ STOPPED_ANSWER = (
 CUT_ANSWER = (
     "Your answer was cut off after {tokens:,} tokens. It may be longer now: write it again, whole."
 )
-_MAX_REFUSAL = 500
-"""Maximum characters of the last refusal of outputs in a report."""
+ASKED_AGAIN = (
+    "the model was asked {count} times in a row to go on, and did nothing; the last time: {note}"
+)
+_MAX_NOTE = 500
+"""Maximum characters of that note in a report."""
 
 MAX_STOPPED = 3
 """Answers in a row that stop early before the run ends."""
@@ -170,6 +174,7 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
             ending = judge(run, answer, outcomes)
             if ending and ending.reason is Reason.GOAL:
                 ending = await _confirm_goal(run, ending)
+            ending = ending or limit_reminders(run, answer)
             if ending:
                 return ending
             if not outcomes:
@@ -196,7 +201,7 @@ async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
         checks = run.services.output_checks
         if refusal := await checks.find_refusal(run.run_id, run.outputs.values):
             run.refuse_outputs(refusal)
-            return _judge_outputs(run)
+            return _judge_refusals(run)
     if warning := run.background.take_warning():
         run.add_note(warning)
         return None
@@ -217,32 +222,55 @@ async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
 def judge(run: RunContext, answer: AssistantMessage, outcomes: list[CallOutcome]) -> Ending | None:
     """Return the ending of the run if it ends after this turn, None if it continues."""
     repeats = run.loop_detector.add_turn(answer, outcomes)
-    ending = _judge_outputs(run) if outcomes else _judge_final_answer(run, answer, repeats)
+    ending = _judge_calls(run, outcomes) if outcomes else _judge_final_answer(run, answer)
     if ending:
         return ending
     if repeats >= STOP_AFTER:
         return Ending(Reason.LOOP)
     if repeats % WARN_AFTER == 0:
-        run.add_note(WARNING.format(count=repeats))
+        run.add_note(run.loop_detector.make_warning(repeats))
     return None
 
 
-def _judge_outputs(run: RunContext) -> Ending | None:
-    if run.outputs.has_every_value:
+def limit_reminders(run: RunContext, answer: AssistantMessage) -> Ending | None:
+    """Count the requests in a row that only the engine wants; one too many ends the run.
+
+    Whatever the reason for the next request is (an empty or a cut answer, a hook, a reminder), a
+    model that only talks would be asked for ever. Each reason may have a narrower bound of its own.
+    """
+    if answer.tool_calls or run.inbox.has_unread:
+        return None
+    run.conversation.in_a_row.asked += 1
+    if run.conversation.in_a_row.asked <= MAX_REMINDERS:
+        return None
+    note = shorten_text(run.conversation.queued_note or "", _MAX_NOTE)
+    error = ASKED_AGAIN.format(count=MAX_REMINDERS, note=note)
+    return Ending(Reason.ERROR, error)
+
+
+def _judge_calls(run: RunContext, outcomes: list[CallOutcome]) -> Ending | None:
+    """Return the ending after an answer with tool calls: its outputs may be complete.
+
+    If another call failed, the model reads the error first: it may have more to do.
+    """
+    if run.outputs.is_complete and not any(
+        each.result.error for each in outcomes if each.name != EMIT_TOOL
+    ):
         return Ending(Reason.GOAL)
-    if run.outputs.has_too_many_errors:
-        count = run.outputs.error_count
-        last = shorten_text(run.outputs.last_error, _MAX_REFUSAL)
-        error = f"the emitted outputs were refused {count} times, the last time: {last}"
-        return Ending(Reason.ERROR, error)
+    return _judge_refusals(run)
+
+
+def _judge_refusals(run: RunContext) -> Ending | None:
+    if run.outputs.has_too_many_refusals:
+        return Ending(Reason.ERROR, run.outputs.give_up())
     return None
 
 
-def _judge_final_answer(run: RunContext, answer: AssistantMessage, repeats: int) -> Ending | None:
+def _judge_final_answer(run: RunContext, answer: AssistantMessage) -> Ending | None:
     """Return the ending after an answer without tool calls.
 
     An answer that is not complete is an error, after MAX_STOPPED in a row if the provider stopped
-    it; an empty one is an error the second time.
+    it; an empty one is an error the second time in a row.
     """
     if run.conversation.cut.is_last:
         run.add_note(CUT_ANSWER.format(tokens=answer.usage.output_tokens))
@@ -250,21 +278,31 @@ def _judge_final_answer(run: RunContext, answer: AssistantMessage, repeats: int)
     if answer.stop_reason is StopReason.LENGTH and (limit := _find_cutting_limit(run, answer)):
         return end_by_limit(run, limit)
     own_reason = f" ({answer.provider_stop_reason})" if answer.provider_stop_reason else ""
-    if answer.stop_reason is StopReason.OTHER and run.conversation.stopped_count < MAX_STOPPED:
+    if answer.stop_reason is StopReason.OTHER and run.conversation.in_a_row.stopped < MAX_STOPPED:
         run.add_note(STOPPED_ANSWER.format(reason=own_reason))
         return None
     if error := INCOMPLETE_ANSWER.get(answer.stop_reason):
         return Ending(Reason.ERROR, error + own_reason)
+    text = run.conversation.answer_text
+    run.outputs.take_text(text)
     if reminder := run.outputs.reminder:
-        run.add_note(reminder)
-        return None
+        return _remind(run, reminder)
     if run.inbox.has_unread:
         return None
-    if answer.text.strip() or run.outputs.has_every_value or run.background.keeps_run_open:
+    if text or run.outputs.is_complete or run.background.keeps_run_open:
         return Ending(Reason.GOAL)
-    if repeats > 1:
+    if run.conversation.in_a_row.empty > 1:
         return Ending(Reason.ERROR, "the model gave an empty answer twice")
     run.add_note(EMPTY_ANSWER)
+    return None
+
+
+def _remind(run: RunContext, reminder: str) -> Ending | None:
+    """Remind the model of its outputs, unless it was reminded often enough."""
+    if run.outputs.reminder_count >= MAX_REMINDERS:
+        return Ending(Reason.ERROR, run.outputs.give_up())
+    run.outputs.reminder_count += 1
+    run.add_note(reminder)
     return None
 
 

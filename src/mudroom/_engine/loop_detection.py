@@ -21,6 +21,11 @@ WARNING = (
     "Do something else, or stop and report what you have."
 )
 
+REFUSED_WARNING = (
+    "None of the calls of your last {count} answers was allowed or possible. "
+    "Do something else, or stop and report what you have."
+)
+
 LONGEST_PERIOD = 5
 """Maximum number of turns in a pattern that repeats."""
 
@@ -42,6 +47,9 @@ class LoopDetector:
     background work is open; so polling with changing results is no loop, and neither is the wait
     for many children. The ids of children and commands make no difference. A pattern is one turn,
     or up to LONGEST_PERIOD different ones in order.
+
+    Turns in a row without a call that could act are a loop, too, whatever their arguments are: the
+    calls were denied, had wrong arguments or named no tool.
     """
 
     def __init__(self) -> None:
@@ -52,6 +60,12 @@ class LoopDetector:
         self._work_ids: dict[str, None] = {}
         self._open_count = 0
         self._notifications: list[int] = []
+        self._refused_turns = 0
+
+    def make_warning(self, repeats: int) -> str:
+        """Return the warning to the model about what repeats."""
+        is_refused = self._refused_turns >= repeats
+        return (REFUSED_WARNING if is_refused else WARNING).format(count=repeats)
 
     def add_notification(self, text: str) -> None:
         """Add the report of background work to the next turn."""
@@ -63,6 +77,9 @@ class LoopDetector:
 
         1 means that it is new, or inside a pattern.
         """
+        self._refused_turns += 1
+        if not outcomes or not outcomes[0].refused or not all(each.refused for each in outcomes):
+            self._refused_turns = 0
         calls = {call.id: call for call in message.tool_calls} if outcomes else {}
         results: list[object] = []
         for outcome in outcomes:
@@ -78,7 +95,7 @@ class LoopDetector:
         earlier_counts = self._equal_counts
         self._turns = [*earlier_turns[1 - LONGEST_PERIOD :], turn]
         self._equal_counts = {}
-        repeats = 1
+        repeats = self._refused_turns or 1
         if turn not in earlier_turns:
             return repeats
         for period, earlier_turn in enumerate(reversed(earlier_turns), 1):

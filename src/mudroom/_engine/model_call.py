@@ -115,6 +115,7 @@ def append_answer(run: RunContext, answer: AssistantMessage) -> None:
         # Some providers do not count.
         tokens = run.estimate_request_tokens() + estimate_message_tokens([answer])
     run.conversation.append_answer(answer, tokens)
+    run.outputs.begin_answer()
     run.batch = CallBatch(answer.tool_calls)
 
 

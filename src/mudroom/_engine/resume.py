@@ -25,6 +25,7 @@ from .._core.events import (
 )
 from .._core.messages import (
     AssistantMessage,
+    StopReason,
     ToolCallBlock,
     Usage,
     UserBlock,
@@ -45,7 +46,7 @@ from .model_call import append_answer, charge
 from .phase import Phase, Resumption
 from .recorded_conversations import find_report, list_returned_runs
 from .run_context import RunContext
-from .structured_output import EMIT_TOOL, OutputRefusal
+from .structured_output import EMIT_TOOL, REMINDER_START, OutputRefusal
 
 NEAR_LIMIT_NOTES = {NEAR_LIMIT.format(limit=limit.replace("_", " ")): limit for limit in Limit}
 
@@ -150,9 +151,11 @@ class _Restorer:
         answer = self.pending_answer
         if answer and not answer.tool_calls:
             run.loop_detector.add_turn(answer, ())
+            self._restore_final_answer(answer, event)
             self.pending_answer = None
         run.conversation.queue_text(event.text)
         if isinstance(event, MessageDelivered):
+            run.conversation.in_a_row.asked = 0
             self.is_interrupted = False
             run.inbox.restore_delivery(event.message_id)
             if is_notification(event):
@@ -164,6 +167,19 @@ class _Restorer:
             run.outputs.refuse(OutputRefusal(event.text, event.refused))
         if event.text in NEAR_LIMIT_NOTES:
             run.meter.has_warned = True
+
+    def _restore_final_answer(self, answer: AssistantMessage, event: NoteInjected) -> None:
+        """Restore what an answer without calls stated and how often the model was reminded.
+
+        Arguments:
+            event: what followed the answer.
+        """
+        run = self._run
+        if answer.stop_reason in (StopReason.END, StopReason.CALLS):
+            run.outputs.take_text(answer.text)
+        if not isinstance(event, MessageDelivered):
+            run.conversation.in_a_row.asked += 1
+            run.outputs.reminder_count += event.text.startswith(REMINDER_START)
 
     def _fail_turn(self, event: TurnFailed) -> None:
         run = self._run
@@ -216,7 +232,9 @@ class _Restorer:
         run = self._run
         run.batch.add(CallOutcome(event.call_id, event.name, event.result, event.refused))
         call = self.calls.get(event.call_id)
-        if event.name == EMIT_TOOL and not event.refused and call:
+        if event.name == EMIT_TOOL and event.result.error and not event.refused:
+            run.outputs.add_refusal(event.result.text)
+        elif event.name == EMIT_TOOL and not event.refused and call:
             name = call.arguments.get("emit_variable_name", "")
             run.outputs.emit(name, call.arguments.get("emit_variable_value"))
         detail = event.result.detail

@@ -263,6 +263,7 @@ class RunContext:
         """Add the unread messages to the next message to the model."""
         if not self.inbox.has_unread:
             return
+        self.conversation.in_a_row.asked = 0
         for event in await self.inbox.take_unread(self.services.spill_folder):
             self.conversation.queue_text(event.text)
             if is_notification(event):
@@ -274,6 +275,10 @@ class RunContext:
         """Queue the results of the batch, count them as evidence, and return the outcomes."""
         outcomes = self.batch.list_outcomes()
         for each in outcomes:
+            if not each.refused:
+                self.conversation.in_a_row.asked = 0
+            elif each.name == EMIT_TOOL:
+                self.outputs.add_refusal(each.result.text)
             if REQUESTED_FOCUS in each.result.detail:
                 self.conversation.shortening.requested_focus = each.result.detail[REQUESTED_FOCUS]
         self.conversation.queue_results(
@@ -319,6 +324,7 @@ class RunContext:
             run_id=self.run_id,
             recovered=recovered,
             outputs=self.outputs.values,
+            failed_outputs=self.outputs.failed,
             usage=meter.usage + meter.descendant_usage,
             usd=self._compute_costs(),
             turns=self.turn,

@@ -10,7 +10,11 @@ from msgspec import Struct
 
 from .._core.agents import Output
 from .._core.json_values import JsonValue
+from .._core.output_declarations import SINGLE_OUTPUT
+from .._core.schemas.lenient import NOT_JSON, find_json, read_leniently
+from .._core.schemas.sendable_schema import make_sendable_value
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
+from ..errors import shorten_text
 
 EMIT_TOOL = "self.emitvalue"
 """Name of the tool that emits a value.
@@ -18,9 +22,19 @@ EMIT_TOOL = "self.emitvalue"
 Model protocols that do not allow the dot send another name and map it back.
 """
 
-MAX_ERRORS = 3
-"""Maximum number of values that a schema or a type refuses; one more ends the run."""
+MAX_REPAIRS = 3
+"""Answers in which a run may repair refused values before the next refusal ends it."""
 
+MAX_REMINDERS = 5
+"""Reminders after which a run ends that no answer can finish (S19)."""
+
+REMINDER_START = "You have stopped calling tools but have not emitted these required outputs: "
+
+_MAX_REFUSAL = 500
+"""Maximum characters of the last refusal in a report."""
+
+_WAS_NOT_ACCEPTED = " was not accepted: "
+_CORRECTED = ". Emit it again, corrected."
 _NOT_ACCEPTED = "Not accepted: "
 _EMIT_AGAIN = ". Correct it and emit again: "
 
@@ -75,93 +89,192 @@ class OutputChecks:
 
 
 class OutputCollector:
-    """Values that one run has emitted.
+    """Values that one run has emitted, and how often it had to be told about them.
+
+    Both counts begin again when an output is accepted for the first time: a run that gets on may
+    need as many answers as it has outputs.
 
     Arguments:
         expected: the declared outputs by name. If empty, nothing is required and everything is
             allowed.
+
+    Attributes:
+        refusal_count: answers in which a value was refused. Calls of one answer count once: the
+            model reads all their errors together.
+        reminder_count: reminders of missing outputs.
+        has_given_up: true if the run ends because the model did not give its outputs.
     """
 
     def __init__(self, expected: Mapping[str, Output]) -> None:
         self._expected = expected
         self.values: dict[str, Any] = {}
-        self.error_count = 0
+        self.refusal_count = 0
+        self.reminder_count = 0
         self.last_error = ""
+        self.has_given_up = False
+        self._accepted: set[str] = set()
+        """Outputs that were accepted at any time, also those that their type refused later."""
+        self._is_refused = False
+        """True if a value of the last answer was refused."""
+        self._text_error = ""
+        """Why the JSON of the last answer was not taken. Its reminder says it, and is counted."""
         self._must_change = False
-        """True after a refusal, until the run emits a value again."""
+        """True after a refusal by the type, until the run emits a value again."""
 
     @property
     def missing(self) -> list[str]:
         """Names of required outputs that are not emitted yet, in declared order."""
-        return [
-            name
-            for name, output in self._expected.items()
-            if name not in self.values and not output.optional
-        ]
+        if not self._expected:
+            return []
+        return [name for name in self._required if name not in self.values]
 
     @property
-    def has_every_value(self) -> bool:
-        """True if all declared outputs are emitted, optional ones too, and none must change."""
-        is_emitted = bool(self._expected) and self._expected.keys() <= self.values.keys()
-        return is_emitted and not self._must_change
+    def _required(self) -> list[str]:
+        return [name for name, output in self._expected.items() if not output.optional]
 
     @property
-    def has_too_many_errors(self) -> bool:
-        """True if more than MAX_ERRORS values were wrong."""
-        return self.error_count > MAX_ERRORS
+    def is_complete(self) -> bool:
+        """True if the run has given its outputs, and has none to repair.
+
+        Those are the required ones; all of them if none is required. Optional ones that the model
+        cannot repair are left out.
+        """
+        if not self._expected or self._must_change:
+            return False
+        if self._is_refused and not self.has_too_many_refusals:
+            return False
+        return all(name in self.values for name in self._required or self._expected)
+
+    @property
+    def has_too_many_refusals(self) -> bool:
+        """True if values were refused, and MAX_REPAIRS further answers did not repair them."""
+        return self.refusal_count > MAX_REPAIRS
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Outputs for which the run has given up; none if it has not."""
+        if not self.has_given_up:
+            return ()
+        return tuple(self.missing or self._required or self._expected)
 
     @property
     def reminder(self) -> str:
         """Note for a model that stopped while outputs are missing; "" if none is."""
         if not self.missing:
             return ""
-        names = ", ".join(self.missing)
-        return (
-            f"You have stopped calling tools but have not emitted these required outputs: {names}. "
+        text = (
+            f"{REMINDER_START}{', '.join(self.missing)}. "
             f"Call {EMIT_TOOL} for each of them now, with what you know; "
             "work on first if something is still needed."
         )
+        if not self._text_error:
+            return text
+        return f"{text} The JSON of your answer was not accepted: {self._text_error}."
+
+    def begin_answer(self) -> None:
+        """Begin the next answer of the model."""
+        self._is_refused = False
+        self._text_error = ""
 
     def emit(self, name: str, value: JsonValue) -> ToolResult:
-        """Check and store a value; it replaces an earlier one of the same name."""
+        """Read, check and store a value; it replaces an earlier one of the same name."""
         if self._expected and name not in self._expected:
             declared = ", ".join(self._expected)
-            return ToolResult(f"There is no output {name!r}. Declared: {declared}.", error=True)
-        schema = self._expected[name].schema if name in self._expected else {}
-        if schema and (error := _check_schema(schema, value)):
-            self.error_count += 1
-            self.last_error = f"{name}: {error}"
-            text = f"{name} was not accepted: {error}. Emit it again, corrected."
+            text = f"There is no output {name!r}. Declared: {declared}."
+            self.add_refusal(text)
             return ToolResult(text, error=True)
-        self._must_change = False
-        is_text = isinstance(value, str)
-        self.values[name] = value if schema or is_text else msgspec.json.encode(value).decode()
+        value, error = self._read(name, value)
+        if error:
+            text = f"{name}{_WAS_NOT_ACCEPTED}{error}{_CORRECTED}"
+            self.add_refusal(text)
+            return ToolResult(text, error=True)
+        self._store({name: value})
         return ToolResult(f"Emitted {name}.")
+
+    def take_text(self, text: str) -> None:
+        """Take the values that an answer states as JSON in place of calls, if none is missing."""
+        if not self._expected or (found := find_json(text)) is NOT_JSON:
+            return
+        error = ""
+        for stated in self._list_stated(found):
+            read = {name: self._read(name, value) for name, value in stated.items()}
+            errors = [f"{name}: {reason}" for name, (_, reason) in read.items() if reason]
+            missing = [name for name in self.missing if name not in read]
+            if not errors and not missing:
+                self._store({name: value for name, (value, _) in read.items()})
+                return
+            error = error or "; ".join(errors)
+        self._text_error = error
+
+    def _list_stated(self, found: JsonValue) -> list[dict[str, JsonValue]]:
+        """List the values by name that the JSON of an answer may mean, the likeliest first."""
+        stated: list[dict[str, JsonValue]] = []
+        if isinstance(found, dict):
+            by_name = {name: found[name] for name in self._expected if name in found}
+            stated += [by_name] if by_name else []
+        if [*self._expected] == [SINGLE_OUTPUT]:
+            has_schema = bool(self._expected[SINGLE_OUTPUT].schema)
+            if has_schema:
+                stated.insert(0, {SINGLE_OUTPUT: found})
+            elif isinstance(found, str):
+                stated.append({SINGLE_OUTPUT: found})
+        return stated
+
+    def _read(self, name: str, value: JsonValue) -> tuple[JsonValue, str]:
+        """Return a value as its output means it, and why it is refused, "" if it is not."""
+        schema = self._expected[name].schema if name in self._expected else {}
+        if not schema:
+            return value if isinstance(value, str) else msgspec.json.encode(value).decode(), ""
+        if not _check_schema(schema, value):
+            return value, ""
+        value = read_leniently(schema, value)
+        return value, _check_schema(schema, value)
+
+    def _store(self, values: Mapping[str, Any]) -> None:
+        self._must_change = False
+        self.values.update(values)
+        if not values.keys() <= self._accepted:
+            self._accepted.update(values)
+            self.reminder_count = 0
+            self.refusal_count = int(self._is_refused)
+
+    def add_refusal(self, text: str) -> None:
+        """Count that the last answer has a refused value. `text`: what the model is told."""
+        self.last_error = text.removesuffix(_CORRECTED).replace(_WAS_NOT_ACCEPTED, ": ", 1)
+        self.refusal_count += not self._is_refused
+        self._is_refused = True
 
     def refuse(self, refusal: OutputRefusal) -> None:
         """Take back values that their type refuses; the run must emit again."""
-        self.error_count += 1
-        self.last_error = refusal.reason
+        self.add_refusal(refusal.reason)
         self._must_change = True
         for name in refusal.names:
             self.values.pop(name, None)
 
+    def give_up(self) -> str:
+        """Note that the run ends without its outputs, and return the error of its report."""
+        self.has_given_up = True
+        if self.has_too_many_refusals:
+            last = shorten_text(self.last_error, _MAX_REFUSAL)
+            count = self.refusal_count
+            return f"the emitted outputs were refused {count} times, the last time: {last}"
+        names = ", ".join(self.missing)
+        return f"the model did not emit {names} after {self.reminder_count} reminders"
+
     def make_tool(self) -> Tool:
         """Return the tool that emits values of this run."""
         outputs = "".join(f"\n- {name}: {out.description}" for name, out in self._expected.items())
-        schemas = {name: out.schema for name, out in self._expected.items() if out.schema}
-        schema_text = f"\nJSON Schemas: {msgspec.json.encode(schemas).decode()}" if schemas else ""
         name_schema: dict[str, Any] = {"type": "string"}
         if self._expected:
             name_schema["enum"] = list(self._expected)
         return Tool(
             name=EMIT_TOOL,
-            description=f"Emit one result by name, once for each.{outputs}{schema_text}",
+            description=f"Emit one result by name, once for each.{outputs}",
             parameters={
                 "type": "object",
                 "properties": {
                     "emit_variable_name": name_schema,
-                    "emit_variable_value": {} if schemas else {"type": "string"},
+                    "emit_variable_value": _describe_values(self._expected),
                 },
                 "required": ["emit_variable_name", "emit_variable_value"],
             },
@@ -174,6 +287,24 @@ class OutputCollector:
 
     async def _run(self, _: object, emission: Emission) -> ToolResult:
         return self.emit(emission.emit_variable_name, emission.emit_variable_value)
+
+
+def _describe_values(expected: Mapping[str, Output]) -> dict[str, Any]:
+    """Return the schema of a value: one of the schemas of the outputs, each with its names.
+
+    A choice inside a property is what all providers take; at the root of the parameters they
+    refuse one.
+    """
+    names: dict[bytes, list[str]] = {}
+    for name, output in expected.items():
+        schema = make_sendable_value(output.schema or {"type": "string"})
+        own = {key: value for key, value in schema.items() if key not in ("title", "description")}
+        names.setdefault(msgspec.json.encode(own), []).append(name)
+    schemas: list[dict[str, Any]] = [msgspec.json.decode(encoded) for encoded in names]
+    if len(schemas) <= 1:
+        return schemas[0] if schemas else {"type": "string"}
+    described = zip(schemas, names.values(), strict=True)
+    return {"anyOf": [{**schema, "description": ", ".join(each)} for schema, each in described]}
 
 
 def _check_schema(schema: dict[str, Any], value: JsonValue) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -128,10 +128,12 @@ class ToolConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     """Tools of a scope. It has no others, not even those of the session.
 
     Arguments:
-        tools: names of tools of the session (names of other systems work too), Tool objects, or
-            declarations: dicts with "name", "description", "parameters" (a JSON Schema of an
-            object; without them the tool takes no arguments) and optionally "handler", a function
-            of the arguments. Without a handler a call gives an error result that the model reads.
+        tools: names of tools of the session (names of other systems work too), Tool objects,
+            functions as `mudroom.tool` takes them, or declarations: dicts with "name",
+            "description", "parameters" (a JSON Schema of an object; without them the tool takes no
+            arguments) and optionally "handler", a function of the arguments. Without a handler a
+            call gives an error result that the model reads. Gemini's declarations work, too: with
+            "parametersJsonSchema", or with types in upper case.
 
     Example:
         schema = {"type": "object"}
@@ -139,7 +141,7 @@ class ToolConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         ToolConfig(tools=["read", clock])
     """
 
-    tools: Sequence[str | Tool | Mapping[str, Any]] = ()
+    tools: Sequence[str | Tool | Mapping[str, Any] | Callable[..., Any]] = ()
 
 
 class OutputConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Message feed: calls the function `on_message` of a scope."""
+"""Message feed: what a scope learns of its run while it works: messages, and the report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import inspect
 import logging
 from collections.abc import Callable
 
-from .._core.events import AnyEvent, ToolCallStarted, TurnFinished
+from .._core.events import AnyEvent, RunFinished, ToolCallStarted, TurnFinished
+from .._core.runs import Report
 
 log = logging.getLogger("mudroom")
 
@@ -22,9 +23,14 @@ class MessageFeed:
 
     Arguments:
         function: takes a text; may return an awaitable, which is awaited before the next call.
+
+    Attributes:
+        report: the recorded report of the run, None until it has ended. A caller who is cancelled
+            gets no other.
     """
 
     def __init__(self, scope: str, function: Callable[[str], object]) -> None:
+        self.report: Report | None = None
         self._run_id = ""
         self._scope = scope
         self._function = function
@@ -36,11 +42,16 @@ class MessageFeed:
         self._run_id = run_id
 
     def observe(self, event: AnyEvent) -> None:
-        """Queue the message of an event: the text of an answer, or one line per tool call."""
+        """Queue the message of an event: the text of an answer, or one line per tool call.
+
+        Keep the report.
+        """
         if event.run != self._run_id:
             return
         if isinstance(event, TurnFinished) and event.message.text:
             self._texts.put_nowait(event.message.text)
+        elif isinstance(event, RunFinished):
+            self.report = event.report
         elif isinstance(event, ToolCallStarted):
             arguments = str(event.call.arguments)[:MAX_SHOWN_ARGUMENTS]
             name = event.call.name

@@ -27,6 +27,7 @@ from .._engine.structured_output import EMIT_TOOL
 from ..errors import ModelError, UnknownName, UsageError, quote_value
 from ..output_types import OutputType, parse_output_type
 from ..tools.function import declare_tool
+from ..tools.function import tool as make_tool
 from .config import (
     ContextState,
     ModelConfig,
@@ -190,11 +191,26 @@ class SubAgentScope:
     async def run(self, context: ContextState) -> OutputObject:
         """Run to the end, set `output` and return it. A model failure is `terminate_reason` ERROR.
 
+        `output` is also set when this call is cancelled, by `asyncio.timeout`, a TaskGroup or
+        anything else: with the values that were emitted until then, and the report. The call
+        returns only when the run and all runs below it have ended.
+
         Raises UsageError for a wrong PromptConfig or missing context values, before any model call.
         """
         check_type("context", context, ContextState, "SubAgentScope")
         agent = replace(self._agent, instructions=self._build_instructions(context))
-        report = await self._run_with_messages(agent)
+        feed = MessageFeed(self.name, self._on_message or (lambda _: None))
+        try:
+            feed.report = await self._run_with_messages(agent, feed)
+        except asyncio.CancelledError:
+            self.output = OutputObject(terminate_reason=Reason.CANCELLED)
+            raise
+        finally:
+            if feed.report:
+                self._set_output(feed.report)
+        return self.output
+
+    def _set_output(self, report: Report) -> None:
         emitted = report.outputs
         if self._output_type:
             report = self._output_type.convert_report(report)
@@ -202,15 +218,13 @@ class SubAgentScope:
         self.output = OutputObject(
             emitted_vars=emitted, terminate_reason=report.reason, report=report
         )
-        return self.output
 
     async def _make_history(self) -> tuple[Message, ...]:
         environment = await asyncio.to_thread(make_environment_messages, self._runtime.workspace)
         return (*environment, *map(_to_message, self._prompt.initial_messages or ()))
 
-    async def _run_with_messages(self, agent: Agent) -> Report:
+    async def _run_with_messages(self, agent: Agent, feed: MessageFeed) -> Report:
         """Run the agent and call `on_message`; return when the last call has ended."""
-        feed = MessageFeed(self.name, self._on_message or (lambda _: None))
         stop_watching = self._runtime.watch(feed.observe)
         delivery = asyncio.create_task(feed.deliver())
         try:
@@ -273,9 +287,13 @@ def _resolve_tools(config: ToolConfig | None, known: Mapping[str, Tool]) -> dict
     return tools
 
 
-def _resolve_tool(item: str | Tool | Mapping[str, Any], known: Mapping[str, Tool]) -> Tool:
+def _resolve_tool(
+    item: str | Tool | Mapping[str, Any] | Callable[..., Any], known: Mapping[str, Tool]
+) -> Tool:
     if isinstance(item, Tool):
         return item
+    if callable(item):
+        return make_tool(item)
     if isinstance(item, str):
         name = item if item in known else normalize_tool_name(item)
         if name not in known:
@@ -286,11 +304,13 @@ def _resolve_tool(item: str | Tool | Mapping[str, Any], known: Mapping[str, Tool
 
 def _declare_tool(declaration: Mapping[str, Any]) -> Tool:
     name = declaration.get("name")
-    keys = ("name", "description", "parameters", "handler")
+    keys = ("name", "description", "parameters", "parametersJsonSchema", "handler")
     check_type("description", declaration.get("description"), str | None, "ToolConfig")
     check_type("handler", declaration.get("handler"), Callable[..., Any] | None, "ToolConfig")
     unknown = [key for key in declaration if key not in keys]
-    parameters: Any = declaration.get("parameters")
+    parameters: Any = _lower_types(declaration.get("parameters"))
+    if "parametersJsonSchema" in declaration and not parameters:
+        parameters = declaration["parametersJsonSchema"]
     if parameters is None or parameters == {}:
         parameters = {"type": "object", "properties": {}}
     problem = ""
@@ -313,6 +333,24 @@ def _declare_tool(declaration: Mapping[str, Any]) -> Tool:
         cast("dict[str, Any]", parameters),
         declaration.get("handler"),
     )
+
+
+def _lower_types(schema: object) -> object:
+    """Write the types of Gemini's schemas, such as "STRING", as JSON Schema does."""
+    if isinstance(schema, list):
+        return [_lower_types(item) for item in cast("list[object]", schema)]
+    if not isinstance(schema, Mapping):
+        return schema
+    lowered: dict[str, object] = {}
+    for key, value in cast("Mapping[str, object]", schema).items():
+        if key == "type" and isinstance(value, str):
+            lowered[key] = value.lower()
+        elif key == "properties" and isinstance(value, Mapping):
+            fields = cast("Mapping[str, object]", value)
+            lowered[key] = {name: _lower_types(field) for name, field in fields.items()}
+        else:
+            lowered[key] = value if key in ("enum", "const", "default") else _lower_types(value)
+    return lowered
 
 
 def _check_interactivity(tool: Tool) -> None:

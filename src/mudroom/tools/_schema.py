@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from .._core.json_values import JsonValue
+from .._core.schemas.lenient import read_leniently
 
 T = TypeVar("T")
 
@@ -49,8 +50,8 @@ def build_schema(
 def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
     """Build a function that converts the arguments a model sent.
 
-    It converts "5" to 5, "true" to true, and a JSON text to the list or object it holds; it drops
-    null values. It raises ValueError with the place and the reason.
+    It reads them leniently and drops null values. It raises ValueError with the place and the
+    reason.
     """
 
     @cache
@@ -65,13 +66,10 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
         if unknown:
             names = ", ".join(properties)
             raise ValueError(f"{', '.join(unknown)}: unknown; the arguments are {names}")
-        values = {
-            name: _decode_json_text(value, properties[name])
-            for name, value in sent.items()
-            if value is not None
-        }
+        values = {name: value for name, value in sent.items() if value is not None}
         try:
-            return msgspec.convert(values, arguments, strict=False)
+            # Hidden arguments are not in the parameters by which the engine has read the others.
+            return msgspec.convert(read_leniently(schema, values), arguments, strict=False)
         except msgspec.ValidationError as error:
             # A ValueError of `__post_init__` names the argument itself.
             reason = error.__cause__ or _explain(str(error), schema)
@@ -138,16 +136,6 @@ def _expand_type(
     if "properties" in compact:
         compact.pop("description", None)  # a docstring, meant for programmers
     return compact
-
-
-def _decode_json_text(value: JsonValue, schema: dict[str, Any]) -> JsonValue:
-    """Decode a list or object that the model sent as a JSON text."""
-    if isinstance(value, str) and schema.get("type") in ("array", "object"):
-        try:
-            return msgspec.json.decode(value)
-        except msgspec.DecodeError:
-            return value
-    return value
 
 
 def _explain(message: str, schema: dict[str, Any]) -> str:

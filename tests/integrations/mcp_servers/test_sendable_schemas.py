@@ -12,9 +12,9 @@ import pytest
 
 from mudroom._core.messages import user_message
 from mudroom._core.ports import Model, RequestConfig
+from mudroom._core.schemas.sendable_schema import make_sendable
 from mudroom._core.tools import Tool
 from mudroom.integrations.mcp_servers.listing import ListedTool
-from mudroom.integrations.mcp_servers.sendable_schema import make_sendable
 from mudroom.integrations.mcp_servers.server_tool import make_tool
 from mudroom.models._http import HttpClient
 from mudroom.models.anthropic import AnthropicModel

@@ -71,7 +71,7 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
         if tool.forward:
             name, arguments = tool.forward(call.arguments)
             return prepare_call(run, structs.replace(call, name=name, arguments=arguments))
-        arguments = tool.rename_arguments(add_implied_arguments(call.name, call.arguments))
+        arguments = tool.read_arguments(add_implied_arguments(call.name, call.arguments))
         return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:
         return refuse_call(call, tool, f"Invalid arguments for {name}: {error}")

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from ..._core.ports import ToolContext
+from ..._core.schemas.sendable_schema import make_sendable
 from ..._core.tool_names import make_server_tool_name
 from ..._core.tools import Effect, Tool, ToolResult
 from ...projections.engine_text import quote
 from .listing import ListedTool
-from .sendable_schema import make_sendable
 from .spec import ServerSpec
 
 _MAX_QUOTED_SCHEMA = 4_000

@@ -336,6 +336,8 @@ class StreamJson:
 
 def _find_subtype(report: Report) -> str:
     """Return the subtype of a report; the field `reason` always has the exact reason."""
+    if report.failed_outputs:
+        return "error_max_structured_output_retries"
     subtype = _SUBTYPES.get(report.reason, "error_during_execution")
     if report.ok or report.limit is None:
         return subtype

@@ -10,7 +10,7 @@ import msgspec
 
 from ..._core.events import AnyEvent, RunStarted, TurnFinished
 from ..._core.run_ids import is_child_id
-from ..._core.runs import Reason, Report
+from ..._core.runs import Report
 from ..._version import __version__
 from ...pricing import calculate_cost
 from ...projections.claude.tool_terms import get_claude_name
@@ -112,8 +112,6 @@ class HostOutput:
         ledger = msgspec.to_builtins(self._ledger.ledger)
         line = self._lines.make_result_line(report, ledger, has_value=has_value)
         line["total_cost_usd"] = self.total_usd
-        if has_value and report.reason in (Reason.ERROR, Reason.LOOP) and not report.error:
-            line["subtype"] = "error_max_structured_output_retries"
         if uuids:
             line |= {"user_message_uuid": uuids[-1], "user_message_uuids": uuids}
         self._send(self._translate(line))

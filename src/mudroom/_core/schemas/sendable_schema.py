@@ -1,4 +1,4 @@
-"""JSON Schemas of servers in a form that every provider accepts."""
+"""JSON Schemas in a form that every provider accepts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, cast
 
 _CHOICES = ("anyOf", "oneOf", "allOf")
 _OMITTED = ("$schema", "$id", "$defs", "definitions", "$comment", "$anchor", "$dynamicAnchor")
+_TYPES = ("string", "number", "boolean", "object", "array", "null")
 _MAX_DEPTH = 12
 """Levels of a schema; deeper ones accept any value."""
 _MAX_PARTS = 5_000
@@ -19,10 +20,41 @@ def make_sendable(schema: Mapping[str, Any]) -> dict[str, Any]:
     Providers refuse choices at the root, references to other documents, and some accept no
     references at all. What the result does not say, the check of the arguments still demands.
     """
-    parameters = _flatten(cast("dict[str, Any]", _Expansion(schema).expand(schema)))
+    parameters = _flatten(_expand(schema))
     parameters["type"] = "object"
     parameters.setdefault("properties", {})
     return parameters
+
+
+def make_sendable_value(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of one value, without references, in which every part names its types.
+
+    Grammars of llama.cpp read a schema without a type as an object, so a model that it constrains
+    could write neither texts nor numbers there.
+    """
+    return cast("dict[str, Any]", _name_types(_expand(schema)))
+
+
+def _expand(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return cast("dict[str, Any]", _Expansion(schema).expand(schema))
+
+
+def _name_types(schema: object) -> object:
+    if not isinstance(schema, Mapping):
+        return {"type": list(_TYPES)} if schema is True else schema
+    named = dict(cast("Mapping[str, Any]", schema))
+    for key in ("items", "additionalProperties"):
+        if isinstance(named.get(key), Mapping):
+            named[key] = _name_types(named[key])
+    for key in (*_CHOICES, "prefixItems"):
+        if isinstance(named.get(key), list):
+            named[key] = [_name_types(item) for item in named[key]]
+    if properties := _get_mapping(named, "properties"):
+        named["properties"] = {name: _name_types(item) for name, item in properties.items()}
+    if not named.keys() & {"type", "enum", "const", *_CHOICES}:
+        kind = "object" if properties else "array" if "items" in named else list(_TYPES)
+        named = {"type": kind, **named}
+    return named
 
 
 class _Expansion:
@@ -52,7 +84,7 @@ class _Expansion:
             rest = {key: item for key, item in part.items() if key != "$ref"}
             if reference in references:  # a recursive schema
                 return self.expand(rest, references, depth + 1)
-            target = {**_resolve(reference, self._root), **rest}
+            target = {**resolve_reference(reference, self._root), **rest}
             return self.expand(target, (*references, reference), depth + 1)
         return {
             key: self.expand(item, references, depth + 1)
@@ -66,8 +98,8 @@ def _is_property(item: object, key: str) -> bool:
     return key in ("definitions",) and isinstance(item, Mapping) and "type" in item
 
 
-def _resolve(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a reference within the document refers to, else an empty schema."""
+def resolve_reference(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Find what a reference within a document names; an empty schema for any other."""
     if not reference.startswith("#"):
         return {}
     part: Any = root

@@ -1,0 +1,1 @@
+"""JSON Schemas: a form that every provider accepts, and values read as a schema means them."""

@@ -1,0 +1,403 @@
+"""The end of a run with outputs: at once when it has them, after a few reminders if it never does.
+
+No script here repeats itself: the detector of loops counts equal answers, and must not be needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pydantic
+import pytest
+
+from mudroom import Budget, ModelError, OutputConfig, PromptConfig, Reason, Report, Session, tool
+from mudroom._core.events import NoteInjected, TurnFinished
+from mudroom._engine.structured_output import MAX_REMINDERS, MAX_REPAIRS, REMINDER_START
+from mudroom.models.scripted import Answer, Request, call
+from mudroom.permissions.rules import Permissions
+from mudroom.projections.stream_json import StreamJson
+from mudroom.replay import replay
+from mudroom.testing import MemoryJournal
+
+from .conftest import Open, emit
+
+RETRIES_SUBTYPE = "error_max_structured_output_retries"
+
+
+@dataclasses.dataclass
+class Paper:
+    title: str
+    pages: int
+    kind: str = "text"
+
+
+@dataclasses.dataclass
+class Numbers:
+    a: int
+    b: int
+    c: int
+    d: int
+
+
+NAMES = ("a", "b", "c", "d")
+BOTH = [emit("title", "T"), emit("pages", 3)]
+
+
+@tool
+def fail(number: int = 0) -> str:
+    "Fail."
+    raise ValueError(f"failed {number}")
+
+
+def find_subtype(report: Report[Any]) -> str:
+    lines = StreamJson(session="s", cwd="/", model="m", tools=(), agents=())
+    return lines.make_result_line(report, {})["subtype"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        BOTH,
+        [*BOTH, emit("kind", "text")],
+        [emit("kind", "text"), *BOTH],
+        [*BOTH, call("read", file_path="paper.md")],
+    ],
+    ids=["required only", "optional last", "optional first", "another call"],
+)
+async def test_a_run_ends_with_the_answer_that_has_the_last_required_value(
+    scripted: Open, answer: Answer
+) -> None:
+    async with scripted([answer]) as (session, model):
+        report = await session.task("Read it.", outputs=Paper)
+    assert (report.reason, report.outputs) == (Reason.GOAL, Paper("T", 3))
+    assert len(model.requests) == 1
+
+
+async def test_optional_values_of_an_earlier_answer_count(scripted: Open) -> None:
+    async with scripted([[emit("kind", "book")], BOTH]) as (session, _):
+        report = await session.task("Read it.", outputs=Paper)
+    assert report.outputs == Paper("T", 3, "book")
+
+
+async def test_a_model_reads_the_failure_of_another_call_before_its_run_ends(
+    scripted: Open,
+) -> None:
+    script = [[*BOTH, call("fail")], "It failed, but I have all I need."]
+    async with scripted(script, tools=[fail]) as (session, model):
+        report = await session.task("Read it.", outputs=Paper)
+    assert model.requests[1].results[-1].error
+    assert (report.reason, report.outputs) == (Reason.GOAL, Paper("T", 3))
+
+
+@pytest.mark.parametrize("kind", ["limit", "fault"])
+async def test_complete_values_are_typed_whatever_ends_the_run(scripted: Open, kind: str) -> None:
+    def answer(request: Request) -> Answer:
+        if request.number == 1:
+            return [*BOTH, call("fail")]
+        if kind == "fault":
+            raise ModelError("the provider is gone")
+        return "So far."
+
+    budget = Budget(turns=1) if kind == "limit" else None
+    async with scripted(answer, tools=[fail]) as (session, _):
+        report = await session.task("Read it.", outputs=Paper, budget=budget)
+    assert report.reason is (Reason.MAX_TURNS if kind == "limit" else Reason.ERROR)
+    assert report.outputs == Paper("T", 3)
+    assert not report.failed_outputs
+    assert find_subtype(report) != RETRIES_SUBTYPE
+
+
+async def test_an_optional_value_that_is_never_right_is_left_out(scripted: Open) -> None:
+    def answer(request: Request) -> Answer:
+        return [*BOTH, emit("kind", [request.number])]
+
+    async with scripted(answer) as (session, model):
+        report = await session.task("Read it.", outputs=Paper)
+    assert (report.reason, report.outputs) == (Reason.GOAL, Paper("T", 3))
+    assert len(model.requests) == MAX_REPAIRS + 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+async def test_wrong_values_of_one_answer_are_one_refusal(scripted: Open, count: int) -> None:
+    def answer(request: Request) -> Answer:
+        is_last = request.number == MAX_REPAIRS + 1
+        return [
+            emit(name, n if is_last or n >= count else f"no {request.number}")
+            for n, name in enumerate(NAMES)
+        ]
+
+    async with scripted(answer) as (session, model):
+        report = await session.task("Count.", outputs=Numbers)
+    assert report.outputs == Numbers(0, 1, 2, 3)
+    assert all(result.error for result in model.requests[1].results[:count])
+
+
+WRONG: dict[str, Callable[[int], Any]] = {
+    "another value": lambda n: emit("a", f"wrong {n}"),
+    "another name": lambda n: emit(f"name{n}", n),
+    "no value": lambda n: call("self.emitvalue", emit_variable_name="a", other=n),
+    "no name": lambda n: call("self.emitvalue", emit_variable_value=n),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_emissions_that_are_never_right_end_the_run(scripted: Open, wrong: str) -> None:
+    journal = MemoryJournal()
+
+    def answer(request: Request) -> Answer:
+        return [WRONG[wrong](request.number), call("read", file_path="a", offset=request.number)]
+
+    async with scripted(answer, journal=journal) as (session, model):
+        report = await session.run("Count.", outputs=Numbers)
+    assert report.reason is Reason.ERROR
+    assert f"refused {MAX_REPAIRS + 1} times" in report.error
+    assert report.failed_outputs == NAMES
+    assert find_subtype(report) == RETRIES_SUBTYPE
+    assert len(model.requests) == MAX_REPAIRS + 1
+    await replay(journal.events)
+
+
+async def test_an_emission_that_is_denied_ends_the_run(scripted: Open) -> None:
+    denied = Permissions.of(deny=["self.emitvalue"])
+    async with scripted(lambda request: [emit("a", request.number)], permissions=denied) as (
+        session,
+        model,
+    ):
+        report = await session.task("Count.", outputs=Numbers)
+    assert report.reason is Reason.ERROR
+    assert "not allowed" in report.error
+    assert len(model.requests) == MAX_REPAIRS + 1
+
+
+async def test_a_run_that_gets_on_may_repair_each_of_its_values(scripted: Open) -> None:
+    """Models that make one call in an answer need more answers than there are repairs."""
+
+    def answer(request: Request) -> Answer:
+        number, is_right = divmod(request.number - 1, 2)
+        return [emit(NAMES[number], number if is_right else "no")]
+
+    async with scripted(answer) as (session, model):
+        report = await session.task("Count.", outputs=Numbers)
+    assert report.outputs == Numbers(0, 1, 2, 3)
+    assert len(model.requests) == 2 * len(NAMES)
+
+
+async def test_a_value_that_its_type_refuses_and_a_wrong_one_are_one_refusal(
+    scripted: Open,
+) -> None:
+    class Positive(pydantic.BaseModel):
+        a: int
+        b: int
+
+        @pydantic.field_validator("a")
+        @classmethod
+        def check(cls, value: int) -> int:
+            if value < 0:
+                raise ValueError("negative")
+            return value
+
+    def answer(request: Request) -> Answer:
+        return [emit("a", -1 - request.number), emit("b", 1)]
+
+    async with scripted(answer) as (session, model):
+        report = await session.task("Count.", outputs=Positive)
+    assert report.reason is Reason.ERROR
+    assert len(model.requests) == MAX_REPAIRS + 1
+    assert report.failed_outputs == ("a",)
+
+
+def say(request: Request) -> Answer:
+    return f"I have done the work, number {request.turn}."
+
+
+def work_and_say(request: Request) -> Answer:
+    if request.turn % 2:
+        return f"I have done the work, number {request.turn}."
+    return [call("read", file_path="paper.md", offset=request.turn + 1)]
+
+
+def emit_wrong(request: Request) -> Answer:
+    return [emit("a", f"no {request.turn}")]
+
+
+def state_wrong_json(request: Request) -> Answer:
+    return json.dumps({"title": request.turn})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [say, work_and_say, state_wrong_json],
+    ids=["it only talks", "it works in between", "it states wrong JSON"],
+)
+@pytest.mark.parametrize("door", ["task", "run", "scope"])
+async def test_a_model_that_never_emits_gets_five_reminders(
+    scripted: Open, answer: Callable[[Request], Answer], door: str
+) -> None:
+    journal = MemoryJournal()
+    async with scripted(answer, journal=journal) as (session, model):
+        report = await run_door(session, door, Paper)
+    notes = [event.text for event in journal.events if isinstance(event, NoteInjected)]
+    reminders = [note for note in notes if note.startswith(REMINDER_START)]
+    assert len(reminders) == MAX_REMINDERS == 5
+    assert report.reason is Reason.ERROR
+    assert report.error == "the model did not emit title, pages after 5 reminders"
+    assert report.failed_outputs == ("title", "pages")
+    assert find_subtype(report) == RETRIES_SUBTYPE
+    assert len(model.requests) <= 2 * (MAX_REMINDERS + 1)
+    await replay(journal.events)
+
+
+async def run_door(session: Session, door: str, wanted: Any) -> Report[Any]:
+    if door == "task":
+        return await session.task("Read it.", outputs=wanted)
+    if door == "run":
+        return await session.run("Read it.", outputs=wanted)
+    output = await session.scope(
+        "reader",
+        PromptConfig(system_prompt="Read it."),
+        output_config=OutputConfig(outputs=wanted),
+        tool_config=None,
+    )
+    assert output.report
+    return output.report
+
+
+async def test_reminders_begin_again_when_a_value_is_accepted(scripted: Open) -> None:
+    script: list[Answer] = []
+    for name in NAMES:
+        script += [f"Not yet, {len(script)}.", f"Not yet, {len(script) + 1}.", [emit(name, 1)]]
+    async with scripted(script) as (session, _):
+        report = await session.task("Count.", outputs=Numbers)
+    assert report.outputs == Numbers(1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("answer", [say, work_and_say, emit_wrong])
+@pytest.mark.parametrize("turn", [1, 2, 3])
+async def test_a_resumed_run_goes_on_counting(
+    scripted: Open, answer: Callable[[Request], Answer], turn: int
+) -> None:
+    """`turn`: the last one whose answer was recorded before the crash."""
+    journal = MemoryJournal()
+    async with scripted(answer, journal=journal) as (session, _):
+        whole = await session.run("Count.", outputs=Numbers)
+    answers = [n for n, event in enumerate(journal.events) if isinstance(event, TurnFinished)]
+    for end in range(answers[turn - 1] + 1, answers[turn] + 1):
+        interrupted = MemoryJournal()
+        await interrupted.append(*journal.events[:end])
+        async with scripted(answer, journal=interrupted, resume=session.id) as (resumed, _):
+            report = await resumed.resume_unfinished()
+        assert report
+        assert (report.reason, report.turns, report.error) == (
+            Reason.ERROR,
+            whole.turns,
+            whole.error,
+        )
+        assert report.failed_outputs == NAMES
+        await replay(interrupted.events)
+
+
+PAPER = {"title": "T", "pages": 3}
+STATED = {
+    "bare": json.dumps(PAPER),
+    "with space around": f"\n  {json.dumps(PAPER, indent=2)}\n",
+    "in a fence": f"```json\n{json.dumps(PAPER)}\n```",
+    "in a fence without a language": f"```\n{json.dumps(PAPER)}\n```",
+    "in a fence of one line": f"```{json.dumps(PAPER)}```",
+    "with words around": f"Here it is:\n\n```json\n{json.dumps(PAPER)}\n```\nAnything else?",
+    "with numbers as text": json.dumps({"title": "T", "pages": "3"}),
+    "with more fields": json.dumps({**PAPER, "author": "A. Boot"}),
+}
+
+
+@pytest.mark.parametrize("text", STATED.values(), ids=STATED)
+@pytest.mark.parametrize("door", ["task", "run", "scope"])
+async def test_json_in_the_last_answer_is_taken(scripted: Open, text: str, door: str) -> None:
+    journal = MemoryJournal()
+    async with scripted([text], journal=journal) as (session, model):
+        report = await run_door(session, door, Paper)
+    assert (report.reason, report.outputs) == (Reason.GOAL, Paper("T", 3))
+    assert len(model.requests) == 1
+    await replay(journal.events)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The title is T, and it has 3 pages.",
+        json.dumps({"title": "T"}),
+        json.dumps({"title": "T", "pages": "many"}),
+        json.dumps([PAPER]),
+        f"```\n{json.dumps(PAPER)}\n```\nor\n```\n{json.dumps(PAPER)}\n```",
+        "[" * 100_000,
+        "```" * 100_001,
+        '{"title": "T", "pages": 1e999}',
+    ],
+    ids=["words", "one", "wrong", "a list", "two blocks", "deep", "fences", "no number"],
+)
+async def test_text_that_states_no_fitting_json_gets_a_reminder(scripted: Open, text: str) -> None:
+    async with scripted([text, BOTH]) as (session, model):
+        report = await session.task("Read it.", outputs=Paper)
+    assert report.outputs == Paper("T", 3)
+    reminder = str(model.requests[1].messages[-1])
+    assert "outputs: title, pages." in reminder
+    assert ('"many" is not of type' in reminder) == ("many" in text)
+
+
+async def test_json_completes_what_was_emitted(scripted: Open) -> None:
+    async with scripted([[emit("title", "T")], '{"pages": 3}']) as (session, _):
+        report = await session.task("Read it.", outputs=Paper)
+    assert report.outputs == Paper("T", 3)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "value"),
+    [
+        (list[int], "[1, 2]", [1, 2]),
+        (list[int], '["1", "2"]', [1, 2]),
+        ({"type": "integer"}, "4", 4),
+        ({"type": "string"}, '"word"', "word"),
+        ({"type": "object"}, '{"result": 1}', {"result": 1}),
+        ({"result": "the result"}, '{"result": "done"}', {"result": "done"}),
+        ({"result": "the result"}, '"done"', {"result": "done"}),
+        ({"a": "a text", "b": {"type": "integer"}}, '{"a": "007", "b": "7"}', {"a": "007", "b": 7}),
+    ],
+    ids=str,
+)
+async def test_json_of_one_value_is_taken(
+    scripted: Open, wanted: Any, text: str, value: object
+) -> None:
+    async with scripted([text]) as (session, _):
+        report = await session.task("Count.", outputs=wanted)
+    assert (report.reason, report.outputs) == (Reason.GOAL, value)
+
+
+async def test_json_that_the_type_refuses_is_repaired_a_bounded_number_of_times(
+    scripted: Open,
+) -> None:
+    class Titled(pydantic.BaseModel):
+        title: str
+
+        @pydantic.field_validator("title")
+        @classmethod
+        def check_title(cls, title: str) -> str:
+            if not title.istitle():
+                raise ValueError("no capital letter")
+            return title
+
+    journal = MemoryJournal()
+    script = ['{"title": "on mud"}', '{"title": "On Mud"}']
+    async with scripted(script, journal=journal) as (session, model):
+        report = await session.run("Read it.", outputs=Titled)
+    assert report.outputs == Titled(title="On Mud")
+    assert "no capital letter" in str(model.requests[1].messages[-1])
+    await replay(journal.events)
+    async with scripted(lambda request: f'{{"title": "no {request.number}"}}') as (session, model):
+        report = await session.run("Read it.", outputs=Titled)
+    assert report.reason is Reason.ERROR
+    assert len(model.requests) == MAX_REPAIRS + 1
+    assert [event.refused for event in journal.events if isinstance(event, NoteInjected)] == [
+        ("title",)
+    ]
