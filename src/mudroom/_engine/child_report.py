@@ -102,9 +102,11 @@ def parse_report(text: str) -> ParsedReport:
 
 def format_warning(report: Report) -> str:
     """Return one line that says why a run did not reach its goal."""
-    turns = report.limit.maximum if report.limit else report.turns - report.recovered
+    by_turns = "a run above it reached its limit of turns"
+    if report.limit:
+        by_turns = f"stopped after {report.limit.maximum:g} turns, its limit"
     causes = {
-        Reason.MAX_TURNS: f"stopped after {turns:g} turns, its limit",
+        Reason.MAX_TURNS: by_turns,
         Reason.TIMEOUT: report.error or f"its time was up after {report.seconds:.0f} s",
         Reason.BUDGET: _describe_budget(report.limit),
         Reason.CANCELLED: "it was cancelled",
@@ -121,7 +123,7 @@ def format_warning(report: Report) -> str:
 
 def _describe_budget(limit: LimitState | None) -> str:
     if limit is None:
-        return "its tokens or its money were used up"
+        return "a run above it used up its tokens or its money"
     unit = limit.name.unit
     return f"the limit of {limit.maximum:,.7g} {unit} was reached ({limit.spent:,.7g} used)"
 

@@ -85,7 +85,13 @@ UNUSED_CHECK = (
     "(--isolate gives one to each child that may change files)"
 )
 
+WRAP_UP_NOTE = f"{_EXPLANATIONS[Reason.CANCELLED]} {SUMMARY_REQUEST}"
+"""Note of a run that is asked for its summary by `wrap_up`, or at the limit of a run above."""
+
 _LIMIT_REASONS = _EXPLANATIONS.keys() - {Reason.CANCELLED}
+
+_SHARED_REASONS = (Reason.TIMEOUT, Reason.MAX_TURNS, Reason.BUDGET)
+"""Limits that end the runs below, too, which then have the same reason."""
 
 
 class Ending(Struct, frozen=True):
@@ -131,8 +137,8 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     await run.control.barrier.close()
     allows_summary = not ending.is_summary_requested and _allows_summary(run, ending)
     grace = _choose_grace(ending) if allows_summary else None
-    is_time_up = ending.reason is Reason.TIMEOUT
-    await run.background.stop(grace, Reason.TIMEOUT if is_time_up else run.control.stop_reason)
+    is_shared = ending.reason in _SHARED_REASONS
+    await run.background.stop(grace, ending.reason if is_shared else run.control.stop_reason)
     summary = ""
     if ending.is_summary_requested:
         await _close_open_calls(run, NOT_RUN, refused=True)
@@ -256,6 +262,9 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
     Returns "" if the limits leave nothing for it, or if the model fails, is too slow, or is
     cancelled.
     """
+    note = f"{_EXPLANATIONS[ending.reason]} {SUMMARY_REQUEST}"
+    if run.control.phase is Phase.WRAPPING_UP:
+        note = WRAP_UP_NOTE  # also at the limit of a run above: the run has not reached its own
     run.control.phase = Phase.SUMMARISING
     try:
         # Hooks have limits of their own, and take no time from the model.
@@ -266,7 +275,7 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
                 return ""
             await run.deliver_messages()
             if not ending.is_summary_requested:
-                run.add_note(f"{_EXPLANATIONS[ending.reason]} {SUMMARY_REQUEST}")
+                run.add_note(note)
             answer = await call_model(run, summary_reason=ending.reason)
     except asyncio.CancelledError:
         run.control.clear_cancel()

@@ -235,7 +235,7 @@ class BackgroundWork:
         Arguments:
             grace: seconds in which children may give their summaries. None cancels them at once,
                 and sends no notification: the model is not called again.
-            reason: reason of the reports of children that are cancelled.
+            reason: reason of the reports of children: the limit that ends the run, or CANCELLED.
         """
         if not self.open:
             return
@@ -245,15 +245,15 @@ class BackgroundWork:
         for work in commands:
             work.cancel(reason)
         if grace is not None and self._control.phase is not Phase.CANCELLING:
-            await self._wrap_up(grace)
+            await self._wrap_up(grace, reason)
         self.cancel(reason)
         await self._wait_until_ended()
 
-    async def _wrap_up(self, grace: float) -> None:
+    async def _wrap_up(self, grace: float, reason: Reason) -> None:
         phase = self._control.phase
         self._control.phase = Phase.WAITING_FOR_CHILDREN
         for handle in self.children.values():
-            handle.wrap_up()
+            handle.wrap_up(reason)
         try:
             async with asyncio.timeout(grace):
                 await self._wait_until_ended()

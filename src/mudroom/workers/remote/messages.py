@@ -163,9 +163,10 @@ class SendMessage(Struct, frozen=True, tag=True):
 
 
 class WrapUp(Struct, frozen=True, tag=True):
-    """Stop the current work of a run and have it give a summary."""
+    """Stop the current work of a run and have it give a summary. `reason`: that of its report."""
 
     run_id: str
+    reason: Reason = Reason.CANCELLED
 
 
 class Cancel(Struct, frozen=True, tag=True):

@@ -123,7 +123,7 @@ def _control(
     if isinstance(message, SendMessage):
         handle.send(message.message)
     elif isinstance(message, WrapUp):
-        handle.wrap_up()
+        handle.wrap_up(message.reason)
     elif isinstance(message, Cancel):
         handle.cancel(message.reason)
     elif isinstance(message, Detach):
