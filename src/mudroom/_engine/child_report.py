@@ -116,7 +116,7 @@ def format_warning(report: Report) -> str:
     cause = causes.get(report.reason, report.error or "it failed")
     cause = quote(sanitize_line(cause, _MAX_CAUSE))
     kind = "its summary, not a finished result" if report.recovered else "partial"
-    if not report.turns and report.reason is Reason.BUDGET and report.error:
+    if not report.turns and report.reason in (Reason.BUDGET, Reason.TIMEOUT) and report.error:
         cause, kind = report.error, "empty"
     return f"[{report.reason}: {cause}; what follows is {kind}]"
 

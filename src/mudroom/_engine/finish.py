@@ -32,6 +32,9 @@ GRACE_SECONDS = 60.0
 _MIN_GRACE = 5.0
 """Seconds of the summary turn after a time limit that is shorter."""
 
+_PATIENCE = 3
+"""Times the expected seconds of an answer that a run above waits for a summary."""
+
 NOT_RUN = "Not run: no tool could be called any more."
 
 TOO_LARGE = (
@@ -43,6 +46,11 @@ TOO_LARGE = (
 NOT_COVERED = (
     "not started: {left:,.7g} {unit} of {maximum:,.7g} are unspent, and the runs that have begun "
     "need them: raise the limit, or start fewer runs"
+)
+
+NO_TIME = (
+    "not started: {left:,.1f} seconds are left, and an answer takes about {answer:,.1f}: "
+    "raise the time limit, or start fewer runs"
 )
 
 NOTHING_LEFT = (
@@ -88,9 +96,7 @@ UNUSED_CHECK = (
 WRAP_UP_NOTE = f"{_EXPLANATIONS[Reason.CANCELLED]} {SUMMARY_REQUEST}"
 """Note of a run that is asked for its summary by `wrap_up`, or at the limit of a run above."""
 
-_LIMIT_REASONS = _EXPLANATIONS.keys() - {Reason.CANCELLED}
-
-_SHARED_REASONS = (Reason.TIMEOUT, Reason.MAX_TURNS, Reason.BUDGET)
+LIMIT_REASONS = (Reason.TIMEOUT, Reason.MAX_TURNS, Reason.BUDGET)
 """Limits that end the runs below, too, which then have the same reason."""
 
 
@@ -120,9 +126,18 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
         unit = state.name.unit
         text = TOO_LARGE if _compute_least_amount(run, state.name, size) >= left else NOT_COVERED
         error = text.format(size=size, left=left, unit=unit, maximum=state.maximum)
+    elif not run.turn and state.name is Limit.SECONDS and left > 0:
+        error = _describe_shortage(run, left)
     elif not run.turn:
         error = NOTHING_LEFT.format(unit=state.name.unit)
     return Ending(_REASON_FOR_LIMIT[state.name], error, limit=state)
+
+
+def _describe_shortage(run: RunContext, left: float) -> str:
+    """Say why a run does not begin although its own time limit is not reached."""
+    if run.timer.ending_left is not None:
+        left = max(0.0, run.timer.ending_left)
+    return NO_TIME.format(left=left, answer=run.timer.expected_answer or 0.0)
 
 
 def _compute_least_amount(run: RunContext, limit: Limit, size: int) -> float:
@@ -136,8 +151,8 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     """End the open calls, request a summary if the reason allows one, and store the report."""
     await run.control.barrier.close()
     allows_summary = not ending.is_summary_requested and _allows_summary(run, ending)
-    grace = _choose_grace(ending) if allows_summary else None
-    is_shared = ending.reason in _SHARED_REASONS
+    grace = choose_grace_below(run, ending.reason) if allows_summary else None
+    is_shared = ending.reason in LIMIT_REASONS
     await run.background.stop(grace, ending.reason if is_shared else run.control.stop_reason)
     summary = ""
     if ending.is_summary_requested:
@@ -246,14 +261,16 @@ async def _store_work(run: RunContext) -> Work | None:
 def _allows_summary(run: RunContext, ending: Ending) -> bool:
     """Return whether the run may give a summary.
 
-    True after a limit, unless the model does not answer or was not called, and after `wrap_up`.
+    True after `wrap_up`, and after a limit, unless the model never answered or fell silent. A time
+    limit may have cut off an answer that was late.
     """
     if run.control.phase is Phase.CANCELLING:
         return False
     if run.control.phase is Phase.WRAPPING_UP:
         return True
-    has_worked = run.turn > 0 and not run.conversation.is_unanswered
-    return ending.reason in _LIMIT_REASONS and has_worked
+    if run.conversation.is_unanswered:
+        return ending.reason is Reason.TIMEOUT and not ending.error and run.turn > 1
+    return ending.reason in (*LIMIT_REASONS, Reason.LOOP) and run.turn > 0
 
 
 async def _request_summary(run: RunContext, ending: Ending) -> str:
@@ -270,7 +287,7 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
         # Hooks have limits of their own, and take no time from the model.
         if not await _judge_messages(run):
             return ""
-        async with asyncio.timeout(_choose_grace(ending)):
+        async with asyncio.timeout(_choose_grace(run, ending)):
             if await reserve_request(run, is_summary=True):
                 return ""
             await run.deliver_messages()
@@ -302,11 +319,32 @@ async def _judge_messages(run: RunContext) -> bool:
     return True
 
 
-def _choose_grace(ending: Ending) -> float:
-    """Return the seconds for the summary: after a time limit, no more than the limit itself."""
-    if ending.reason is not Reason.TIMEOUT or ending.limit is None:
+def _choose_grace(run: RunContext, ending: Ending) -> float:
+    """Return the seconds for the summary: after a time limit, no more than the limit itself.
+
+    Where a run above waits, no more than what is left until then, or some usual answers.
+    """
+    if ending.reason is not Reason.TIMEOUT:
         return GRACE_SECONDS
-    return min(GRACE_SECONDS, max(_MIN_GRACE, ending.limit.maximum))
+    grace = ending.limit.maximum if ending.limit else GRACE_SECONDS
+    expected = run.timer.expected_answer
+    if expected is not None and (left := run.timer.ending_left) is not None:
+        grace = min(grace, max(left, _PATIENCE * expected))
+    return min(GRACE_SECONDS, max(_MIN_GRACE, grace))
+
+
+def choose_grace_below(run: RunContext, reason: Reason) -> float:
+    """Return the seconds in which children may give their summaries when a run ends.
+
+    After a time limit, no more than some answers of theirs usually take.
+    """
+    if reason is not Reason.TIMEOUT:
+        return GRACE_SECONDS
+    grace = _choose_grace(run, Ending(reason, limit=run.timer.limit))
+    below = run.timer.find_time_below()
+    if below is None or below.answer is None:
+        return grace
+    return min(grace, max(_MIN_GRACE, _PATIENCE * below.answer))
 
 
 async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:

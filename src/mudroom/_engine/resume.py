@@ -209,6 +209,7 @@ class _Restorer:
         if self.summary_reason is None:
             run.meter.add_turns(1)
         charge(run, event.message)
+        run.timer.learn(event.seconds)
         append_answer(run, event.message)
         self.pending_answer = event.message
 

@@ -56,6 +56,7 @@ class BackgroundWork:
         titles: titles of all work so far by id: agent and task of a child, or the command.
         waited_for: the work that calls wait for, by id, with the function that ends the wait.
         stopped_commands: commands that the end of the run has stopped.
+        ending: children of calls that the end of the run cut off, while they give their summaries.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class BackgroundWork:
         self.titles: dict[str, str] = {}
         self.waited_for: dict[str, Callable[[], object]] = {}
         self.stopped_commands: tuple[str, ...] = ()
+        self.ending: set[RunHandle] = set()
         self._inbox = inbox
         self._recorder = recorder
         self._control = control
@@ -226,6 +228,8 @@ class BackgroundWork:
         """Stop all open work. `reason`: that of the reports of children."""
         for work in list(self.open.values()):
             work.cancel(reason)
+        for handle in list(self.ending):
+            handle.cancel(reason)
 
     async def stop(self, grace: float | None, reason: Reason) -> None:
         """End all open work, and wait until its notifications are sent.
