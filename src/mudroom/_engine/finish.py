@@ -261,15 +261,16 @@ async def _store_work(run: RunContext) -> Work | None:
 def _allows_summary(run: RunContext, ending: Ending) -> bool:
     """Return whether the run may give a summary.
 
-    True after `wrap_up`, and after a limit, unless the model never answered or fell silent. A time
-    limit may have cut off an answer that was late.
+    True after `wrap_up`, and after a limit, unless the model fell silent or never answered a run
+    without a parent. A time limit may have cut off an answer that was late.
     """
     if run.control.phase is Phase.CANCELLING:
         return False
     if run.control.phase is Phase.WRAPPING_UP:
         return True
     if run.conversation.is_unanswered:
-        return ending.reason is Reason.TIMEOUT and not ending.error and run.turn > 1
+        has_begun = run.turn > 1 or (run.turn > 0 and bool(run.brief.parent))
+        return ending.reason is Reason.TIMEOUT and not ending.error and has_begun
     return ending.reason in (*LIMIT_REASONS, Reason.LOOP) and run.turn > 0
 
 

@@ -14,7 +14,7 @@ from .meter import Meter
 from .parent_meter import SharedTime
 
 RECENT_ANSWERS = 5
-"""Answers whose times tell how long the next one will take: the longest of them."""
+"""Answers whose times tell how long a last turn takes: as the longest of them."""
 
 SLACK = 1.25
 """Factor by which an answer may take longer than the longest of the recent ones."""
@@ -94,7 +94,8 @@ class RunTimer:
         needed = 0.0
         if (expected := self.expected_answer) is not None:
             if above.holds_ending:
-                needed = 2 * expected
+                recent = self._answers or (expected,)
+                needed = expected + sum(recent) / len(recent)
             elif not self._answers:
                 needed = expected  # without an answer, the run would have nothing to summarise
         if above.seconds > 0 and above.seconds >= needed:
