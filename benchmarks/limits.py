@@ -49,12 +49,15 @@ class Child(Struct, frozen=True):
         requests: answers that a child gives until it has finished.
         sent, written: tokens of each request and of each answer, as the provider counts them.
         spread: times half a second that an answer may take longer than that.
+        is_silent: true for no words beside calls: only a last answer, or a summary, leaves some.
+            The parent is always silent.
     """
 
     requests: int
     sent: int
     written: int
     spread: float = 0.0
+    is_silent: bool = False
 
     def choose_seconds(self, number: int) -> float:
         """Return how long the answer to a request takes, by its number."""
@@ -128,9 +131,10 @@ class FanOut:
         named = [
             replace(each, id=f"call_{request.number}_{place}") for place, each in enumerate(calls)
         ]
-        if named:  # no words beside calls: only a last answer, or a summary, leaves some
-            return AssistantMessage(tuple(named), StopReason.CALLS, Usage(sent, written))
-        return AssistantMessage((TextBlock("words"),), StopReason.END, Usage(sent, written))
+        is_silent = named and (self._child.is_silent or request.prompt == "PARENT")
+        words = () if is_silent else (TextBlock("words"),)
+        stop = StopReason.CALLS if named else StopReason.END
+        return AssistantMessage((*words, *named), stop, Usage(sent, written))
 
 
 async def run_children(
@@ -225,8 +229,9 @@ def list_fan_outs() -> Iterator[tuple[str, Coroutine[Any, Any, Outcome], Goal]]:
         Goal(60, 60, 0, 1.4),
     )
     name = "20 children of 3 requests, "
+    three = replace(three, is_silent=True)
     yield name + "2.4 s", run_children(three, 20, Budget(seconds=2.4)), Goal(0, 20, latest=2.4)
-    uneven = Child(3, 100, 20, spread=2.0)
+    uneven = replace(three, spread=2.0)
     # The limit is passed by no more than the last answer of the parent.
     goal = Goal(5, 20, latest=8 + 3 * SECONDS)
     yield name + "uneven, 8 s", run_children(uneven, 20, Budget(seconds=8)), goal

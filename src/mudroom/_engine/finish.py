@@ -183,6 +183,7 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     limit = ending.limit
     if ending.reason is Reason.GOAL:
         limit = run.meter.find_passed_limit()
+    run.meter.member.has_goal = ending.reason is Reason.GOAL
     report = run.make_report(
         ending.reason, text, recovered=bool(summary), error=ending.error, limit=limit, work=work
     )

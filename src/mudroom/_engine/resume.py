@@ -199,6 +199,8 @@ class _Restorer:
             run.conversation.answer_text = ""
         if event.summary_reason is Reason.CANCELLED:
             run.control.phase = Phase.WRAPPING_UP
+        # The answer was cut at this maximum, if it was; a further request may get a longer one.
+        run.meter.restore_permit(event.max_tokens)
         self.sent_blocks += run.conversation.take_queued()
 
     def _finish_turn(self, event: TurnFinished) -> None:

@@ -155,6 +155,14 @@ class Meter:
         if self.permit is not None:
             self.permit.end()
 
+    def restore_permit(self, max_tokens: int | None) -> None:
+        """Restore what the limits allowed to a recorded request; it holds nothing any more."""
+        self.permit = None
+        if max_tokens is not None:
+            accounts = (each for meter in self.walk_up() for each in meter.accounts.values())
+            cut_by = next((account.state for account in accounts), None)
+            self.permit = Permit((), None, max_tokens, cut_by)
+
     def walk_up(self) -> Iterator[Meter]:
         """Yield this meter and those above it in this process."""
         meter: Meter | ParentMeter | None = self

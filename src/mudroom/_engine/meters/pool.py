@@ -74,6 +74,7 @@ class Member(Struct):
         on_free: called when the run needs less of the limits than it seemed.
         is_part: true for a summary run: it takes the place of the run that needs it.
         is_asking: true while a request of the run waits for a limit.
+        has_goal: true once the run has reached its goal: others may need as many requests.
         idle_since: time of the event loop at which its last request ended.
     """
 
@@ -84,6 +85,7 @@ class Member(Struct):
     on_free: Callable[[], None] | None = None
     is_part: bool = False
     is_asking: bool = False
+    has_goal: bool = False
     idle_since: float = 0.0
 
     def start_wait(self) -> None:
@@ -261,7 +263,7 @@ class Pool:
         if not self.runs:  # no rounding error outlives the runs
             self._totals.clear()
             self._endings.clear()
-        if not run.member.is_part:
+        if run.member.has_goal and not run.member.is_part:
             self._finished += 1
             self._finished_turns += run.turns
 
@@ -275,6 +277,16 @@ class Pool:
         """Return the amount held for the last turns of the other runs."""
         own = self.runs.get(run)
         return self._endings.get(limit, 0) - (own.ending.get(limit, 0) if own else 0)
+
+    def sum_endings_above(self, limit: Limit, run: PoolRun) -> float:
+        """Return the amount that short last turns of the runs above a run need."""
+        _, *above = run.walk_up()
+        needed = 0.0
+        for each in above:
+            if forecast := self.runs.get(each):
+                needed += forecast.ending.get(limit, 0) - forecast.summary.get(limit, 0)
+                needed += SHORTEST_SUMMARY * forecast.prices.get(limit, 0)
+        return max(0.0, needed)
 
     def covers(self, limit: Limit, run: PoolRun, forecast: Forecast, left: float) -> bool:
         """Return whether an amount suffices for a run and for those that take precedence.

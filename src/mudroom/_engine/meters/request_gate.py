@@ -275,8 +275,10 @@ class _WaitingRequest:
             return True
         if account.is_busy:
             return False
+        # The runs above must still be able to answer: their last turns are not taken.
+        held = room.pool.sum_endings_above(limit, self._meter)
         minimum = plan.minimum.get(limit, 0)
-        if self._cut(account, account.left - minimum, plan.min_answer):
+        if self._cut(account, account.left - held - minimum, plan.min_answer):
             return True
         # One summary may pass a limit: that of the run whose limit it is.
         is_owner = not room.meter.is_run or (self._is_own and room.meter is self._meter)

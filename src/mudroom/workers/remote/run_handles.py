@@ -89,6 +89,8 @@ class RemoteRunHandle(TaskHandle):
         """
         if self.process is not None and self.assigned is not None:
             self.process.forget(self.assigned)
+            if isinstance(outcome, Report):
+                self.assigned.meter.member.has_goal = outcome.reason is Reason.GOAL
             self._on_outcome(self, self.assigned, outcome)
 
     def end(self, outcome: Report[Any] | BaseException) -> None:
