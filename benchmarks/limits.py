@@ -3,9 +3,9 @@
     python -m benchmarks.limits
 
 Each answer takes half a second of virtual time or more, and the provider counts the tokens.
-Printed are how many children finished, how many of those that began left words, how many worked at once, and
-the share of the money that went to children that did not finish. The exit code is 1 when a figure
-misses its goal.
+Printed are how many children finished, how many of those that began left words, how many worked at
+once, and the share of the money that went to children that did not finish. The exit code is 1 when
+a figure misses its goal.
 """
 
 from __future__ import annotations

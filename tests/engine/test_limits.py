@@ -23,7 +23,8 @@ from mudroom import (
 from mudroom._core.budgets import Limit
 from mudroom._core.events import ToolCallFinished, TurnFailed
 from mudroom._engine.call_batch import INTERRUPTED
-from mudroom._engine.finish import GRACE_SECONDS, NOT_RUN
+from mudroom._engine.finish import NOT_RUN
+from mudroom._engine.meters.run_timer import GRACE_SECONDS
 from mudroom.errors import UsageError
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call

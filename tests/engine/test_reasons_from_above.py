@@ -1,4 +1,4 @@
-"""Reasons of runs that the limit of a run above ends: that limit, wherever and however they work."""
+"""Reasons of runs that the limit of a run above ends: that limit, wherever they work."""
 
 from __future__ import annotations
 

@@ -21,19 +21,12 @@ from ..projections.reason_words import describe_reason
 from .call_batch import INTERRUPTED, CallOutcome
 from .compaction.requests import finish_compaction
 from .file_writes import WriteBarrier
+from .meters.run_timer import GRACE_SECONDS
 from .model_call import call_model, reserve_request
-from .phase import Phase
+from .phase import LIMIT_REASONS, Phase
 from .run_context import RunContext
 
 log = logging.getLogger("mudroom")
-
-GRACE_SECONDS = 60.0
-"""Maximum seconds of the summary turn."""
-_MIN_GRACE = 5.0
-"""Seconds of the summary turn after a time limit that is shorter."""
-
-_PATIENCE = 3
-"""Times the expected seconds of an answer that a run above waits for a summary."""
 
 NOT_RUN = "Not run: no tool could be called any more."
 
@@ -96,9 +89,6 @@ UNUSED_CHECK = (
 WRAP_UP_NOTE = f"{_EXPLANATIONS[Reason.CANCELLED]} {SUMMARY_REQUEST}"
 """Note of a run that is asked for its summary by `wrap_up`, or at the limit of a run above."""
 
-LIMIT_REASONS = (Reason.TIMEOUT, Reason.MAX_TURNS, Reason.BUDGET)
-"""Limits that end the runs below, too, which then have the same reason."""
-
 
 class Ending(Struct, frozen=True):
     """Why a run ends; `finish_run` makes the report from it.
@@ -150,10 +140,7 @@ def _compute_least_amount(run: RunContext, limit: Limit, size: int) -> float:
 async def finish_run(run: RunContext, ending: Ending) -> Report:
     """End the open calls, request a summary if the reason allows one, and store the report."""
     await run.control.barrier.close()
-    allows_summary = not ending.is_summary_requested and _allows_summary(run, ending)
-    grace = choose_grace_below(run, ending.reason) if allows_summary else None
-    is_shared = ending.reason in LIMIT_REASONS
-    await run.background.stop(grace, ending.reason if is_shared else run.control.stop_reason)
+    await _stop_background_work(run, ending)
     summary = ""
     if ending.is_summary_requested:
         await _close_open_calls(run, NOT_RUN, refused=True)
@@ -192,6 +179,16 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     await run.recorder.record(run.recorder.make_event(RunFinished, report=report))
     _warn_of_unused_check(run, report)
     return report
+
+
+async def _stop_background_work(run: RunContext, ending: Ending) -> None:
+    """End the background work of a run. A limit of the run is the reason of its children, too."""
+    allows_summary = not ending.is_summary_requested and _allows_summary(run, ending)
+    is_time_up = ending.reason is Reason.TIMEOUT
+    seconds = run.timer.choose_grace_below() if is_time_up else GRACE_SECONDS
+    grace = seconds if allows_summary else None
+    is_shared = ending.reason in LIMIT_REASONS
+    await run.background.stop(grace, ending.reason if is_shared else run.control.stop_reason)
 
 
 async def _end_past_children(run: RunContext, ending: Ending) -> None:
@@ -322,31 +319,9 @@ async def _judge_messages(run: RunContext) -> bool:
 
 
 def _choose_grace(run: RunContext, ending: Ending) -> float:
-    """Return the seconds for the summary: after a time limit, no more than the limit itself.
-
-    Where a run above waits, no more than what is left until then, or some usual answers.
-    """
-    if ending.reason is not Reason.TIMEOUT:
-        return GRACE_SECONDS
-    grace = ending.limit.maximum if ending.limit else GRACE_SECONDS
-    expected = run.timer.expected_answer
-    if expected is not None and (left := run.timer.ending_left) is not None:
-        grace = min(grace, max(left, _PATIENCE * expected))
-    return min(GRACE_SECONDS, max(_MIN_GRACE, grace))
-
-
-def choose_grace_below(run: RunContext, reason: Reason) -> float:
-    """Return the seconds in which children may give their summaries when a run ends.
-
-    After a time limit, no more than some answers of theirs usually take.
-    """
-    if reason is not Reason.TIMEOUT:
-        return GRACE_SECONDS
-    grace = _choose_grace(run, Ending(reason, limit=run.timer.limit))
-    below = run.timer.find_time_below()
-    if below is None or below.answer is None:
-        return grace
-    return min(grace, max(_MIN_GRACE, _PATIENCE * below.answer))
+    """Return the seconds for the summary."""
+    is_time_up = ending.reason is Reason.TIMEOUT
+    return run.timer.choose_grace(ending.limit) if is_time_up else GRACE_SECONDS
 
 
 async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:

@@ -50,6 +50,9 @@ class Phase(Enum):
     """Only the report remains to be stored; nothing can stop the run any more."""
 
 
+LIMIT_REASONS = (Reason.TIMEOUT, Reason.MAX_TURNS, Reason.BUDGET)
+"""Limits that end the runs below, too, which then have the same reason."""
+
 OPEN_PHASES = (Phase.RUNNING, Phase.INTERRUPTING, Phase.INTERRUPTED)
 """Phases of a run that is not stopped: it reads messages, and its children may start."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from msgspec import Struct
 
-from .._core.budgets import Budget, Grant, Limit, LimitState
+from .._core.budgets import Limit, LimitState
 from .._core.events import (
     MessageDelivered,
     NoteInjected,
@@ -25,15 +25,12 @@ from .._core.events import (
     TurnFailed,
     TurnStarted,
 )
-from .._core.messages import Usage
 from .._core.run_ids import list_above
-from .._core.runs import Brief, InboxMessage, Reason, Report
+from .._core.runs import InboxMessage, Reason, Report
 from .._core.tools import ToolResult
 from .._engine.call_batch import INTERRUPTED
 from .._engine.changes.watch import ChangeWindow
 from .._engine.finish import SUMMARY_REQUEST, WRAP_UP_NOTE
-from .._engine.meters.meter import Meter, ParentMeter
-from .._engine.meters.registry import Meters
 from .._engine.meters.request_plan import Permit
 from .._engine.phase import Phase
 from .._engine.resume import NEAR_LIMIT_NOTES, UNKNOWN_AFTER_CRASH
@@ -364,52 +361,3 @@ class _RecordedWindow(ChangeWindow):
     async def close(self, result: ToolResult) -> ToolResult:
         """Return the recorded result."""
         return self._result
-
-
-class RecordedMeters(Meters):
-    """Meters with the recorded budgets and limits."""
-
-    def __init__(self, briefs: Mapping[str, Brief], stops: RecordedStops) -> None:
-        super().__init__()
-        self._briefs = briefs
-        self._stops = stops
-
-    def open(self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None = None) -> Grant:
-        """Open a meter for a run."""
-        self._meters[run_id] = _RecordedMeter(run_id, budget, parent, self._stops)
-        return Grant(run_id, budget)
-
-    async def allocate(
-        self, parent: Meter, run_id: str, requested: Budget, seconds: float
-    ) -> Grant:
-        """Open a meter for a child, with its recorded budget."""
-        parent.add_usage(Usage(), 0.0, children=1)
-        return self.open(run_id, self._briefs[run_id].budget, parent)
-
-
-class _RecordedMeter(Meter):
-    """Meter that counts the turns of the run; all other limits come from the record."""
-
-    def __init__(
-        self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None, stops: RecordedStops
-    ) -> None:
-        super().__init__(Budget(turns=budget.turns), parent)
-        self._run_id = run_id
-        self._stops = stops
-
-    def add_turns(self, count: int) -> None:
-        """Count a turn, and permit its request as recorded."""
-        super().add_turns(count)
-        self.permit = self._stops.start_turn(self._run_id)
-
-    def find_exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
-        """Return the recorded limit, or the limit of turns."""
-        return self._stops.find_limit(self._run_id) or super().find_exceeded_limit()
-
-    def find_passed_limit(self) -> LimitState | None:
-        """Return the limit in the recorded report."""
-        return self._stops.find_passed_limit(self._run_id)
-
-    def take_warning(self, seconds: float = 0.0) -> LimitState | None:
-        """Return the limit of the recorded warning."""
-        return self._stops.find_warning(self._run_id)

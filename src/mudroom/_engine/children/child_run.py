@@ -19,9 +19,9 @@ from ...errors import MudroomError
 from ...projections.engine_text import quote
 from ..call_context import CallContext
 from ..child_report import format_report
-from ..finish import LIMIT_REASONS, choose_grace_below
 from ..inbox.notification import choose_status, make_notification
-from ..phase import Phase
+from ..meters.run_timer import GRACE_SECONDS
+from ..phase import LIMIT_REASONS, Phase
 from ..run_context import RunContext
 from ..team_text import PLAN_NOTE
 from .child_brief import allocate, make_returned_brief
@@ -204,8 +204,10 @@ class ChildRun:
             if reason in LIMIT_REASONS and run.control.phase is not Phase.CANCELLING:
                 handle.wrap_up(reason)
                 run.background.ending.add(handle)
+                is_time_up = reason is Reason.TIMEOUT
+                grace = run.timer.choose_grace_below() if is_time_up else GRACE_SECONDS
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(choose_grace_below(run, reason)):
+                    async with asyncio.timeout(grace):
                         await handle.wait()
         finally:
             run.background.ending.discard(handle)

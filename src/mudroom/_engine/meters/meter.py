@@ -155,14 +155,6 @@ class Meter:
         if self.permit is not None:
             self.permit.end()
 
-    def restore_permit(self, max_tokens: int | None) -> None:
-        """Restore what the limits allowed to a recorded request; it holds nothing any more."""
-        self.permit = None
-        if max_tokens is not None:
-            accounts = (each for meter in self.walk_up() for each in meter.accounts.values())
-            cut_by = next((account.state for account in accounts), None)
-            self.permit = Permit((), None, max_tokens, cut_by)
-
     def walk_up(self) -> Iterator[Meter]:
         """Yield this meter and those above it in this process."""
         meter: Meter | ParentMeter | None = self
@@ -318,10 +310,7 @@ class Meter:
         return self.timer.find_time_below() if self.timer is not None else None
 
     def find_time_above(self) -> SharedTime | None:
-        """Return the time that the run or session above leaves to this run.
-
-        None without a limit, and for a summary run: the run that needs it has the limit.
-        """
+        """Return the time that this run has; the run that needs a summary run has its limit."""
         if self.parent is None or self.member.is_part:
             return None
         return self.parent.find_time_below()

@@ -278,16 +278,6 @@ class Pool:
         own = self.runs.get(run)
         return self._endings.get(limit, 0) - (own.ending.get(limit, 0) if own else 0)
 
-    def sum_endings_above(self, limit: Limit, run: PoolRun) -> float:
-        """Return the amount that short last turns of the runs above a run need."""
-        _, *above = run.walk_up()
-        needed = 0.0
-        for each in above:
-            if forecast := self.runs.get(each):
-                needed += forecast.ending.get(limit, 0) - forecast.summary.get(limit, 0)
-                needed += SHORTEST_SUMMARY * forecast.prices.get(limit, 0)
-        return max(0.0, needed)
-
     def covers(self, limit: Limit, run: PoolRun, forecast: Forecast, left: float) -> bool:
         """Return whether an amount suffices for a run and for those that take precedence.
 

@@ -22,10 +22,19 @@ SLACK = 1.25
 FIRST_GUESS = 10.0
 """Seconds to expect of an answer while none has arrived; at most a quarter of the time left."""
 
-_MARGIN = 0.02
-"""Part of the time limit that is left for everything else than answers."""
+GRACE_SECONDS = 60.0
+"""Maximum seconds of the summary turn."""
 
-_MAX_MARGIN = 0.5
+_MIN_GRACE = 5.0
+"""Seconds of the summary turn after a time limit that is shorter."""
+
+_PATIENCE = 3
+"""Times the expected seconds of an answer that a run above waits for a summary."""
+
+_MARGIN = 0.05
+"""Part of the time limit that is left for everything else than answers: processes must end."""
+
+_MAX_MARGIN = 1.0
 """Most seconds of that."""
 
 
@@ -102,6 +111,25 @@ class RunTimer:
             return None
         age = round(self.age, 3)
         return self.limit or LimitState(Limit.SECONDS, age + max(0.0, above.seconds), age)
+
+    def choose_grace(self, limit: LimitState | None) -> float:
+        """Return the seconds for the summary after a time limit: no more than the limit itself.
+
+        Where a run above waits, no more than what is left until then, or some usual answers.
+        """
+        grace = limit.maximum if limit else GRACE_SECONDS
+        expected = self.expected_answer
+        if expected is not None and (left := self.ending_left) is not None:
+            grace = min(grace, max(left, _PATIENCE * expected))
+        return min(GRACE_SECONDS, max(_MIN_GRACE, grace))
+
+    def choose_grace_below(self) -> float:
+        """Return the seconds for the summaries of the runs below after a time limit."""
+        grace = self.choose_grace(self.limit)
+        below = self.find_time_below()
+        if below is None or below.answer is None:
+            return grace
+        return min(grace, max(_MIN_GRACE, _PATIENCE * below.answer))
 
     def find_time_below(self) -> SharedTime | None:
         """Return the time that the runs below have, None without a limit."""

@@ -232,6 +232,12 @@ class AssignedRun:
         for number in list(self._admissions):
             self.end_request(number, is_unsent=are_unsent)
 
+    def learn_seconds(self, seconds: float) -> ParentMeterState:
+        """Note how long an answer took, and return the state that follows."""
+        if self.meter.parent is not None:
+            self.meter.parent.learn_seconds(seconds)
+        return self.make_parent_meter_state()
+
     def make_parent_meter_state(self) -> ParentMeterState:
         """Return the limits and unspent amounts of the ancestors of the run."""
         time_above = self.meter.find_time_above()

@@ -67,6 +67,9 @@ class RunServer:
         elif isinstance(message, ParentMeterState):
             if parent_meter := self._parent_meters.get(message.run_id):
                 parent_meter.update(message)
+                handle = self._worker.find(message.run_id)
+                if handle and handle.run:
+                    handle.run.timer.update_deadline()
         elif isinstance(message, StartRun):
             self._start(message)
         elif isinstance(message, SetWatched):

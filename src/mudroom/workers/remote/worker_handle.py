@@ -329,9 +329,8 @@ class WorkerHandle:
             run.meter.parent.set_paused(message.paused)
 
     def _learn_seconds(self, message: AnswerTime) -> None:
-        if (run := self._runs.get(message.run_id)) and run.meter.parent is not None:
-            run.meter.parent.learn_seconds(message.seconds)
-            self.send(run.make_parent_meter_state())
+        if run := self._runs.get(message.run_id):
+            self.send(run.learn_seconds(message.seconds))
 
     async def _reply(self, call: CallSession) -> None:
         self.send(await self._calls.execute(call))
