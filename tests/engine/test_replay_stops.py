@@ -98,7 +98,7 @@ async def stop_in_the_model_call_of_a_child(stage: Stage, request: Request) -> A
         if not request.tools:
             return "summary"
         return "all said" if request.turn else tasks
-    if request.prompt == "CHILD 1":
+    if request.prompt == "CHILD 1" and request.tools:
         await stage.wait()
     return "The child is done."
 
