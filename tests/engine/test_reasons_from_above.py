@@ -13,8 +13,10 @@ from mudroom._core.messages import StopReason, TextBlock, ToolCallBlock, Usage
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.replay import replay
+from mudroom.testing.clock import run_virtual
 
 from ..worker_kinds import RAY, open_session
+from .conftest import Stage
 
 LIMITS = {
     Reason.MAX_TURNS: Budget(turns=2, depth=2),
@@ -78,3 +80,22 @@ async def test_runs_below_end_for_the_reason_of_the_limit(
         assert (each.reason, each.recovered, each.text) == (reason, True, "words"), run
     if worker == "local":
         await replay(journal.events)
+
+
+def test_a_child_that_waits_for_its_place_says_that_it_did_not_begin(stage: Stage) -> None:
+    async def answer(request: Request) -> Answer:
+        if request.prompt != "PARENT":
+            if request.tools:
+                await asyncio.sleep(1e6)
+            return "words"
+        if request.turn == 0:
+            return [call("task", prompt=f"CHILD {place}", background=True) for place in range(3)]
+        await asyncio.sleep(1)
+        return [call("read", path="notes.txt", limit=request.turn)] if request.tools else "words"
+
+    budget = Budget(turns=3)
+    report = run_virtual(stage.run(answer, prompt_budget=budget, max_children=1))
+    assert (report.reason, report.text) == (Reason.MAX_TURNS, "words")
+    assert stage.reports["1.1.1"].text == "words"
+    notes = [text for text in stage.list_notes() if "task-notification" in text]
+    assert sum("[MAX_TURNS: not started: " in text for text in notes) == 2

@@ -15,6 +15,7 @@ from .._platform.lazy_pattern import compile_later
 from ..projections.engine_text import format_value, quote
 from ..projections.safe_text import sanitize_line
 from .call_context import CallContext
+from .phase import LIMIT_REASONS
 
 REPORT_CAP = 8_000
 """Maximum characters of a report for the parent; the whole text is in a spill file."""
@@ -116,7 +117,7 @@ def format_warning(report: Report) -> str:
     cause = causes.get(report.reason, report.error or "it failed")
     cause = quote(sanitize_line(cause, _MAX_CAUSE))
     kind = "its summary, not a finished result" if report.recovered else "partial"
-    if not report.turns and report.reason in (Reason.BUDGET, Reason.TIMEOUT) and report.error:
+    if not report.turns and report.reason in LIMIT_REASONS and report.error:
         cause, kind = report.error, "empty"
     return f"[{report.reason}: {cause}; what follows is {kind}]"
 
