@@ -136,10 +136,12 @@ async def reserve_request(run: RunContext, *, is_summary: bool = False) -> Limit
     """
     meter = run.meter
     if not is_summary:
-        exceeded = meter.find_exceeded_limit(run.timer.age) or run.timer.find_shortage()
-        if exceeded:
+        if exceeded := meter.find_exceeded_limit(run.timer.age):
             return exceeded
-        run.timer.update_deadline()
+        if run.timer.is_timed:
+            if shortage := run.timer.find_shortage():
+                return shortage
+            run.timer.update_deadline()
     if meter.has_shared_limits:
         with _say_if_it_waits(run), run.timer.wait():
             return await run.services.meters.gate.reserve(meter, _plan_request(run, is_summary))

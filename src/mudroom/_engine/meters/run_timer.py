@@ -49,6 +49,7 @@ class RunTimer:
 
     Attributes:
         deadline: timeout of the run while it takes turns; each pause moves it later.
+        is_timed: true if the run has a time limit, or one above it had when it started.
     """
 
     def __init__(self, clock: Clock, meter: Meter) -> None:
@@ -61,6 +62,8 @@ class RunTimer:
         self._answers: tuple[float, ...] = ()
         self._answers_below: tuple[float, ...] = ()
         self.deadline: asyncio.Timeout | None = None
+        # Most runs have no time limit: they look for one once.
+        self.is_timed = meter.budget.seconds is not None or meter.find_time_above() is not None
         meter.timer = self
 
     @property
@@ -133,6 +136,8 @@ class RunTimer:
 
     def find_time_below(self) -> SharedTime | None:
         """Return the time that the runs below have, None without a limit."""
+        if not self.is_timed and self._meter.is_run:
+            return None
         left = self._compute_work_left()
         if left is None:
             return None
@@ -145,7 +150,7 @@ class RunTimer:
 
     def learn(self, seconds: float) -> None:
         """Note how long an answer took, here and for the other runs below the run above."""
-        if not self._is_timed or self._meter.member.is_part:
+        if not self.is_timed or self._meter.member.is_part:
             return
         self._answers = (*self._answers[1 - RECENT_ANSWERS :], seconds)
         if self._meter.parent is not None:
@@ -168,7 +173,7 @@ class RunTimer:
     def update_deadline(self) -> None:
         """Move the deadline to where it is now: the runs above and the answers so far move it."""
         deadline = self.deadline
-        if deadline is None or deadline.expired() or not self._is_timed:
+        if not self.is_timed or deadline is None or deadline.expired():
             return
         left = None if self._pauses else self._compute_work_left()
         loop = asyncio.get_running_loop()
@@ -200,11 +205,6 @@ class RunTimer:
             self._started_at += self._clock.monotonic() - self._stopped_at
             self._stopped_at = None
         self.update_deadline()
-
-    @property
-    def _is_timed(self) -> bool:
-        budget = self._meter.budget
-        return budget.seconds is not None or self._meter.find_time_above() is not None
 
     def _compute_work_left(self) -> float | None:
         """Return the seconds until the last turn of the run must begin; None without a limit."""
