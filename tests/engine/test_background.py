@@ -190,7 +190,7 @@ async def test_a_limit_of_the_parent_asks_its_children_for_summaries_first(
     assert (report.reason, report.recovered, report.text) == (Reason.MAX_TURNS, True, "my summary")
     assert stage.reports["1.1.1"].text == "half of the cellar"
     assert all(
-        (each.reason, each.recovered) == (Reason.CANCELLED, True)
+        (each.reason, each.recovered) == (Reason.MAX_TURNS, True)
         for run, each in stage.reports.items()
         if run != "1"
     )

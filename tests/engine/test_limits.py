@@ -23,7 +23,8 @@ from mudroom import (
 from mudroom._core.budgets import Limit
 from mudroom._core.events import ToolCallFinished, TurnFailed
 from mudroom._engine.call_batch import INTERRUPTED
-from mudroom._engine.finish import GRACE_SECONDS, NOT_RUN
+from mudroom._engine.finish import NOT_RUN
+from mudroom._engine.meters.run_timer import GRACE_SECONDS
 from mudroom.errors import UsageError
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -125,15 +126,12 @@ def test_a_timeout_cancels_a_hanging_tool_and_the_model_sees_it(stage: Stage) ->
     ]
 
 
-def test_a_timeout_during_a_model_call_requests_no_summary(stage: Stage) -> None:
-    report = run_virtual(
-        stage.run(
-            {"PARENT": [["so far", call("read", path="notes.txt")], forever]},
-            budget=Budget(seconds=5),
-        )
-    )
-    assert (report.reason, report.recovered, report.text) == (Reason.TIMEOUT, False, "so far")
-    assert report.seconds == pytest.approx(5, abs=0.1) and len(stage.model.requests) == 2
+def test_a_timeout_cuts_off_a_late_answer_and_requests_a_summary(stage: Stage) -> None:
+    reading = ["so far", call("read", path="notes.txt")]
+    story = {"PARENT": [reading, answer_while_tools(forever, "half of it")]}
+    report = run_virtual(stage.run(story, budget=Budget(seconds=5)))
+    assert (report.reason, report.recovered, report.text) == (Reason.TIMEOUT, True, "half of it")
+    assert report.seconds == pytest.approx(5, abs=0.1) and len(stage.model.requests) == 3
     assert [event.error for event in stage.events if isinstance(event, TurnFailed)] == [
         "cut off before the answer was whole"
     ]
@@ -173,34 +171,34 @@ async def test_a_run_with_nothing_left_says_which_limit_to_raise(stage: Stage) -
 
 def test_the_parents_time_limit_holds_for_its_children(stage: Stage) -> None:
     story = {
-        "PARENT": [answer_while_tools([call("task", prompt="CHILD")], "too late")],
-        "CHILD": [["a part", call("endless")]],
+        "PARENT": [[call("task", prompt="CHILD")], "in time"],
+        "CHILD": [answer_while_tools(["a part", call("endless")], "what it found")],
     }
     report = run_virtual(stage.run(story, tools=[endless], budget=Budget(seconds=5)))
-    assert (report.reason, report.text) == (
-        Reason.TIMEOUT,
-        "too late",
-    ) and report.seconds < 5 + GRACE_SECONDS
+    assert (report.reason, report.text) == (Reason.GOAL, "in time")
+    assert report.seconds == pytest.approx(5, abs=0.5) and report.seconds <= 5
     child = stage.reports["1.1.1"]
-    assert (child.reason, child.text) == (Reason.TIMEOUT, "a part")
+    assert (child.reason, child.text, child.recovered) == (Reason.TIMEOUT, "what it found", True)
 
 
 def test_a_time_limit_stops_all_runs_below_with_one_reason(stage: Stage) -> None:
     children = [call("task", prompt=prompt) for prompt in ("CHILD", "DEEP", "CHILD", "LATE")]
     story: dict[str, Lines] = {
-        "PARENT": [answer_while_tools(children, "too late")],
-        "CHILD": [call("endless")],
-        "DEEP": [[call("task", prompt="CHILD"), call("task", prompt="CHILD")]],
-        "LATE": [forever],
+        "PARENT": [children, "in time"],
+        "CHILD": [answer_while_tools([call("endless")], "some words")],
+        "DEEP": [[call("task", prompt="CHILD"), call("task", prompt="CHILD")], call("endless")],
+        "LATE": [answer_while_tools(forever, "some words")],
     }
     budget = Budget(seconds=5, depth=2)
     journal = MemoryJournal()
     work = stage.run(story, tools=[endless], budget=budget, max_children=3, journal=journal)
     report = run_virtual(work)
     reasons = {run: each.reason for run, each in stage.reports.items()}
-    below = ("1.1.1", "1.1.2", "1.1.2.1.1", "1.1.2.1.2", "1.1.3")
-    assert reasons == dict.fromkeys(("1", *below), Reason.TIMEOUT)
-    assert report.text == "too late"
+    begun = ("1.1.1", "1.1.2", "1.1.2.1.1", "1.1.2.1.2", "1.1.3")
+    assert reasons == {"1": Reason.GOAL} | dict.fromkeys((*begun, "1.1.4"), Reason.TIMEOUT)
+    assert all(stage.reports[run].text for run in begun if run != "1.1.2")
+    assert stage.reports["1.1.4"].error.startswith("not started: ")
+    assert report.text == "in time" and report.seconds <= 5
     run_virtual(replay(journal.events))
 
 

@@ -23,6 +23,8 @@ from mudroom import (
 from mudroom._core.budgets import Limit
 from mudroom._core.messages import StopReason
 from mudroom._engine.meters.meter import Meter
+from mudroom._engine.meters.pool import Forecast
+from mudroom._engine.meters.request_plan import RequestPlan
 from mudroom.models.scripted import Request, ScriptedModel
 from mudroom.testing.clock import run_virtual
 
@@ -145,3 +147,32 @@ def test_a_thousand_runs_under_a_scarce_limit_take_little_time() -> None:
     outcome = run_virtual(run_map(child, 1_000, Budget(usd=500 * compute_price(child))))
     assert len(outcome.finished) > 450
     assert time.process_time() - begun < 20
+
+
+def test_a_wait_for_money_takes_no_time_of_the_run(stage: Stage) -> None:
+    async def work() -> tuple[list[Report], float]:
+        model = answer_slowly(seconds=2)
+        async with stage.open(model.choose_answer, MODEL, budget=Budget(usd=0.2)) as session:
+            loop = asyncio.get_running_loop()
+            start = loop.time()
+            tasks = [session.task(f"T {place}", budget=Budget(seconds=3)) for place in range(4)]
+            return await asyncio.gather(*tasks), loop.time() - start
+
+    reports, seconds = run_virtual(work())
+    assert [report.reason for report in reports] == [Reason.GOAL] * 3 + [Reason.BUDGET]
+    assert seconds == pytest.approx(4), "the third waited for its 2 seconds of work"
+    assert all(report.seconds < 3 for report in reports)
+
+
+def test_runs_that_failed_do_not_tell_how_many_requests_a_run_needs() -> None:
+    root = Meter(Budget(usd=1.0))
+    assert root.pool is not None
+    for has_goal in (False, True):
+        run = root.allocate(Budget())
+        run.turns, run.member.has_goal = 9, has_goal
+        root.pool.set_forecast(run, Forecast())
+        run.release()
+        # Of those that failed, only the number of requests so far is known.
+        assert root.pool.forecast(
+            root, RequestPlan({}, {Limit.USD: 1.0}, {}, 1), [Limit.USD], 1.0
+        ).rest[Limit.USD] == pytest.approx(9.0 if not has_goal else 8.0)

@@ -15,6 +15,7 @@ from .._platform.lazy_pattern import compile_later
 from ..projections.engine_text import format_value, quote
 from ..projections.safe_text import sanitize_line
 from .call_context import CallContext
+from .phase import LIMIT_REASONS
 
 REPORT_CAP = 8_000
 """Maximum characters of a report for the parent; the whole text is in a spill file."""
@@ -102,9 +103,11 @@ def parse_report(text: str) -> ParsedReport:
 
 def format_warning(report: Report) -> str:
     """Return one line that says why a run did not reach its goal."""
-    turns = report.limit.maximum if report.limit else report.turns - report.recovered
+    by_turns = "a run above it reached its limit of turns"
+    if report.limit:
+        by_turns = f"stopped after {report.limit.maximum:g} turns, its limit"
     causes = {
-        Reason.MAX_TURNS: f"stopped after {turns:g} turns, its limit",
+        Reason.MAX_TURNS: by_turns,
         Reason.TIMEOUT: report.error or f"its time was up after {report.seconds:.0f} s",
         Reason.BUDGET: _describe_budget(report.limit),
         Reason.CANCELLED: "it was cancelled",
@@ -114,14 +117,14 @@ def format_warning(report: Report) -> str:
     cause = causes.get(report.reason, report.error or "it failed")
     cause = quote(sanitize_line(cause, _MAX_CAUSE))
     kind = "its summary, not a finished result" if report.recovered else "partial"
-    if not report.turns and report.reason is Reason.BUDGET and report.error:
+    if not report.turns and report.reason in LIMIT_REASONS and report.error:
         cause, kind = report.error, "empty"
     return f"[{report.reason}: {cause}; what follows is {kind}]"
 
 
 def _describe_budget(limit: LimitState | None) -> str:
     if limit is None:
-        return "its tokens or its money were used up"
+        return "a run above it used up its tokens or its money"
     unit = limit.name.unit
     return f"the limit of {limit.maximum:,.7g} {unit} was reached ({limit.spent:,.7g} used)"
 

@@ -21,16 +21,12 @@ from ..projections.reason_words import describe_reason
 from .call_batch import INTERRUPTED, CallOutcome
 from .compaction.requests import finish_compaction
 from .file_writes import WriteBarrier
+from .meters.run_timer import GRACE_SECONDS
 from .model_call import call_model, reserve_request
-from .phase import Phase
+from .phase import LIMIT_REASONS, Phase
 from .run_context import RunContext
 
 log = logging.getLogger("mudroom")
-
-GRACE_SECONDS = 60.0
-"""Maximum seconds of the summary turn."""
-_MIN_GRACE = 5.0
-"""Seconds of the summary turn after a time limit that is shorter."""
 
 NOT_RUN = "Not run: no tool could be called any more."
 
@@ -43,6 +39,11 @@ TOO_LARGE = (
 NOT_COVERED = (
     "not started: {left:,.7g} {unit} of {maximum:,.7g} are unspent, and the runs that have begun "
     "need them: raise the limit, or start fewer runs"
+)
+
+NO_TIME = (
+    "not started: {left:,.1f} seconds are left, and an answer takes about {answer:,.1f}: "
+    "raise the time limit, or start fewer runs"
 )
 
 NOTHING_LEFT = (
@@ -85,7 +86,8 @@ UNUSED_CHECK = (
     "(--isolate gives one to each child that may change files)"
 )
 
-_LIMIT_REASONS = _EXPLANATIONS.keys() - {Reason.CANCELLED}
+WRAP_UP_NOTE = f"{_EXPLANATIONS[Reason.CANCELLED]} {SUMMARY_REQUEST}"
+"""Note of a run that is asked for its summary by `wrap_up`, or at the limit of a run above."""
 
 
 class Ending(Struct, frozen=True):
@@ -114,9 +116,18 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
         unit = state.name.unit
         text = TOO_LARGE if _compute_least_amount(run, state.name, size) >= left else NOT_COVERED
         error = text.format(size=size, left=left, unit=unit, maximum=state.maximum)
+    elif not run.turn and state.name is Limit.SECONDS and left > 0:
+        error = _describe_shortage(run, left)
     elif not run.turn:
         error = NOTHING_LEFT.format(unit=state.name.unit)
     return Ending(_REASON_FOR_LIMIT[state.name], error, limit=state)
+
+
+def _describe_shortage(run: RunContext, left: float) -> str:
+    """Say why a run does not begin although its own time limit is not reached."""
+    if run.timer.ending_left is not None:
+        left = max(0.0, run.timer.ending_left)
+    return NO_TIME.format(left=left, answer=run.timer.expected_answer or 0.0)
 
 
 def _compute_least_amount(run: RunContext, limit: Limit, size: int) -> float:
@@ -129,10 +140,7 @@ def _compute_least_amount(run: RunContext, limit: Limit, size: int) -> float:
 async def finish_run(run: RunContext, ending: Ending) -> Report:
     """End the open calls, request a summary if the reason allows one, and store the report."""
     await run.control.barrier.close()
-    allows_summary = not ending.is_summary_requested and _allows_summary(run, ending)
-    grace = _choose_grace(ending) if allows_summary else None
-    is_time_up = ending.reason is Reason.TIMEOUT
-    await run.background.stop(grace, Reason.TIMEOUT if is_time_up else run.control.stop_reason)
+    await _stop_background_work(run, ending)
     summary = ""
     if ending.is_summary_requested:
         await _close_open_calls(run, NOT_RUN, refused=True)
@@ -162,6 +170,7 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     limit = ending.limit
     if ending.reason is Reason.GOAL:
         limit = run.meter.find_passed_limit()
+    run.meter.member.has_goal = ending.reason is Reason.GOAL
     report = run.make_report(
         ending.reason, text, recovered=bool(summary), error=ending.error, limit=limit, work=work
     )
@@ -170,6 +179,16 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     await run.recorder.record(run.recorder.make_event(RunFinished, report=report))
     _warn_of_unused_check(run, report)
     return report
+
+
+async def _stop_background_work(run: RunContext, ending: Ending) -> None:
+    """End the background work of a run. A limit of the run is the reason of its children, too."""
+    allows_summary = not ending.is_summary_requested and _allows_summary(run, ending)
+    is_time_up = ending.reason is Reason.TIMEOUT
+    seconds = run.timer.choose_grace_below() if is_time_up else GRACE_SECONDS
+    grace = seconds if allows_summary else None
+    is_shared = ending.reason in LIMIT_REASONS
+    await run.background.stop(grace, ending.reason if is_shared else run.control.stop_reason)
 
 
 async def _end_past_children(run: RunContext, ending: Ending) -> None:
@@ -240,14 +259,17 @@ async def _store_work(run: RunContext) -> Work | None:
 def _allows_summary(run: RunContext, ending: Ending) -> bool:
     """Return whether the run may give a summary.
 
-    True after a limit, unless the model does not answer or was not called, and after `wrap_up`.
+    True after `wrap_up`, and after a limit, unless the model fell silent or never answered a run
+    without a parent. A time limit may have cut off an answer that was late.
     """
     if run.control.phase is Phase.CANCELLING:
         return False
     if run.control.phase is Phase.WRAPPING_UP:
         return True
-    has_worked = run.turn > 0 and not run.conversation.is_unanswered
-    return ending.reason in _LIMIT_REASONS and has_worked
+    if run.conversation.is_unanswered:
+        has_begun = run.turn > 1 or (run.turn > 0 and bool(run.brief.parent))
+        return ending.reason is Reason.TIMEOUT and not ending.error and has_begun
+    return ending.reason in (*LIMIT_REASONS, Reason.LOOP) and run.turn > 0
 
 
 async def _request_summary(run: RunContext, ending: Ending) -> str:
@@ -256,17 +278,20 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
     Returns "" if the limits leave nothing for it, or if the model fails, is too slow, or is
     cancelled.
     """
+    note = f"{_EXPLANATIONS[ending.reason]} {SUMMARY_REQUEST}"
+    if run.control.phase is Phase.WRAPPING_UP:
+        note = WRAP_UP_NOTE  # also at the limit of a run above: the run has not reached its own
     run.control.phase = Phase.SUMMARISING
     try:
         # Hooks have limits of their own, and take no time from the model.
         if not await _judge_messages(run):
             return ""
-        async with asyncio.timeout(_choose_grace(ending)):
+        async with asyncio.timeout(_choose_grace(run, ending)):
             if await reserve_request(run, is_summary=True):
                 return ""
             await run.deliver_messages()
             if not ending.is_summary_requested:
-                run.add_note(f"{_EXPLANATIONS[ending.reason]} {SUMMARY_REQUEST}")
+                run.add_note(note)
             answer = await call_model(run, summary_reason=ending.reason)
     except asyncio.CancelledError:
         run.control.clear_cancel()
@@ -293,11 +318,10 @@ async def _judge_messages(run: RunContext) -> bool:
     return True
 
 
-def _choose_grace(ending: Ending) -> float:
-    """Return the seconds for the summary: after a time limit, no more than the limit itself."""
-    if ending.reason is not Reason.TIMEOUT or ending.limit is None:
-        return GRACE_SECONDS
-    return min(GRACE_SECONDS, max(_MIN_GRACE, ending.limit.maximum))
+def _choose_grace(run: RunContext, ending: Ending) -> float:
+    """Return the seconds for the summary."""
+    is_time_up = ending.reason is Reason.TIMEOUT
+    return run.timer.choose_grace(ending.limit) if is_time_up else GRACE_SECONDS
 
 
 async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:

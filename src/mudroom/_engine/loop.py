@@ -83,8 +83,8 @@ async def _run_to_ending(run: RunContext, failure: str, failure_reason: Reason) 
             return Ending(failure_reason, failure)
         if resumption.summary_reason is not None:
             return Ending(resumption.summary_reason, is_summary_requested=True)
-        async with asyncio.timeout(run.timer.time_left) as deadline:
-            run.timer.deadline = deadline
+        async with asyncio.timeout(None) as deadline:
+            run.timer.start_deadline(deadline)
             if resumption.is_interrupted:
                 run.control.restore_interrupt()
                 await wait_for_next_prompt(run)

@@ -101,6 +101,7 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     finally:
         run.meter.end_request()
     seconds = round(run.services.clock.monotonic() - started_at, 3)
+    run.timer.learn(seconds)
     recorder.record_later(recorder.make_event(TurnFinished, message=answer, seconds=seconds))
     append_answer(run, answer)
     return answer
@@ -135,10 +136,15 @@ async def reserve_request(run: RunContext, *, is_summary: bool = False) -> Limit
     `Meter.end_request`.
     """
     meter = run.meter
-    if not is_summary and (exceeded := meter.find_exceeded_limit(run.timer.age)):
-        return exceeded
+    if not is_summary:
+        if exceeded := meter.find_exceeded_limit(run.timer.age):
+            return exceeded
+        if run.timer.is_timed:
+            if shortage := run.timer.find_shortage():
+                return shortage
+            run.timer.update_deadline()
     if meter.has_shared_limits:
-        with _say_if_it_waits(run):
+        with _say_if_it_waits(run), run.timer.wait():
             return await run.services.meters.gate.reserve(meter, _plan_request(run, is_summary))
     meter.permit = None
     if not is_summary:

@@ -50,6 +50,9 @@ class Phase(Enum):
     """Only the report remains to be stored; nothing can stop the run any more."""
 
 
+LIMIT_REASONS = (Reason.TIMEOUT, Reason.MAX_TURNS, Reason.BUDGET)
+"""Limits that end the runs below, too, which then have the same reason."""
+
 OPEN_PHASES = (Phase.RUNNING, Phase.INTERRUPTING, Phase.INTERRUPTED)
 """Phases of a run that is not stopped: it reads messages, and its children may start."""
 
@@ -88,13 +91,17 @@ class RunControl:
         """Set the task that executes the run."""
         self._task = task
 
-    def wrap_up(self) -> bool:
+    def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the current work and have the run give a summary.
 
         Return False if it is ending already.
+
+        Arguments:
+            reason: why the run ends: the limit of a run above, or CANCELLED.
         """
         if self.phase not in (Phase.RUNNING, Phase.INTERRUPTED):
             return False
+        self.stop_reason = reason
         self._leave_interrupt(Phase.WRAPPING_UP)
         self._cancel_task()
         return True

@@ -152,7 +152,9 @@ def _make_failure(event: TurnFailed, report: Report | None, summary_turn: int) -
     if report is None or event.overflow or event.turn == summary_turn:
         return failure
     is_fault = report.reason is Reason.ERROR and report.error != event.error
-    if is_fault or report.reason in (Reason.TIMEOUT, Reason.CANCELLED):
+    # A run is at its own limit between two calls; the limit of a run above cuts off a call, too.
+    is_from_above = report.reason in (Reason.MAX_TURNS, Reason.BUDGET) and report.limit is None
+    if is_fault or is_from_above or report.reason in (Reason.TIMEOUT, Reason.CANCELLED):
         return replace(failure, error=report.error, stop=str(report.reason))
     return failure
 

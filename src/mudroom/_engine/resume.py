@@ -41,6 +41,7 @@ from .compaction.record_file import rebuild_context
 from .compaction.shortening import apply_edit
 from .inbox.notification import is_notification, make_notification
 from .meters.meter import NEAR_LIMIT
+from .meters.request_plan import Permit
 from .meters.run_timer import sum_worked_seconds
 from .model_call import append_answer, charge
 from .phase import Phase, Resumption
@@ -72,6 +73,14 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
         restorer.summary_reason,
         restorer.is_interrupted and not run.inbox.has_next_prompt,
     )
+
+
+def _restore_permit(run: RunContext, max_tokens: int | None) -> Permit | None:
+    """Return what the limits allowed to a recorded request; it holds nothing any more."""
+    if max_tokens is None:
+        return None
+    accounts = (account for meter in run.meter.walk_up() for account in meter.accounts.values())
+    return Permit((), None, max_tokens, next((each.state for each in accounts), None))
 
 
 class _Restorer:
@@ -215,6 +224,8 @@ class _Restorer:
             run.conversation.answer_text = ""
         if event.summary_reason is Reason.CANCELLED:
             run.control.phase = Phase.WRAPPING_UP
+        # The answer was cut at this maximum, if it was; a further request may get a longer one.
+        run.meter.permit = _restore_permit(run, event.max_tokens)
         self.sent_blocks += run.conversation.take_queued()
 
     def _finish_turn(self, event: TurnFinished) -> None:
@@ -225,6 +236,7 @@ class _Restorer:
         if self.summary_reason is None:
             run.meter.add_turns(1)
         charge(run, event.message)
+        run.timer.learn(event.seconds)
         append_answer(run, event.message)
         self.pending_answer = event.message
 

@@ -37,13 +37,14 @@ from ..workers.local import LocalWorker
 from .recorded_background import RecordedBackground
 from .recorded_edits import RecordedEdits
 from .recorded_events import RecordedEvents, ReplayDiverged
+from .recorded_meters import RecordedMeters
 from .recorded_outcomes import (
     RecordedHooks,
     RecordedOutcomes,
     RecordedOutputChecks,
     RecordedTeams,
 )
-from .recorded_stops import RecordedFault, RecordedMeters, RecordedStops
+from .recorded_stops import RecordedFault, RecordedStops
 from .recorded_work import RecordedWork
 
 __all__ = ["ReplayDiverged", "replay"]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from msgspec import Struct
 
-from .._core.budgets import Budget, Grant, Limit, LimitState
+from .._core.budgets import Limit, LimitState
 from .._core.events import (
     MessageDelivered,
     NoteInjected,
@@ -25,15 +25,12 @@ from .._core.events import (
     TurnFailed,
     TurnStarted,
 )
-from .._core.messages import Usage
 from .._core.run_ids import list_above
-from .._core.runs import Brief, InboxMessage, Reason, Report
+from .._core.runs import InboxMessage, Reason, Report
 from .._core.tools import ToolResult
 from .._engine.call_batch import INTERRUPTED
 from .._engine.changes.watch import ChangeWindow
-from .._engine.finish import SUMMARY_REQUEST
-from .._engine.meters.meter import Meter, ParentMeter
-from .._engine.meters.registry import Meters
+from .._engine.finish import SUMMARY_REQUEST, WRAP_UP_NOTE
 from .._engine.meters.request_plan import Permit
 from .._engine.phase import Phase
 from .._engine.resume import NEAR_LIMIT_NOTES, UNKNOWN_AFTER_CRASH
@@ -55,7 +52,7 @@ class RunEnd(Struct):
         is_interrupt: true for an interrupt; `report` is made here then, the record has none.
         turn: number of the last turn before the summary.
         has_summary: true if a summary was requested.
-        wraps_up: true if `wrap_up` requested it.
+        wraps_up: true if `wrap_up`, or the limit of a run above, requested it.
         results: results of the calls that were cut off, by call id.
         warning: turn and limit of the warning that a limit is near.
         steps_left: events before the stop that have not come again.
@@ -78,7 +75,8 @@ class RunEnd(Struct):
         """Add the next event of the run."""
         if isinstance(event, TurnStarted):
             self.has_summary = event.summary_reason is not None
-            self.wraps_up = event.summary_reason is Reason.CANCELLED
+            is_asked = self.wraps_up or event.summary_reason is Reason.CANCELLED
+            self.wraps_up = self.has_summary and is_asked
             if not self.has_summary:
                 self.turn = event.turn
                 self.results = {}
@@ -86,6 +84,8 @@ class RunEnd(Struct):
             self.results[event.call_id] = event.result
         elif isinstance(event, NoteInjected) and event.text in NEAR_LIMIT_NOTES:
             self.warning = event.turn, NEAR_LIMIT_NOTES[event.text]
+        elif isinstance(event, NoteInjected) and event.text == WRAP_UP_NOTE:
+            self.wraps_up = True
         elif isinstance(event, RunFinished):
             self.report = event.report
         elif is_interrupt(event):
@@ -97,9 +97,18 @@ class RunEnd(Struct):
 
     @property
     def is_due(self) -> bool:
-        """True if a time limit, a cancel or `wrap_up` must still stop the run."""
+        """True if a time limit, a cancel, `wrap_up` or a run above must still stop the run."""
         reason = self.report.reason if self.report else None
-        return reason in (Reason.TIMEOUT, Reason.CANCELLED) and not self.is_over
+        is_stop = reason in (Reason.TIMEOUT, Reason.CANCELLED) or self.is_from_above
+        return is_stop and not self.is_over
+
+    @property
+    def is_from_above(self) -> bool:
+        """True if the limit of a run above stopped the run; its own limit is in its report."""
+        if self.report is None or self.report.limit is not None or self.report.error:
+            return False
+        is_limit = self.report.reason in _LIMITS or self.report.reason is Reason.TIMEOUT
+        return is_limit and (self.wraps_up or not self.has_summary)
 
     def is_after_stop(self, event: StoredEvent) -> bool:
         """Return whether an event of a stopped run came after the stop."""
@@ -236,13 +245,14 @@ class RecordedStops:
         self._start_stop(run, end)
         if end.is_interrupt:
             return run.control.interrupt()
-        if end.report and end.report.reason is Reason.TIMEOUT:
+        reason = end.report.reason if end.report else Reason.CANCELLED
+        if end.wraps_up:
+            run.control.wrap_up(reason)
+        elif reason is Reason.TIMEOUT:
             if run.timer.deadline:
                 run.timer.deadline.reschedule(asyncio.get_running_loop().time())
-        elif end.wraps_up:
-            run.control.wrap_up()
         else:
-            run.control.cancel()
+            run.control.cancel(reason)
         if not end.has_summary:
             run.control.phase = Phase.CANCELLING
         return True
@@ -261,7 +271,7 @@ class RecordedStops:
         report = end.report
         if run.turn != end.turn or report is None:
             return None
-        if limit := _LIMITS.get(report.reason):
+        if (limit := _LIMITS.get(report.reason)) and not end.is_from_above:
             return report.limit or LimitState(limit, run.turn, run.turn)
         if report.reason is Reason.ERROR:
             raise ModelError(report.error)  # its workspace could not be opened
@@ -276,7 +286,8 @@ class RecordedStops:
         report = end.report
         limit: LimitState | None = None
         if run.turn + 1 == end.turn and report is not None:
-            if report.reason in (*_LIMITS, Reason.LOOP) and not end.has_summary:
+            is_own = report.reason in (*_LIMITS, Reason.LOOP) and not end.is_from_above
+            if is_own and not end.has_summary:
                 run.control.phase = Phase.CANCELLING
             limit = report.limit if report.reason is Reason.BUDGET else None
         max_tokens = self._max_tokens.get((run_id, run.turn + 1))
@@ -321,13 +332,14 @@ class RecordedStops:
             raise asyncio.CancelledError
         if not end.has_summary:
             run.control.phase = Phase.CANCELLING
-        if report.reason is Reason.TIMEOUT:
+        if report.reason is Reason.TIMEOUT and not end.wraps_up:
             raise TimeoutError(report.error)
         if report.reason is Reason.ERROR:
             name, _, text = report.error.partition(": ")
             raise type(name, (RecordedFault,), {})(text)
         if end.wraps_up:
             run.control.phase = Phase.WRAPPING_UP
+        run.control.stop_reason = report.reason
         raise asyncio.CancelledError
 
     def is_cut_off(self, run_id: str, call_id: str) -> bool:
@@ -349,52 +361,3 @@ class _RecordedWindow(ChangeWindow):
     async def close(self, result: ToolResult) -> ToolResult:
         """Return the recorded result."""
         return self._result
-
-
-class RecordedMeters(Meters):
-    """Meters with the recorded budgets and limits."""
-
-    def __init__(self, briefs: Mapping[str, Brief], stops: RecordedStops) -> None:
-        super().__init__()
-        self._briefs = briefs
-        self._stops = stops
-
-    def open(self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None = None) -> Grant:
-        """Open a meter for a run."""
-        self._meters[run_id] = _RecordedMeter(run_id, budget, parent, self._stops)
-        return Grant(run_id, budget)
-
-    async def allocate(
-        self, parent: Meter, run_id: str, requested: Budget, seconds: float
-    ) -> Grant:
-        """Open a meter for a child, with its recorded budget."""
-        parent.add_usage(Usage(), 0.0, children=1)
-        return self.open(run_id, self._briefs[run_id].budget, parent)
-
-
-class _RecordedMeter(Meter):
-    """Meter that counts the turns of the run; all other limits come from the record."""
-
-    def __init__(
-        self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None, stops: RecordedStops
-    ) -> None:
-        super().__init__(Budget(turns=budget.turns), parent)
-        self._run_id = run_id
-        self._stops = stops
-
-    def add_turns(self, count: int) -> None:
-        """Count a turn, and permit its request as recorded."""
-        super().add_turns(count)
-        self.permit = self._stops.start_turn(self._run_id)
-
-    def find_exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
-        """Return the recorded limit, or the limit of turns."""
-        return self._stops.find_limit(self._run_id) or super().find_exceeded_limit()
-
-    def find_passed_limit(self) -> LimitState | None:
-        """Return the limit in the recorded report."""
-        return self._stops.find_passed_limit(self._run_id)
-
-    def take_warning(self, seconds: float = 0.0) -> LimitState | None:
-        """Return the limit of the recorded warning."""
-        return self._stops.find_warning(self._run_id)

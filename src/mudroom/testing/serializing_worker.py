@@ -54,8 +54,8 @@ class _SerializingHandle:
     async def wait_until_stored(self, message_id: str) -> bool:
         return await self._inner.wait_until_stored(message_id)
 
-    def wrap_up(self) -> bool:
-        return self._inner.wrap_up()
+    def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
+        return self._inner.wrap_up(reason)
 
     def interrupt(self) -> bool:
         return self._inner.interrupt()

@@ -168,9 +168,12 @@ class LocalRunHandle(TaskHandle):
         """Wait until the journal has a message that was sent."""
         return self.run is not None and await self.run.inbox.wait_until_stored(message_id)
 
-    def wrap_up(self) -> bool:
+    def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the current work and have the run summarise it."""
-        return self._control.wrap_up()
+        if not self._control.wrap_up(reason):
+            return False
+        self.stop_reason = reason
+        return True
 
     def interrupt(self) -> bool:
         """Stop the current turn or wait of a prompt; its background work continues."""

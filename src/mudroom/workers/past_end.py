@@ -22,11 +22,15 @@ from .._core.runs import Reason, Report
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from .._engine.call_batch import INTERRUPTED
+from .._engine.phase import LIMIT_REASONS
 from .._engine.recorded_conversations import find_report, has_effects
 from .._engine.resume import UNKNOWN_AFTER_CRASH
 from .._engine.session_context import SessionServices
 from ..projections.past_events import PastEvents
 from .past_report import charge_past_run, make_past_report
+
+NOT_BEGUN = "not started: the limit of a run above was reached first"
+"""Error of a run that a limit ended before it began."""
 
 
 async def end_past_run(services: SessionServices, grant: Grant, reason: Reason) -> Report[Any]:
@@ -39,6 +43,8 @@ async def end_past_run(services: SessionServices, grant: Grant, reason: Reason) 
     events = past.get(run_id, ())
     recorded = find_report(events)
     report = recorded or make_past_report(services, past, run_id, reason)
+    if not events and reason in LIMIT_REASONS:
+        return replace(report, error=NOT_BEGUN)
     if not events or not find_parent_id(run_id):
         return report
     charge_past_run(services.meters.get(grant), past, report)

@@ -43,8 +43,12 @@ class RunHandle(Protocol):
         """
         ...
 
-    def wrap_up(self) -> bool:
-        """Stop the current work and have the run summarise it. Return False if it is ending."""
+    def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
+        """Stop the current work and have the run summarise it. Return False if it is ending.
+
+        Arguments:
+            reason: that of its report: the limit of a run above, or CANCELLED.
+        """
         ...
 
     def interrupt(self) -> bool:

@@ -20,7 +20,8 @@ from ...projections.engine_text import quote
 from ..call_context import CallContext
 from ..child_report import format_report
 from ..inbox.notification import choose_status, make_notification
-from ..phase import Phase
+from ..meters.run_timer import GRACE_SECONDS
+from ..phase import LIMIT_REASONS, Phase
 from ..run_context import RunContext
 from ..team_text import PLAN_NOTE
 from .child_brief import allocate, make_returned_brief
@@ -176,15 +177,11 @@ class ChildRun:
         It has ended when its work is merged, or does not come back to it. If the parent is
         stopped, the run of the child is stopped first.
         """
-        run = self._context.run
         while True:
             try:
                 has_ended = await self._handle.wait()
             except asyncio.CancelledError:
-                self._handle.cancel(run.stop_reason)  # the parent is stopped, for the same reason
-                with suppress(Exception):  # An error of the child does not replace the cancel.
-                    await self._handle.report()
-                run.services.meters.close(self._grant)
+                await self._stop()
                 raise
             if not has_ended:
                 return False
@@ -194,6 +191,30 @@ class ChildRun:
             )
             if not (self._merged and self._merged.returned and await self._return_work()):
                 return True
+
+    async def _stop(self) -> None:
+        """End the run of the child: its parent is stopped, for the same reason.
+
+        At a limit of the parent, or of a run above it, the child gives its summary first.
+        """
+        run = self._context.run
+        handle = self._handle
+        reason = run.stop_reason
+        try:
+            if reason in LIMIT_REASONS and run.control.phase is not Phase.CANCELLING:
+                handle.wrap_up(reason)
+                run.background.ending.add(handle)
+                is_time_up = reason is Reason.TIMEOUT
+                grace = run.timer.choose_grace_below() if is_time_up else GRACE_SECONDS
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(grace):
+                        await handle.wait()
+        finally:
+            run.background.ending.discard(handle)
+            handle.cancel(reason)
+            with suppress(Exception):  # An error of the child does not replace the cancel.
+                await handle.report()
+            run.services.meters.close(self._grant)
 
     async def _finish(self) -> Report:
         """Return the report of the run, which has ended, and count the runs below it."""

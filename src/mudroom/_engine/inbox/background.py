@@ -56,6 +56,7 @@ class BackgroundWork:
         titles: titles of all work so far by id: agent and task of a child, or the command.
         waited_for: the work that calls wait for, by id, with the function that ends the wait.
         stopped_commands: commands that the end of the run has stopped.
+        ending: children of calls that the end of the run cut off, while they give their summaries.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class BackgroundWork:
         self.titles: dict[str, str] = {}
         self.waited_for: dict[str, Callable[[], object]] = {}
         self.stopped_commands: tuple[str, ...] = ()
+        self.ending: set[RunHandle] = set()
         self._inbox = inbox
         self._recorder = recorder
         self._control = control
@@ -226,6 +228,8 @@ class BackgroundWork:
         """Stop all open work. `reason`: that of the reports of children."""
         for work in list(self.open.values()):
             work.cancel(reason)
+        for handle in list(self.ending):
+            handle.cancel(reason)
 
     async def stop(self, grace: float | None, reason: Reason) -> None:
         """End all open work, and wait until its notifications are sent.
@@ -235,7 +239,7 @@ class BackgroundWork:
         Arguments:
             grace: seconds in which children may give their summaries. None cancels them at once,
                 and sends no notification: the model is not called again.
-            reason: reason of the reports of children that are cancelled.
+            reason: reason of the reports of children: the limit that ends the run, or CANCELLED.
         """
         if not self.open:
             return
@@ -245,15 +249,15 @@ class BackgroundWork:
         for work in commands:
             work.cancel(reason)
         if grace is not None and self._control.phase is not Phase.CANCELLING:
-            await self._wrap_up(grace)
+            await self._wrap_up(grace, reason)
         self.cancel(reason)
         await self._wait_until_ended()
 
-    async def _wrap_up(self, grace: float) -> None:
+    async def _wrap_up(self, grace: float, reason: Reason) -> None:
         phase = self._control.phase
         self._control.phase = Phase.WAITING_FOR_CHILDREN
         for handle in self.children.values():
-            handle.wrap_up()
+            handle.wrap_up(reason)
         try:
             async with asyncio.timeout(grace):
                 await self._wait_until_ended()

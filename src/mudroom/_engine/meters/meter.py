@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import count
 
@@ -10,7 +10,7 @@ from ..._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, choose_sm
 from ..._core.messages import NO_USAGE, Usage
 from ...errors import BudgetExceeded
 from .account import Account, compute_cost
-from .parent_meter import ParentMeter
+from .parent_meter import MeterTimer, ParentMeter, SharedTime
 from .pool import Member, Pool
 from .request_plan import Permit
 
@@ -37,6 +37,7 @@ class Meter:
         estimate: tokens and price of answers that were cut off, of this run and the runs below it.
         member: what the pools of this run and of those above it know of the run.
         permit: the last request of this run, if a limit holds for it.
+        timer: the clock of the run, while this process executes it.
         is_run: false for the meter of a session.
     """
 
@@ -50,10 +51,10 @@ class Meter:
         "has_warned",
         "is_price_known",
         "member",
-        "on_pause",
         "parent",
         "permit",
         "pool",
+        "timer",
         "turns",
         "usage",
         "usd",
@@ -74,7 +75,7 @@ class Meter:
         self.estimate = NO_USAGE
         self.usd = 0.0
         self.is_price_known = True
-        self.on_pause: Callable[[bool], None] | None = None
+        self.timer: MeterTimer | None = None
         self.has_warned = False
         self._granting: dict[Limit, Account] | None = None
         self.set_limits(budget)
@@ -178,7 +179,7 @@ class Meter:
         for meter in self.walk_up():
             if meter.pool is not None:
                 meter.pool.close_run(self)
-        self.on_pause = None  # no reference cycle: the memory of the run is free at once
+        self.timer = None  # no reference cycle: the memory of the run is free at once
         self.member.free()
 
     def get_grant(self, limit: Limit) -> float | None:
@@ -299,10 +300,25 @@ class Meter:
 
     def set_paused(self, paused: bool) -> None:
         """Stop or restart the clocks of this run and its ancestors; calls nest."""
-        if self.on_pause is not None:
-            self.on_pause(paused)
+        if self.timer is not None:
+            self.timer.set_paused(paused)
         if self.parent is not None:
             self.parent.set_paused(paused)
+
+    def find_time_below(self) -> SharedTime | None:
+        """Return the time that the runs below have, None without a limit."""
+        return self.timer.find_time_below() if self.timer is not None else None
+
+    def find_time_above(self) -> SharedTime | None:
+        """Return the time that this run has; the run that needs a summary run has its limit."""
+        if self.parent is None or self.member.is_part:
+            return None
+        return self.parent.find_time_below()
+
+    def learn_seconds(self, seconds: float) -> None:
+        """Note how long an answer of a run directly below took."""
+        if self.timer is not None:
+            self.timer.learn_below(seconds)
 
     def find_exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
         """Return the first used-up limit of this run or an ancestor. `seconds`: age of the run."""

@@ -1,12 +1,45 @@
-"""ParentMeter: the meters above a run that another process executes."""
+"""ParentMeter: the meters above a run, and the time that they leave to it."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from msgspec import Struct
+
 from ..._core.budgets import Limit, LimitState
 from ..._core.messages import NO_USAGE, Usage
 from .request_plan import Admission, RequestPlan
+
+
+class SharedTime(Struct, frozen=True):
+    """The time that a run, or a session, leaves to the runs below it.
+
+    Arguments:
+        seconds: until they must have ended; negative when it is over.
+        holds_ending: true if the last turn of each must fit into that time; below a session it
+            follows.
+        answer: seconds that an answer of these runs is expected to take; None while none arrived.
+    """
+
+    seconds: float
+    holds_ending: bool = True
+    answer: float | None = None
+
+
+class MeterTimer(Protocol):
+    """The clock of the run of a meter; see `RunTimer`."""
+
+    def set_paused(self, paused: bool) -> None:
+        """Stop or restart the clock; calls nest."""
+        ...
+
+    def find_time_below(self) -> SharedTime | None:
+        """Return the time that the runs below have, None without a limit."""
+        ...
+
+    def learn_below(self, seconds: float) -> None:
+        """Note how long an answer of a run below took."""
+        ...
 
 
 class ParentMeter(Protocol):
@@ -41,6 +74,14 @@ class ParentMeter(Protocol):
 
     def set_paused(self, paused: bool) -> None:
         """Stop or restart the clocks, here and above."""
+        ...
+
+    def find_time_below(self) -> SharedTime | None:
+        """Return the time that the runs below have, None without a limit."""
+        ...
+
+    def learn_seconds(self, seconds: float) -> None:
+        """Note how long an answer of a run directly below took."""
         ...
 
     async def admit(self, plan: RequestPlan, *, is_own: bool) -> Admission:

@@ -74,6 +74,7 @@ class Member(Struct):
         on_free: called when the run needs less of the limits than it seemed.
         is_part: true for a summary run: it takes the place of the run that needs it.
         is_asking: true while a request of the run waits for a limit.
+        has_goal: true once the run has reached its goal: others may need as many requests.
         idle_since: time of the event loop at which its last request ended.
     """
 
@@ -84,6 +85,7 @@ class Member(Struct):
     on_free: Callable[[], None] | None = None
     is_part: bool = False
     is_asking: bool = False
+    has_goal: bool = False
     idle_since: float = 0.0
 
     def start_wait(self) -> None:
@@ -261,7 +263,7 @@ class Pool:
         if not self.runs:  # no rounding error outlives the runs
             self._totals.clear()
             self._endings.clear()
-        if not run.member.is_part:
+        if run.member.has_goal and not run.member.is_part:
             self._finished += 1
             self._finished_turns += run.turns
 

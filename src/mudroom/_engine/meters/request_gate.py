@@ -275,11 +275,12 @@ class _WaitingRequest:
             return True
         if account.is_busy:
             return False
-        minimum = plan.minimum.get(limit, 0)
-        if self._cut(account, account.left - minimum, plan.min_answer):
-            return True
-        # One summary may pass a limit: that of the run whose limit it is.
+        # One summary may pass a limit: that of the run whose limit it is. A run below must leave
+        # something of the limit for that, whatever its own summary costs.
         is_owner = not room.meter.is_run or (self._is_own and room.meter is self._meter)
+        needed = plan.minimum.get(limit, 0) if is_owner else sent
+        if self._cut(account, account.left - needed, plan.min_answer):
+            return True
         if account.left < 0 or not is_owner:
             return False
         self._tokens = min(self._tokens, plan.min_answer)

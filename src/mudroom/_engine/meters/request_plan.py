@@ -68,7 +68,7 @@ class Permit:
 
     Arguments:
         holds: accounts, and the maximum amounts of the request that they hold.
-        on_end: called at the end.
+        on_end: called at the end; None for a request of the past.
         turns: turns that the meters have counted for the request.
         take_back: removes the turn or the summary that the meters have counted.
 
@@ -80,7 +80,7 @@ class Permit:
     def __init__(
         self,
         holds: Sequence[tuple[Account, float]],
-        on_end: Callable[[], None],
+        on_end: Callable[[], None] | None,
         max_tokens: int | None,
         cut_by: LimitState | None,
         *,
@@ -89,7 +89,7 @@ class Permit:
     ) -> None:
         self.max_tokens = max_tokens
         self.cut_by = cut_by
-        self.on_end = [on_end]
+        self.on_end = [on_end] if on_end is not None else []
         self.turns = turns
         self._take_back = take_back
         self._holds = holds

@@ -1,42 +1,80 @@
-"""RunTimer: the age of a run and its deadline."""
+"""RunTimer: the age of a run, its deadline, and the time that it leaves to the runs below it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from operator import attrgetter
 
-from ..._core.budgets import Limit, LimitState
+from ..._core.budgets import Limit, LimitState, choose_smaller
 from ..._core.events import MessageSent, RunResumed, RunWaiting, StoredEvent
 from ..._core.ports import Clock
 from .meter import Meter
+from .parent_meter import SharedTime
+
+RECENT_ANSWERS = 5
+"""Answers whose times tell how long a last turn takes: as the longest of them."""
+
+SLACK = 1.25
+"""Factor by which an answer may take longer than the longest of the recent ones."""
+
+FIRST_GUESS = 10.0
+"""Seconds to expect of an answer while none has arrived; at most a quarter of the time left."""
+
+GRACE_SECONDS = 60.0
+"""Maximum seconds of the summary turn."""
+
+_MIN_GRACE = 5.0
+"""Seconds of the summary turn after a time limit that is shorter."""
+
+_PATIENCE = 3
+"""Times the expected seconds of an answer that a run above waits for a summary."""
+
+_MARGIN = 0.05
+"""Part of the time limit that is left for everything else than answers: processes must end."""
+
+_MAX_MARGIN = 1.0
+"""Most seconds of that."""
 
 
 class RunTimer:
-    """Age of a run in seconds, without waiting for approvals, and the deadline of the run.
+    """Age and deadline of a run, and how long its answers take.
+
+    The age stands still while the run waits for an approval, or for a limit of tokens or money.
+
+    A run with a time limit works until the limit is reached, and its last turn follows. The runs
+    below it must have ended before, so that it can read their reports and answer in time. So the
+    work of each of them ends earlier, by an answer of the run above and its own last turn.
 
     Attributes:
         deadline: timeout of the run while it takes turns; each pause moves it later.
+        is_timed: true if the run has a time limit, or one above it had when it started.
     """
 
     def __init__(self, clock: Clock, meter: Meter) -> None:
         self._clock = clock
         self._meter = meter
         self._started_at = clock.monotonic()
-        self._paused_at: float | None = None
+        self._stopped_at: float | None = None
         self._pauses = 0
+        self._waits = 0
+        self._answers: tuple[float, ...] = ()
+        self._answers_below: tuple[float, ...] = ()
         self.deadline: asyncio.Timeout | None = None
-        meter.on_pause = self._set_paused
+        # Most runs have no time limit: they look for one once.
+        self.is_timed = meter.budget.seconds is not None or meter.find_time_above() is not None
+        meter.timer = self
 
     @property
     def age(self) -> float:
-        """Seconds since the run started, without pauses."""
-        now = self._clock.monotonic() if self._paused_at is None else self._paused_at
+        """Seconds since the run started, without pauses and waits."""
+        now = self._clock.monotonic() if self._stopped_at is None else self._stopped_at
         return now - self._started_at
 
     @property
     def time_left(self) -> float | None:
-        """Seconds until the time limit, None if there is no limit."""
+        """Seconds until the time limit of the run itself, None if there is no limit."""
         limit = self._meter.budget.seconds
         return None if limit is None else max(0.0, limit - self.age)
 
@@ -46,23 +84,143 @@ class RunTimer:
         maximum = self._meter.budget.seconds
         return None if maximum is None else LimitState(Limit.SECONDS, maximum, round(self.age, 3))
 
+    @property
+    def expected_answer(self) -> float | None:
+        """Seconds that the next answer is expected to take, None while nothing is known."""
+        if self._answers:
+            return self._expect(self._answers)
+        above = self._meter.find_time_above()
+        return above.answer if above else None
+
+    @property
+    def ending_left(self) -> float | None:
+        """Seconds until the run must have ended, with its last turn; None if no run above waits."""
+        above = self._meter.find_time_above()
+        return above.seconds if above and above.holds_ending else None
+
+    def find_shortage(self) -> LimitState | None:
+        """Return the time limit if too little time is left for another answer and a last turn."""
+        above = self._meter.find_time_above()
+        if above is None:
+            return None
+        needed = 0.0
+        if (expected := self.expected_answer) is not None:
+            if above.holds_ending:
+                recent = self._answers or (expected,)
+                needed = expected + sum(recent) / len(recent)
+            elif not self._answers:
+                needed = expected  # without an answer, the run would have nothing to summarise
+        if above.seconds > 0 and above.seconds >= needed:
+            return None
+        age = round(self.age, 3)
+        return self.limit or LimitState(Limit.SECONDS, age + max(0.0, above.seconds), age)
+
+    def choose_grace(self, limit: LimitState | None) -> float:
+        """Return the seconds for the summary after a time limit: no more than the limit itself.
+
+        Where a run above waits, no more than what is left until then, or some usual answers.
+        """
+        grace = limit.maximum if limit else GRACE_SECONDS
+        expected = self.expected_answer
+        if expected is not None and (left := self.ending_left) is not None:
+            grace = min(grace, max(left, _PATIENCE * expected))
+        return min(GRACE_SECONDS, max(_MIN_GRACE, grace))
+
+    def choose_grace_below(self) -> float:
+        """Return the seconds for the summaries of the runs below after a time limit."""
+        grace = self.choose_grace(self.limit)
+        below = self.find_time_below()
+        if below is None or below.answer is None:
+            return grace
+        return min(grace, max(_MIN_GRACE, _PATIENCE * below.answer))
+
+    def find_time_below(self) -> SharedTime | None:
+        """Return the time that the runs below have, None without a limit."""
+        if not self.is_timed and self._meter.is_run:
+            return None
+        left = self._compute_work_left()
+        if left is None:
+            return None
+        answer = self._expect(self._answers_below) if self._answers_below else None
+        if not self._meter.is_run:
+            return SharedTime(left, holds_ending=False, answer=answer)
+        if self._answers:
+            return SharedTime(left - self._expect(self._answers), answer=answer)
+        return SharedTime(left - min(FIRST_GUESS, left / 4), answer=answer)
+
+    def learn(self, seconds: float) -> None:
+        """Note how long an answer took, here and for the other runs below the run above."""
+        if not self.is_timed or self._meter.member.is_part:
+            return
+        self._answers = (*self._answers[1 - RECENT_ANSWERS :], seconds)
+        if self._meter.parent is not None:
+            self._meter.parent.learn_seconds(seconds)
+        self.update_deadline()
+
+    def learn_below(self, seconds: float) -> None:
+        """Note how long an answer of a run below took."""
+        self._answers_below = (*self._answers_below[1 - RECENT_ANSWERS :], seconds)
+
     def add_past(self, seconds: float) -> None:
         """Add the seconds that the run worked before a resume."""
         self._started_at -= seconds
 
-    def _set_paused(self, paused: bool) -> None:
-        self._pauses += 1 if paused else -1
-        if paused and self._pauses == 1:
-            self._paused_at = self._clock.monotonic()
-        elif not self._pauses and self._paused_at is not None:
-            self._started_at += self._clock.monotonic() - self._paused_at
-            self._paused_at = None
-        left = self.time_left
+    def start_deadline(self, deadline: asyncio.Timeout) -> None:
+        """Have a timeout expire when the work of the run must end."""
+        self.deadline = deadline
+        self.update_deadline()
+
+    def update_deadline(self) -> None:
+        """Move the deadline to where it is now: the runs above and the answers so far move it."""
         deadline = self.deadline
-        if left is None or deadline is None or deadline.expired():
+        if not self.is_timed or deadline is None or deadline.expired():
             return
+        left = None if self._pauses else self._compute_work_left()
         loop = asyncio.get_running_loop()
-        deadline.reschedule(None if self._pauses else loop.time() + left)
+        deadline.reschedule(None if left is None else loop.time() + left)
+
+    @contextmanager
+    def wait(self) -> Generator[None]:
+        """Let the run wait for a limit inside the `with` block: its own time does not pass.
+
+        That of the runs above does.
+        """
+        self._stop(waits=1)
+        try:
+            yield
+        finally:
+            self._stop(waits=-1)
+
+    def set_paused(self, paused: bool) -> None:
+        """Stop or restart the clock; calls nest."""
+        self._stop(pauses=1 if paused else -1)
+
+    def _stop(self, *, pauses: int = 0, waits: int = 0) -> None:
+        self._pauses += pauses
+        self._waits += waits
+        if self._pauses or self._waits:
+            if self._stopped_at is None:
+                self._stopped_at = self._clock.monotonic()
+        elif self._stopped_at is not None:
+            self._started_at += self._clock.monotonic() - self._stopped_at
+            self._stopped_at = None
+        self.update_deadline()
+
+    def _compute_work_left(self) -> float | None:
+        """Return the seconds until the last turn of the run must begin; None without a limit."""
+        own = None if self._waits else self.time_left
+        above = self._meter.find_time_above()
+        if above is None:
+            return own
+        # A run without an answer has nothing to summarise: its first one may take all the time.
+        is_ending_held = above.holds_ending and self._answers
+        ending = self._expect(self._answers) if is_ending_held else 0.0
+        return choose_smaller(own, above.seconds - ending)
+
+    def _expect(self, answers: tuple[float, ...]) -> float:
+        """Return how long another answer takes at most, if it is like these."""
+        limit = self._meter.budget.seconds or 0.0
+        return SLACK * max(answers) + min(_MAX_MARGIN, _MARGIN * limit)
 
 
 def sum_worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[StoredEvent]) -> float:

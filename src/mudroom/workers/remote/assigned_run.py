@@ -232,10 +232,17 @@ class AssignedRun:
         for number in list(self._admissions):
             self.end_request(number, is_unsent=are_unsent)
 
+    def learn_seconds(self, seconds: float) -> ParentMeterState:
+        """Note how long an answer took, and return the state that follows."""
+        if self.meter.parent is not None:
+            self.meter.parent.learn_seconds(seconds)
+        return self.make_parent_meter_state()
+
     def make_parent_meter_state(self) -> ParentMeterState:
         """Return the limits and unspent amounts of the ancestors of the run."""
+        time_above = self.meter.find_time_above()
         if not self.meter.has_shared_limits:
-            return ParentMeterState(self.run_id, charges=self._charges)
+            return ParentMeterState(self.run_id, charges=self._charges, time=time_above)
         shared: list[LimitState] = []
         left: dict[Limit, float] = {}
         ancestor = self.meter.parent
@@ -247,7 +254,7 @@ class AssignedRun:
         while isinstance(ancestor, Meter):
             shared.extend(ancestor.list_shared_limits())
             ancestor = ancestor.parent
-        return ParentMeterState(self.run_id, tuple(shared), left, self._charges)
+        return ParentMeterState(self.run_id, tuple(shared), left, self._charges, time_above)
 
 
 def _negate(usage: Usage) -> Usage:

@@ -16,6 +16,7 @@ from ..._core.listings import ListingLimits
 from ..._core.messages import AssistantMessage, Usage
 from ..._core.ports import RetryNotice, StreamChunk
 from ..._core.runs import Brief, InboxMessage, Reason, Report
+from ..._engine.meters.parent_meter import SharedTime
 from ..._engine.meters.request_plan import RequestPlan
 from ...projections.trace_ids import TraceIds
 from .limiter_messages import LimiterMessage
@@ -131,12 +132,14 @@ class ParentMeterState(Struct, frozen=True, tag=True):
         shared: limits of all ancestors.
         left: unspent amount of each shared limit, without amounts reserved for other runs.
         charges: number of charges of the worker process that the amounts include.
+        time: that the run has; None without a limit.
     """
 
     run_id: str
     shared: tuple[LimitState, ...] = ()
     left: dict[Limit, float] = {}
     charges: int = 0
+    time: SharedTime | None = None
 
 
 # From the session's process to a worker process.
@@ -163,9 +166,10 @@ class SendMessage(Struct, frozen=True, tag=True):
 
 
 class WrapUp(Struct, frozen=True, tag=True):
-    """Stop the current work of a run and have it give a summary."""
+    """Stop the current work of a run and have it give a summary. `reason`: that of its report."""
 
     run_id: str
+    reason: Reason = Reason.CANCELLED
 
 
 class Cancel(Struct, frozen=True, tag=True):
@@ -316,6 +320,13 @@ class Pause(Struct, frozen=True, tag=True):
     paused: bool
 
 
+class AnswerTime(Struct, frozen=True, tag=True):
+    """Tell how long an answer of a run took, of whose time there is a limit."""
+
+    run_id: str
+    seconds: float
+
+
 class AddChild(Struct, frozen=True, tag=True):
     """Count a child that starts below a run; the reply has the text of a refusal, or ""."""
 
@@ -353,6 +364,7 @@ ToSession = (
     | EndAdmission
     | LimiterMessage
     | Pause
+    | AnswerTime
     | ModelStart
     | ModelAppend
     | ModelRequest

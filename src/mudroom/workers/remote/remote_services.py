@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Sequence
 from itertools import count
@@ -22,6 +23,7 @@ from ..._core.ports import (
 )
 from ..._core.runs import Brief
 from ..._engine.meters.meter import is_used
+from ..._engine.meters.parent_meter import SharedTime
 from ..._engine.meters.request_plan import Admission, RequestPlan
 from ...errors import BudgetExceeded
 from .connection import MessageChannel
@@ -30,6 +32,7 @@ from .limiter_messages import AcquireSlot
 from .messages import (
     SENT_BRIEF,
     AddChild,
+    AnswerTime,
     AppendEvents,
     CallReply,
     CallSession,
@@ -193,10 +196,12 @@ class RemoteParentMeter:
         self._state = state
         self._sent = 0
         self._unconfirmed: deque[Charge] = deque()
+        self._received_at = time.monotonic()
 
     def update(self, state: ParentMeterState) -> None:
         """Replace the state of the ancestors."""
         self._state = state
+        self._received_at = time.monotonic()
         while self._unconfirmed and self._sent - len(self._unconfirmed) < state.charges:
             self._unconfirmed.popleft()
 
@@ -257,6 +262,19 @@ class RemoteParentMeter:
     def set_paused(self, paused: bool) -> None:
         """Stop or restart the clocks of the ancestors."""
         self._link.channel.send(Pause(self._state.run_id, paused))
+
+    def find_time_below(self) -> SharedTime | None:
+        """Return the time that the runs below have; approvals of other runs do not stop it here."""
+        time_below = self._state.time
+        if time_below is None:
+            return None
+        passed = time.monotonic() - self._received_at
+        return replace(time_below, seconds=time_below.seconds - passed)
+
+    def learn_seconds(self, seconds: float) -> None:
+        """Tell the session's process how long an answer took."""
+        if self._state.time is not None:
+            self._link.channel.send(AnswerTime(self._state.run_id, seconds))
 
     def _sum_unconfirmed(self, limit: Limit) -> float:
         if limit is Limit.USD:

@@ -89,6 +89,8 @@ class RemoteRunHandle(TaskHandle):
         """
         if self.process is not None and self.assigned is not None:
             self.process.forget(self.assigned)
+            if isinstance(outcome, Report):
+                self.assigned.meter.member.has_goal = outcome.reason is Reason.GOAL
             self._on_outcome(self, self.assigned, outcome)
 
     def end(self, outcome: Report[Any] | BaseException) -> None:
@@ -131,9 +133,14 @@ class RemoteRunHandle(TaskHandle):
             if message.id not in stored:
                 self.process.send(SendMessage(self.run_id, message))
 
-    def wrap_up(self) -> bool:
+    def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the current work and have the run summarise it. Return False if it is ending."""
-        return self._request_stop(WrapUp(self.run_id))
+        if not self._request_stop(WrapUp(self.run_id, reason)):
+            return False
+        self.stop_reason = reason
+        if self.placing is not None and not self.starts:
+            self.placing.cancel()  # it waits for a slot, and has nothing to summarise
+        return True
 
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the run and all runs below it. Return False if that is done already."""
@@ -195,9 +202,9 @@ class DescendantHandle:
             return False
         return await assigned.wait_until_stored(self.run_id, message_id)
 
-    def wrap_up(self) -> bool:
+    def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the current work and have the run summarise it."""
-        return self._send(WrapUp(self.run_id))
+        return self._send(WrapUp(self.run_id, reason))
 
     @property
     def is_interrupted(self) -> bool:

@@ -67,6 +67,9 @@ class RunServer:
         elif isinstance(message, ParentMeterState):
             if parent_meter := self._parent_meters.get(message.run_id):
                 parent_meter.update(message)
+                handle = self._worker.find(message.run_id)
+                if handle and handle.run:
+                    handle.run.timer.update_deadline()
         elif isinstance(message, StartRun):
             self._start(message)
         elif isinstance(message, SetWatched):
@@ -123,7 +126,7 @@ def _control(
     if isinstance(message, SendMessage):
         handle.send(message.message)
     elif isinstance(message, WrapUp):
-        handle.wrap_up()
+        handle.wrap_up(message.reason)
     elif isinstance(message, Cancel):
         handle.cancel(message.reason)
     elif isinstance(message, Detach):

@@ -23,6 +23,7 @@ from .limiter_messages import LimiterMessage
 from .messages import (
     SENT_BRIEF,
     AddChild,
+    AnswerTime,
     AppendEvents,
     AskMemory,
     CallReply,
@@ -302,6 +303,7 @@ class WorkerHandle:
             ShowEvent: lambda message: self._services.watchers.show(message.event),
             Charge: self._charge,
             Pause: self._set_paused,
+            AnswerTime: self._learn_seconds,
             RunReply: self._pass_reply_on,
             MemoryReport: self._note_memory,
             StartFailed: self._note_failure,
@@ -325,6 +327,10 @@ class WorkerHandle:
     def _set_paused(self, message: Pause) -> None:
         if (run := self._runs.get(message.run_id)) and run.meter.parent is not None:
             run.meter.parent.set_paused(message.paused)
+
+    def _learn_seconds(self, message: AnswerTime) -> None:
+        if run := self._runs.get(message.run_id):
+            self.send(run.learn_seconds(message.seconds))
 
     async def _reply(self, call: CallSession) -> None:
         self.send(await self._calls.execute(call))
