@@ -42,6 +42,7 @@ bench: dev ## measure, side by side with a bare loop; HISTORY=1 adds the figures
 
 reliability: dev ## run the long fault tests and print their figures (one to two hours)
 	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/compaction tests/engine/test_firewall.py tests/engine/test_limits_left_behind.py \
+		tests/engine/test_replay_trees.py \
 		tests/integrations/test_hook_pairs.py \
 		tests/batches/test_interruptions.py tests/engine/test_normalize.py tests/agent_files \
 		tests/permissions/test_agent_patterns.py tests/scope/test_templates.py

@@ -37,6 +37,9 @@ def rebuild_conversations(events: Sequence[StoredEvent]) -> list[RecordedConvers
     return [each for record in _rebuild_runs(events).values() for each in record.list_parts()]
 
 
+_STOPPED = (Reason.TIMEOUT, Reason.CANCELLED, Reason.MAX_TURNS, Reason.BUDGET)
+"""Reasons of runs that a limit, also one of a run above, or a cancel may cut off in a call."""
+
 _STEPS = (TurnFailed, TurnStarted, NoteInjected, ResultsCleared, Compacted, RunWaiting)
 
 
@@ -152,9 +155,7 @@ def _make_failure(event: TurnFailed, report: Report | None, summary_turn: int) -
     if report is None or event.overflow or event.turn == summary_turn:
         return failure
     is_fault = report.reason is Reason.ERROR and report.error != event.error
-    # A run is at its own limit between two calls; the limit of a run above cuts off a call, too.
-    is_from_above = report.reason in (Reason.MAX_TURNS, Reason.BUDGET) and report.limit is None
-    if is_fault or is_from_above or report.reason in (Reason.TIMEOUT, Reason.CANCELLED):
+    if is_fault or report.reason in _STOPPED:
         return replace(failure, error=report.error, stop=str(report.reason))
     return failure
 

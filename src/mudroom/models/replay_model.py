@@ -39,8 +39,8 @@ class ReplayModel:
         conversations: the recorded ones, or a function that reads them; each is used once, so
             equal siblings get one each.
         name: the model string.
-        stop_run: called with a run's id where that run was stopped in the record; it must raise
-            the exception that stops it.
+        stop_run: called with a run's id where the record has no answer because that run was
+            stopped; it raises the exception that stops the run, or waits for the stop.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ReplayModel:
         conversations: Sequence[RecordedConversation] | ReadConversations,
         name: str = "replay:record",
         *,
-        stop_run: Callable[[str], object] | None = None,
+        stop_run: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         self.name = name
         self.stop_run = stop_run
@@ -118,7 +118,7 @@ class ReplayConversation:
             failure = self._take_failure(recorded.run)
             if failure.partial_text:
                 yield StreamChunk("text", failure.partial_text)
-            raise self._repeat_failure(recorded.run, failure)
+            raise await self._repeat_failure(recorded.run, failure)
         if answer.text:
             yield StreamChunk("text", answer.text)
         yield answer
@@ -128,10 +128,10 @@ class ReplayConversation:
             return self._failures.pop(0)
         return RecordedFailure(f"the record of run {run_id} ends here")
 
-    def _repeat_failure(self, run_id: str, failure: RecordedFailure) -> Exception:
+    async def _repeat_failure(self, run_id: str, failure: RecordedFailure) -> Exception:
         """Stop the run as it was stopped, or return the error of the call."""
         if failure.stop and self._model.stop_run:
-            self._model.stop_run(run_id)
+            await self._model.stop_run(run_id)
         if failure.stop == "TIMEOUT":
             return TimeoutError(failure.error)
         if failure.is_overflow:

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
 from .._core.agents import WorkspaceSpec
-from .._core.budgets import Grant
-from .._core.events import RunStarted, StoredEvent, ToolCallStarted
+from .._core.events import MessageSent, RunStarted, StoredEvent, ToolCallStarted
 from .._core.messages import RecordedConversation
 from .._core.ports import Environment
-from .._core.runs import Brief
+from .._core.runs import Brief, InboxMessage, Report
 from .._core.tools import Tool
 from .._engine.children.task_tool import make_task_tool
 from .._engine.meters.meter import Meter
 from .._engine.phase import RunControl
-from .._engine.recorded_conversations import rebuild_briefs, rebuild_conversations
+from .._engine.recorded_conversations import (
+    group_by_run,
+    rebuild_briefs,
+    rebuild_conversations,
+)
 from .._engine.run_context import RunContext
 from .._engine.run_tools import RUN_TOOLS
 from .._engine.run_tools.merge_tool import MERGE_TOOL
@@ -37,104 +41,100 @@ from ..workers.local import LocalWorker
 from .recorded_background import RecordedBackground
 from .recorded_edits import RecordedEdits
 from .recorded_events import RecordedEvents, ReplayDiverged
-from .recorded_meters import RecordedMeters
+from .recorded_gate import RecordedGate
+from .recorded_messages import RecordedInbox
 from .recorded_outcomes import (
     RecordedHooks,
     RecordedOutcomes,
     RecordedOutputChecks,
     RecordedTeams,
 )
-from .recorded_stops import RecordedFault, RecordedStops
+from .recorded_stops import RecordedFault, RecordedMeters
 from .recorded_work import RecordedWork
+from .replayed_run import ReplayedRun
 
 __all__ = ["ReplayDiverged", "replay"]
 
 UNLIMITED = 1 << 20
 """Maximum of children at the same time: the replay must not wait where the record did not."""
 
-STALL_SECONDS = 60.0
-"""Seconds without an event after which the replay differs: nothing in it takes so long."""
+STILL_ROUNDS = 100
+"""Rounds of the event loop without a step after which nothing moves any more.
 
-MAX_ERROR_LENGTH = 2_000
+No step of a replay waits for time or for another program, so a slow machine is no reason.
+"""
 
 
 async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
     """Run every root run of a record again, with all runs below it. Return its events.
 
     No file, command, model or user is needed: answers, results, decisions, limits and stops come
-    from the record. Only the engine is tested.
+    from the record. Only the engine is tested. A replay of any record ends.
 
     Raises ReplayDiverged at the first event that differs from the record.
     """
-    stops = RecordedStops(events)
-    journal = RecordedEvents(events, stops, remove_varying_text)
-    hooks = RecordedHooks(events, stops)
+    journal = RecordedEvents(events, remove_varying_text)
+    gate = RecordedGate(journal, events)
     with ScratchDir() as spill_folder:
-        services = _make_services(events, stops, journal, hooks, spill_folder)
-        worker = _ReplayWorker(services, events, stops, journal, hooks)
+        services = _make_services(events, journal, gate, spill_folder)
+        worker = _ReplayWorker(services, events, journal, gate)
         try:
-            for brief in rebuild_briefs(events):
-                if not brief.parent:
-                    await _run_root(worker, journal, brief, worker.open_meter(brief))
+            await _follow_record(worker, journal)
         finally:
             await worker.close()
-    missing = journal.missing_events
-    if missing:
-        message = f"{len(missing)} recorded events did not come again, the first: {missing[0]!r}"
-        raise ReplayDiverged(message[:MAX_ERROR_LENGTH])
     return list(events)
 
 
-async def _run_root(
-    worker: _ReplayWorker, journal: RecordedEvents, brief: Brief, grant: Grant
-) -> None:
-    """Execute a root run until it ends or differs from the record."""
-    running = asyncio.ensure_future(worker.start(brief, grant).report())
-    while not running.done():
-        accepted_count = len(journal.accepted)
-        await asyncio.wait(
-            {running, journal.difference},
-            timeout=STALL_SECONDS,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        if (
-            not running.done()
-            and not journal.difference.done()
-            and accepted_count == len(journal.accepted)
-        ):
-            first = next(iter(journal.missing_events), None)
-            journal.diverge(f"the replay stands still; the next recorded event: {first!r}")
-        if journal.difference.done():
-            await worker.close()
-            await asyncio.wait({running})
+async def _follow_record(worker: _ReplayWorker, journal: RecordedEvents) -> None:
+    """Start and stop the runs as the record does, until its end. Raises ReplayDiverged."""
+    journal.advance()
+    while not await _wait_until_still(worker, journal):
+        if journal.next_event is None:
+            return  # The record of an unfinished session has no more.
+        if not journal.stop_next_run():
+            journal.diverge_here()
     if journal.difference.done():
-        running.exception()
         journal.difference.result()
-    try:
-        await running
-    except RecordedFault:
-        pass  # The report has it.
+
+
+async def _wait_until_still(worker: _ReplayWorker, journal: RecordedEvents) -> bool:
+    """Wait until nothing moves. Return whether the replay has ended."""
+    moves = -1
+    rounds = 0
+    while rounds < STILL_ROUNDS:
+        if journal.difference.done() or (journal.next_event is None and not worker.is_working):
+            return True
+        if rounds == STILL_ROUNDS // 2:
+            await asyncio.to_thread(_do_nothing)  # a thread may look at what a call would change
+        await asyncio.sleep(0)
+        rounds = rounds + 1 if moves == journal.moves else 0
+        moves = journal.moves
+    return False
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _make_services(
     events: Sequence[StoredEvent],
-    stops: RecordedStops,
     journal: RecordedEvents,
-    hooks: RecordedHooks,
+    gate: RecordedGate,
     spill_folder: str,
 ) -> SessionServices:
     """Return the services of a replay. Model and tools come from the record."""
     briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
     started = [brief for brief in briefs.values() if not brief.is_compaction]
     children = [brief for brief in started if brief.parent]
-    outcomes = RecordedOutcomes(events, stops)
+    outcomes = RecordedOutcomes(events, journal)
+    hooks = RecordedHooks(events)
+    hooks.reach_next = gate.reach_next_of
     agents = {brief.agent.name: brief.agent for brief in children}
     tools = {**_make_recorded_tools(events), "task": make_task_tool(agents)}
     unused: Any = None
     environment = Environment(
         spec=WorkspaceSpec(), workspace=unused, sandbox=unused, policy=outcomes
     )
-    stops.on_stop = hooks.send_messages
     return SessionServices(
         session=_find_session_id(events),
         get_model=_always(ReplayModel(())),
@@ -147,7 +147,7 @@ def _make_services(
         agents=agents,
         spill_folder=spill_folder,
         environment_text="",
-        meters=RecordedMeters(briefs, stops),
+        meters=RecordedMeters(briefs, journal.stops, gate),
         output_checks=RecordedOutputChecks(events),
         hooks=hooks,
         teams=RecordedTeams(events),
@@ -163,52 +163,86 @@ class _ReplayWorker(LocalWorker):
         self,
         services: SessionServices,
         events: Sequence[StoredEvent],
-        stops: RecordedStops,
         journal: RecordedEvents,
-        hooks: RecordedHooks,
+        gate: RecordedGate,
     ) -> None:
         super().__init__(services, UNLIMITED)
         self._backgrounds: dict[str, RecordedBackground] = {}
-        self._next_briefs: dict[str, list[Brief]] = {}
-        for brief in rebuild_briefs(events):
-            self._next_briefs.setdefault(brief.parent, []).append(brief)
-        journal.on_run_start = self._handle_start
-        self._events = events
-        self._stops = stops
+        self._due = {brief.run_id: brief for brief in rebuild_briefs(events)}
         self._journal = journal
-        self._hooks = hooks
+        self._gate = gate
+        self._own_events = group_by_run(events)
+        self._waiting: dict[str, list[InboxMessage]] = {}
         self._child_models = _find_child_models(events)
         self._conversations: dict[str, list[RecordedConversation]] = {}
         for conversation in rebuild_conversations(events):
             self._conversations.setdefault(conversation.run, []).append(conversation)
+        journal.on_message = self._send
+        journal.on_run_due = self._start_due
 
-    def open_meter(self, brief: Brief) -> Grant:
-        """Return the grant of a root run."""
-        return self._services.meters.open(brief.run_id, brief.budget)
+    @property
+    def is_working(self) -> bool:
+        """True while a run works."""
+        return bool(self._pool.handles)
+
+    async def close(self) -> None:
+        """End the runs that still work after a difference, whatever they wait for."""
+        for number in range(STILL_ROUNDS):
+            for handle in list(self._pool.handles.values()):
+                if number == 0:
+                    handle.cancel()
+                elif number % 10 == 0:
+                    handle.outcome.cancel()
+            if not self._pool.handles:
+                return
+            await asyncio.sleep(0)
 
     def _make_run(
         self, brief: Brief, meter: Meter, control: RunControl, environment: Environment
     ) -> RunContext:
         recorded = self._conversations.get(brief.run_id, [])
-        model = ReplayModel(recorded, stop_run=self._stops.stop)
+        model = ReplayModel(recorded, stop_run=self._gate.stop_call)
         services = replace(
             self._services,
             get_model=_always(model),
             child_models=self._child_models.get(brief.run_id, {}),
         )
-        run = RunContext(brief, meter, services, self, control, environment)
-        background = RecordedBackground(
-            run, self._events, self._journal, self._hooks, self._stops, remove_varying_text
-        )
+        run = ReplayedRun(brief, meter, services, self, control, environment)
+        list_next = partial(self._journal.list_delivered_next, brief.run_id)
+        run.inbox = RecordedInbox(run.recorder, list_next)
+        run.recorded_report = self._journal.stops.find_report(brief.run_id)
+        own = self._own_events.get(brief.run_id, ())
+        background = RecordedBackground(run, own, self._journal, self._gate)
         self._backgrounds[brief.run_id] = background
         run.background = background
-        self._stops.add_run(run)
+        self._journal.stops.add_run(run)
+        for message in self._waiting.pop(brief.run_id, ()):
+            run.inbox.restore(message)
         return run
 
-    def _handle_start(self, run_id: str) -> None:
-        """Send the first messages of a run, and start the runs that its messages began."""
-        self._hooks.send_messages(run_id, 0)
-        self._backgrounds[run_id].start_next_runs(self._next_briefs.get(run_id, ()))
+    def _send(self, event: MessageSent) -> None:
+        """Send a message to a run; it may be the first event of the run."""
+        if run := self._journal.stops.find_run(event.run):
+            run.inbox.restore(event.message)
+        else:
+            self._waiting.setdefault(event.run, []).append(event.message)
+
+    def _start_due(self, run_id: str) -> None:
+        """Start a run that the engine did not make while a parent worked."""
+        brief = self._due.pop(run_id, None)
+        if brief is None:
+            return
+        if not brief.parent:
+            handle = self.start(brief, self._services.meters.open(run_id, brief.budget))
+            handle.outcome.add_done_callback(self._check_end)
+        elif background := self._backgrounds.get(brief.parent):
+            background.start_next_run(brief)
+
+    def _check_end(self, outcome: asyncio.Future[Report]) -> None:
+        """Note a failure of a prompt that its report does not have."""
+        error = None if outcome.cancelled() else outcome.exception()
+        if error is not None and not isinstance(error, RecordedFault):
+            self._journal.diverge(f"{type(error).__name__}: {error}")
 
 
 def _always(model: ReplayModel) -> Callable[[str], ReplayModel]:

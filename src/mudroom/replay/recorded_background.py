@@ -1,127 +1,126 @@
-"""Background work of a replay: a run waits, and gets its messages, in the recorded turns."""
+"""Background work of a replay: a run waits where it waited, for the ends of its children."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Sequence
 
-from .._core.events import MessageSent, NoteInjected, RunFinished, RunWaiting, StoredEvent
+from .._core.events import (
+    MessageDelivered,
+    MessageSent,
+    NoteInjected,
+    RunFinished,
+    RunWaiting,
+    StoredEvent,
+)
 from .._core.messages import Usage
+from .._core.ports import RunHandle
 from .._core.run_ids import split_run_id
-from .._core.runs import Brief, InboxMessage, Reason
+from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._core.tools import ToolResult
 from .._engine.call_context import CallContext
 from .._engine.children.child_run import ChildRun
 from .._engine.inbox.background import STILL_RUNNING, BackgroundWork
 from .._engine.run_context import RunContext
-from .recorded_events import RecordedEvents, wait_for_stop
-from .recorded_outcomes import RecordedHooks
-from .recorded_stops import RecordedStops
+from .recorded_events import RecordedEvents
+from .recorded_gate import RecordedGate
 
 
 class RecordedBackground(BackgroundWork):
     """Background work of one run of a replay.
 
-    The children run again. Their notifications are compared with the recorded ones; the run gets
-    the recorded ones, in the recorded turns.
-
-    Arguments:
-        remove_times: takes a text, returns it without measured times.
+    The children run again. The run gets their notifications where the record has them.
     """
 
     def __init__(
         self,
         run: RunContext,
-        events: Sequence[StoredEvent],
+        own: Sequence[StoredEvent],
         journal: RecordedEvents,
-        hooks: RecordedHooks,
-        stops: RecordedStops,
-        remove_times: Callable[[str], str],
+        gate: RecordedGate,
     ) -> None:
         super().__init__(run.background.worker, run.inbox, run.recorder, run.control)
         self._run = run
         self._journal = journal
-        self._hooks = hooks
-        self._stops = stops
-        self._remove_times = remove_times
-        own = [event for event in events if event.run == run.run_id]
-        self._waits = {
-            event.turn: event.runs
-            for event in own
-            if isinstance(event, RunWaiting) and not event.is_interrupted
-        }
-        self._interrupts = [
-            event.runs for event in own if isinstance(event, RunWaiting) and event.is_interrupted
-        ]
-        self._warnings = {
-            event.turn: event.text
-            for event in own
-            if isinstance(event, NoteInjected) and event.text.startswith(STILL_RUNNING)
-        }
-        self._command_results = [
-            event.result for event in own if isinstance(event, MessageSent) and event.result
-        ]
-        self._recorded_report = next(
-            (event.report for event in own if isinstance(event, RunFinished)), None
-        )
-        self._texts = {
-            event.message.id: event.message.text for event in own if isinstance(event, MessageSent)
-        }
+        self._gate = gate
+        self._interrupts: list[tuple[str, ...]] = []
+        self._kept_open: set[int] = set()
+        self._warnings: dict[int, str] = {}
+        self._command_results: list[ToolResult] = []
+        self._notified: set[str] = set()
+        self._stopped_report: Report | None = None
+        for event in own:
+            self._add(event)
 
-    def start_next_runs(self, briefs: Iterable[Brief]) -> None:
-        """Start the runs of named children that messages began; the record has their order."""
+    def _add(self, event: StoredEvent) -> None:
+        if isinstance(event, RunWaiting) and event.is_interrupted:
+            self._interrupts.append(event.runs)
+        elif isinstance(event, RunWaiting | MessageDelivered):
+            self._kept_open.add(event.turn)
+        elif isinstance(event, NoteInjected) and event.text.startswith(STILL_RUNNING):
+            self._warnings[event.turn] = event.text
+            self._kept_open.add(event.turn)
+        elif isinstance(event, MessageSent):
+            self._notified.add(event.message.id)
+            if event.result:
+                self._command_results.append(event.result)
+        elif isinstance(event, RunFinished) and event.report.stopped_commands:
+            self._stopped_report = event.report
+
+    def start_next_run(self, brief: Brief) -> None:
+        """Start a run of a named child that a message begins."""
         run = self._run
-        for brief in briefs:
-            run.meter.add_usage(Usage(), 0.0, children=1)
-            grant = run.services.meters.open(brief.run_id, brief.budget, run.meter)
-            _, turn, position = split_run_id(brief.run_id)
-            context = CallContext(run, None, position, turn)
-            ChildRun(context, brief, grant).work_in_background()
+        run.meter.add_usage(Usage(), 0.0, children=1)
+        grant = run.services.meters.open(brief.run_id, brief.budget, run.meter)
+        _, turn, position = split_run_id(brief.run_id)
+        context = CallContext(run, None, position, turn)
+        ChildRun(context, brief, grant).work_in_background()
 
     def list_open(self) -> tuple[str, ...]:
         """Return the ids of the work at the recorded interrupt."""
-        return self._interrupts.pop(0)
+        return self._interrupts.pop(0) if self._interrupts else ()
 
     @property
     def keeps_run_open(self) -> bool:
         """True if the recorded run went on after this turn because of background work."""
-        turn = self._run.turn
-        has_messages = self._hooks.has_messages(self._run.run_id, turn)
-        return turn in self._waits or turn in self._warnings or has_messages
+        return self._run.turn in self._kept_open
+
+    def add_child(
+        self, work_id: str, handle: RunHandle, title: str, end: Awaitable[InboxMessage]
+    ) -> None:
+        """Send a notification when a child has ended, and the record has reached it."""
+
+        async def wait_for_end() -> InboxMessage:
+            message = await end
+            if message.id in self._notified:
+                event = self._recorder.make_event(MessageSent, message=message)
+                await self._journal.append(event)
+            return message
+
+        super().add_child(work_id, handle, title, wait_for_end())
 
     def _send(self, message: InboxMessage, result: ToolResult | None) -> None:
-        """Compare a notification with the recorded one. The hooks send the recorded one."""
-        recorded = self._texts.get(message.id)
-        if recorded is None:
-            return  # The recorded run ended before this notification.
-        if self._remove_times(recorded) != self._remove_times(message.text):
-            text = f"a notification differs.\nrecorded: {recorded}\nnow:      {message.text}"
-            self._journal.diverge(text, f"run {self._run.run_id}")
+        """Do nothing: the run has got the message where the record has it."""
 
     def take_warning(self) -> str:
         """Return the recorded note about commands in this turn."""
         return self._warnings.get(self._run.turn, "")
 
     async def wait_for_message(self) -> bool:
-        """Send the messages of this turn. If the run waited for none, wait until it is stopped."""
-        run = self._run
-        if runs := self._waits.get(run.turn):
-            await self._record_wait(runs)
-        self._hooks.send_messages(run.run_id, run.turn)
-        if runs and not run.inbox.has_unread:
-            await wait_for_stop()
-        return run.inbox.has_unread
-
-    async def wait_for_next_prompt(self) -> None:
-        """Send the messages of this turn, or stop the run as the record did."""
-        self._stops.stop_interrupted(self._run.run_id)
-        self._hooks.send_messages(self._run.run_id, self._run.turn)
+        """Wait for a message if the recorded run did. Return whether there is an unread one."""
+        event = await self._gate.reach_next(self._run)
+        if isinstance(event, RunWaiting):
+            works = [child for child in self.children if not self.is_reported(child)]
+            is_known = set(works) <= set(event.runs)
+            await self._record_wait(event.runs if is_known else tuple(works))
+            await self._inbox.wait_for_message()
+        return self._inbox.has_unread or self._journal.stops.is_ended_by_limit(self._run.run_id)
 
     async def stop(self, grace: float | None, reason: Reason) -> None:
-        """Wait for the children: the record has their stops. Then send the last messages."""
+        """Wait for the children: the record has their stops."""
+        await self._recorder.record()
         await self._wait_until_ended()
-        self._hooks.send_messages(self._run.run_id, self._run.turn)
         for result in self._command_results:
             self._run.evidence.add_files(result)
-        if self._recorded_report and self._recorded_report.stopped_commands:
-            self.stopped_commands = self._recorded_report.stopped_commands
-            self._run.evidence.add_report(self._recorded_report)
+        if self._stopped_report:
+            self.stopped_commands = self._stopped_report.stopped_commands
+            self._run.evidence.add_report(self._stopped_report)

@@ -1,133 +1,260 @@
-"""Recorded events: the journal of a replay, which accepts only the events of the record."""
+"""Recorded events: the journal of a replay, which goes through the record one event at a time."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 import msgspec
 from msgspec.structs import replace
 
-from .._core.checks import CHECK
 from .._core.events import (
-    CheckFinished,
-    CheckStarted,
-    Event,
-    FileWriteIntended,
-    InputAnswered,
+    MessageDelivered,
     MessageSent,
-    ModelCallRetried,
-    PermissionDecided,
-    RunResumed,
+    NoteInjected,
     RunStarted,
     StoredEvent,
-    TeamMessageSent,
-    ToolCallFinished,
     ToolCallStarted,
     TurnFailed,
-    TurnStarted,
-    WorkMerged,
 )
-from .._core.ports import MERGE
-from .._engine.recorded_conversations import is_repeated
 from ..errors import MudroomError
-from .recorded_stops import RecordedStops
+from .recorded_steps import is_end_of_child, list_steps, make_order_key
+from .recorded_stops import RecordedStops, is_interrupt
 
 
 class ReplayDiverged(MudroomError):
     """An event of the replay differs from the recorded one."""
 
 
-_NOT_COMPARED = (
-    FileWriteIntended,
-    InputAnswered,
-    MessageSent,
-    TeamMessageSent,
-    RunResumed,
-    ModelCallRetried,
-    WorkMerged,
-    CheckStarted,
-    CheckFinished,
-)
-"""Event types that depend on the outside world: a replay lacks them or has them elsewhere."""
+MAX_ERROR_LENGTH = 2_000
 
 
 class RecordedEvents:
-    """The port Journal for a replay: accepts only the recorded events.
+    """The port Journal for a replay: accepts the recorded events, in the recorded order.
+
+    A run that is ahead of the record waits until the events before its next one have come again.
+    So at each step it finds what it found when it was recorded: the messages that had arrived, the
+    children that had ended. What comes from outside comes when the record has reached it: the
+    start of a prompt, a message, a stop.
 
     Arguments:
         events: the recorded events.
-        stops: stops of the recorded runs.
         remove_times: takes a text, returns it without measured times.
 
     Attributes:
-        on_run_start: called with the id of each run that starts.
+        stops: stops of the recorded runs.
+        on_message: called with each message that a run has from now on.
+        on_run_due: called with the id of each run that is to start next.
         difference: gets an exception at the first difference; after it, all events are accepted.
         accepted: the events so far.
+        moves: a number that changes with every step of the replay.
     """
 
-    def __init__(
-        self,
-        events: Sequence[StoredEvent],
-        stops: RecordedStops,
-        remove_times: Callable[[str], str],
-    ) -> None:
-        self.on_run_start: Callable[[str], None] | None = None
+    def __init__(self, events: Sequence[StoredEvent], remove_times: Callable[[str], str]) -> None:
+        self.on_message: Callable[[MessageSent], None] = _ignore
+        self.on_run_due: Callable[[str], None] = _ignore
         self.difference: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
         self.accepted: list[StoredEvent] = []
-        self._stops = stops
+        self.moves = 0
         self._remove_times = remove_times
-        self._expected: dict[tuple[str, ...], list[StoredEvent]] = {}
-        for event in events:
-            expected = self._expected.setdefault(_make_order_key(event), [])
-            if isinstance(event, RunResumed):
-                _remove_unanswered_turn(expected)
-            if isinstance(event, PermissionDecided):
-                if event.name in (MERGE, CHECK):
-                    continue  # a replay merges nothing
-                expected.clear()  # the earlier process did not act on its decision
-            if not isinstance(event, _NOT_COMPARED):
-                expected.append(event)
-        for expected in self._expected.values():
-            for event in expected:
-                stops.add_step(event)
+        self._steps = list_steps(events)
+        self.stops = RecordedStops(self._steps)
+        self._position = 0
+        self._begun = {event.run for event in self._steps if isinstance(event, RunStarted)}
+        self._queues: dict[tuple[str, ...], deque[int]] = {}
+        self._own: dict[str, deque[int]] = {}
+        for index, event in enumerate(self._steps):
+            if not self._is_from_outside(event):
+                self._queues.setdefault(make_order_key(event), deque()).append(index)
+            if not isinstance(event, MessageSent):
+                self._own.setdefault(event.run, deque()).append(index)
+        self._arrived: dict[int, tuple[StoredEvent, asyncio.Future[None]]] = {}
+        self._early: set[str] = set()
+        self._waiting: dict[int, list[asyncio.Future[None]]] = {}
+        self._parked: set[asyncio.Future[None]] = set()
+
+    def _is_from_outside(self, event: StoredEvent) -> bool:
+        """Return whether no run of the replay makes an event: a message that no child sends."""
+        return isinstance(event, MessageSent) and not is_end_of_child(event, self._begun)
+
+    @property
+    def next_event(self) -> StoredEvent | None:
+        """The recorded event that must come next, None at the end of the record."""
+        return self._steps[self._position] if self._position < len(self._steps) else None
 
     async def append(self, *events: StoredEvent) -> int:
-        """Compare events with the recorded ones. Raises ReplayDiverged at the first difference."""
-        for event in events:
-            if not isinstance(event, _NOT_COMPARED) and not self.difference.done():
-                await self._accept(event)
-        self.accepted += events
+        """Wait until the record has reached the events, and compare them with the recorded ones.
+
+        It does not return after an event after which the run was stopped: the stop cuts it off.
+        """
+        arrivals = [self._submit(event) for event in events]
+        self.advance()
+        for arrival in arrivals:
+            if arrival is None:
+                await self.park()  # The run was stopped before it made this event.
+            else:
+                await arrival
+        if self.difference.done():
+            return len(self.accepted)
+        for event in events[-1:]:
+            if self._is_last_before_stop(event):
+                await self.park()
         return len(self.accepted)
 
-    async def _accept(self, event: StoredEvent) -> None:
-        """Compare an event with the recorded one; wait for the stop of the run if it is due."""
-        expected = self._expected.get(_make_order_key(event))
-        if self._stops.is_before_stop(event.run, expected[0] if expected else None):
-            await wait_for_stop()
-        self._compare(event, expected)
-        if isinstance(event, RunStarted) and self.on_run_start:
-            self.on_run_start(event.run)
-        if self._stops.count_step(event):
-            await wait_for_stop()
+    def _submit(self, event: StoredEvent) -> asyncio.Future[None] | None:
+        """Keep an event until its turn. Return a future of that, None if its run stops before."""
+        self.moves += 1
+        arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue = self._queues.get(make_order_key(event))
+        index = queue[0] if queue else None
+        # A message is that of a child which has ended: the stop of its parent does not hold it.
+        is_message = isinstance(event, MessageSent)
+        if self.difference.done():
+            self.accepted.append(event)
+            arrival.set_result(None)
+        elif self._is_missing(event, index):
+            arrival.set_result(None)
+        elif not is_message and self.stops.is_stopped_before(event.run, index):
+            return None
+        elif queue:
+            self._arrived[queue.popleft()] = (event, arrival)
+        elif self.stops.find_report(event.run) is None:
+            return None  # The record of the run is cut off here.
+        else:
+            where = f"run {event.run}, turn {event.turn}"
+            self.diverge(f"not in the record: {self._to_comparable(event)}", where)
+            arrival.set_result(None)
+        return arrival
 
-    def _compare(self, event: StoredEvent, expected: list[StoredEvent] | None) -> None:
-        where = f"run {event.run}, turn {event.turn}"
-        if not expected:
-            raise self.diverge(f"not in the record: {self._to_comparable(event)}", where)
-        recorded = self._to_comparable(expected.pop(0))
+    def _is_missing(self, event: StoredEvent, index: int | None) -> bool:
+        """Return whether the record rightly lacks an event.
+
+        The run has a message before the record sent it; or the process was killed in the model
+        call, or while a stop cut off the calls of an answer.
+        """
+        if isinstance(event, MessageSent):
+            return event.message.id in self._early
+        if isinstance(event, TurnFailed):
+            return index is None and self.stops.has_stopped(event.run)
+        if isinstance(event, ToolCallStarted):
+            return index is None and self.stops.has_cut_off(event.run, event.call.id)
+        return False
+
+    def advance(self) -> None:
+        """Go through the record as far as the events are here, and bring what is from outside."""
+        while (step := self.next_event) is not None and not self.difference.done():
+            position = self._position
+            if isinstance(step, MessageSent) and step.message.id in self._early:
+                if position in self._arrived:
+                    _release(self._arrived.pop(position)[1])
+            elif self._is_from_outside(step):
+                assert isinstance(step, MessageSent)
+                self.on_message(step)
+            elif position in self._arrived:
+                event, arrival = self._arrived.pop(position)
+                is_same = self._accept(step, event)
+                _release(arrival)
+                if not is_same:
+                    return
+            else:
+                for reached in self._waiting.pop(position, ()):
+                    _release(reached)
+                if isinstance(step, RunStarted):
+                    self.on_run_due(step.run)
+                return
+            self._position += 1
+            self.moves += 1
+
+    def _accept(self, step: StoredEvent, event: StoredEvent) -> bool:
+        """Compare an event with the recorded one. Return False if they differ."""
+        recorded = self._to_comparable(step)
         replayed = self._to_comparable(event)
         if recorded != replayed:
             text = f"the replay differs.\nrecorded: {recorded}\nnow:      {replayed}"
-            raise self.diverge(text, where)
+            self.diverge(text, f"run {event.run}, turn {event.turn}")
+            return False
+        self.accepted.append(event)
+        if isinstance(step, MessageSent):
+            self.on_message(step)
+        else:
+            self._own[step.run].popleft()
+        if is_interrupt(step):
+            self.stops.pass_interrupt(step.run)
+        return True
 
-    def diverge(self, text: str, where: str = "") -> ReplayDiverged:
-        """Keep the first difference and return it."""
-        error = ReplayDiverged(text, where=where)
+    def _is_last_before_stop(self, event: StoredEvent) -> bool:
+        """Return whether a run was stopped after this event, so that it must not go on.
+
+        The start of a call goes on: the child of the call may have worked until the stop. The run
+        waits in the call, or for the next prompt, then.
+        """
+        if isinstance(event, RunStarted | ToolCallStarted | MessageSent) or is_interrupt(event):
+            return False
+        own = self._own.get(event.run)
+        return bool(own) and self.stops.is_stopped_before(event.run, own[0])
+
+    async def reach(self, run_id: str) -> StoredEvent:
+        """Wait until the record has reached the next event of a run, and return that.
+
+        Wait for the stop if the run was stopped before that event.
+        """
+        self.advance()
+        own = self._own.get(run_id)
+        if not own or self.stops.is_stopped_before(run_id, own[0]):
+            await self.park()
+        assert own
+        index = own[0]
+        if index != self._position and not self.difference.done():
+            reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(index, []).append(reached)
+            await reached
+        if self.difference.done():
+            raise asyncio.CancelledError
+        return self._steps[index]
+
+    def list_delivered_next(self, run_id: str) -> list[str]:
+        """Return the ids of the messages that a run reads with its next request."""
+        ids: list[str] = []
+        for index in self._own.get(run_id, ()):
+            event = self._steps[index]
+            if isinstance(event, MessageDelivered):
+                ids.append(event.message_id)
+            elif not isinstance(event, NoteInjected):
+                break
+        return ids
+
+    def skip_message(self, message_id: str) -> None:
+        """Note that a run has a message before the record has sent it."""
+        self._early.add(message_id)
+
+    async def park(self) -> NoReturn:
+        """Wait until the task is cancelled, at the latest after the first difference."""
         if not self.difference.done():
-            self.difference.set_exception(error)
-        return error
+            parked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._parked.add(parked)
+            try:
+                await parked
+            finally:
+                self._parked.discard(parked)
+        raise asyncio.CancelledError
+
+    def diverge(self, text: str, where: str = "") -> None:
+        """Keep the first difference, and end all waits."""
+        if self.difference.done():
+            return
+        self.difference.set_exception(ReplayDiverged(text[:MAX_ERROR_LENGTH], where=where))
+        waiting = [each for futures in self._waiting.values() for each in futures]
+        for future in (*waiting, *self._parked, *(each for _, each in self._arrived.values())):
+            _release(future)
+
+    def diverge_here(self) -> None:
+        """Keep the difference that nothing makes the next recorded event."""
+        left = self._steps[self._position :]
+        text = f"{len(left)} recorded events did not come again, the first: "
+        where = f"run {left[0].run}, turn {left[0].turn}"
+        self.diverge(text + self._to_comparable(left[0]), where)
 
     async def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
@@ -144,10 +271,13 @@ class RecordedEvents:
     async def close(self) -> None:
         """Do nothing."""
 
-    @property
-    def missing_events(self) -> list[StoredEvent]:
-        """Recorded events of runs that the replay has not produced."""
-        return [event for events in self._expected.values() for event in events if event.run]
+    def stop_next_run(self) -> bool:
+        """Stop the run that was stopped here in the record. Return False if there is none."""
+        step = self.next_event
+        if step is None or not self.stops.stop(step.run, self._position):
+            return False
+        self.moves += 1
+        return True
 
     def _to_comparable(self, event: StoredEvent) -> str:
         """Return an event as JSON, without times and the order in which parallel calls ended."""
@@ -156,6 +286,8 @@ class RecordedEvents:
         fields.pop("estimate", None)
         fields.pop("head", None)  # a replay has stand-ins for tools
         fields.pop("prompt_id", None)  # an older version made it from other facts
+        if isinstance(event, MessageSent):
+            fields.pop("turn", None)
         if "overflow" in fields:  # an estimate, for which a replay lacks the system prompt
             fields["overflow"] = 1
         report = fields.get("report", {})
@@ -171,28 +303,10 @@ class RecordedEvents:
         return self._remove_times(msgspec.json.encode(fields, order="deterministic").decode())
 
 
-def _remove_unanswered_turn(events: list[StoredEvent]) -> None:
-    """Remove the last turn if the earlier process received no answer; the next one repeats it."""
-    if events and isinstance(events[-1], TurnFailed):
-        if not is_repeated(events[-1]):
-            return
-        events.pop()
-    if events and isinstance(events[-1], TurnStarted):
-        events.pop()
+def _ignore(_: object) -> None:
+    pass
 
 
-async def wait_for_stop() -> None:
-    """Wait until the task is cancelled: its run is stopped before the next step."""
-    await asyncio.Event().wait()
-
-
-def _make_order_key(event: Event) -> tuple[str, ...]:
-    """Return the key of an event. Only events with the same key have a fixed order.
-
-    Tool calls have separate keys, because calls of one turn may run in parallel.
-    """
-    if isinstance(event, ToolCallStarted):
-        return event.run, "started", event.call.id
-    if isinstance(event, ToolCallFinished | FileWriteIntended | PermissionDecided):
-        return event.run, type(event).__name__, event.call_id
-    return (event.run,)
+def _release(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,12 +1,34 @@
-"""Decisions of hooks about messages of the user, rebuilt from the record."""
+"""Messages of a replay: their recorded order, and what hooks said of those of the user."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from .._core.events import MessageDelivered, NoteInjected, StoredEvent
 from .._core.ports import MessageHookDecision
+from .._core.runs import InboxMessage
+from .._engine.inbox.inbox import Inbox
 from .._engine.inbox.message_hooks import REFUSED_MESSAGE
+from .._engine.recorder import Recorder
+
+
+class RecordedInbox(Inbox):
+    """Inbox of a run of a replay, which delivers messages in the recorded order.
+
+    A run that was killed in a model call has read messages; its next process sends them again,
+    before those that came later.
+
+    Arguments:
+        list_next: returns the ids of the messages that the run reads next, in order.
+    """
+
+    def __init__(self, recorder: Recorder, list_next: Callable[[], list[str]]) -> None:
+        super().__init__(recorder)
+        self._list_next = list_next
+
+    def _sort(self, messages: Iterable[InboxMessage]) -> list[InboxMessage]:
+        order = {message_id: place for place, message_id in enumerate(self._list_next())}
+        return sorted(super()._sort(messages), key=lambda each: order.get(each.id, len(order)))
 
 
 class RecordedMessageHooks:

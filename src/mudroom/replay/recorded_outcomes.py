@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,8 +11,6 @@ from msgspec.structs import replace
 from .._core.checks import CHECK
 from .._core.events import (
     Compacted,
-    MessageDelivered,
-    MessageSent,
     NoteInjected,
     PermissionDecided,
     RunFinished,
@@ -34,7 +31,7 @@ from .._core.ports import (
     ToolHookDecision,
     Workspace,
 )
-from .._core.runs import Brief, InboxMessage
+from .._core.runs import Brief
 from .._core.tools import Effect, Tool, ToolResult, find_no_key
 from .._engine.call_context import CallContext
 from .._engine.children.merge import find_recorded_merge
@@ -43,16 +40,15 @@ from .._engine.recorded_conversations import RecordedRuns
 from .._engine.run_tools.merge_arguments import MergeArguments
 from .._engine.structured_output import OutputChecks, OutputRefusal
 from .._engine.team_registry import Teams
-from .recorded_events import ReplayDiverged, wait_for_stop
+from .recorded_events import RecordedEvents
 from .recorded_messages import RecordedMessageHooks
-from .recorded_stops import RecordedStops, is_interrupt
 
 
 class RecordedOutcomes:
     """Recorded results and decisions in place of tools, policy and approver."""
 
-    def __init__(self, events: Sequence[StoredEvent], stops: RecordedStops) -> None:
-        self._stops = stops
+    def __init__(self, events: Sequence[StoredEvent], journal: RecordedEvents) -> None:
+        self._journal = journal
         self._started_runs: set[str] = set()
         self._results: dict[tuple[str, str], ToolCallFinished] = {}
         self._decisions: dict[tuple[str, str], PermissionDecided] = {}
@@ -74,10 +70,20 @@ class RecordedOutcomes:
             # Keyed calls without a key do not wait for each other, and their results are stored
             # at once, so that the stops can count them.
             tool = replace(tool, effect=Effect.KEYED, get_key=find_no_key)
-            replayed[name] = tool if tool.is_stateful else replace(tool, run=self._return_result)
+            run = partial(self._run_stateful, tool) if tool.is_stateful else self._return_result
+            replayed[name] = replace(tool, run=run)
         for name in replayed.keys() & {"task", "merge"}:
             replayed[name] = replace(replayed[name], run=partial(self._run_child, tools[name]))
         return replayed
+
+    async def _run_stateful(
+        self, tool: Tool, context: CallContext, arguments: object
+    ) -> ToolResult:
+        """Run a call of a tool with a memo, unless a stop cut it off."""
+        call_id = context.call.id if context.call else ""
+        if self._journal.stops.has_cut_off(context.run_id, call_id):
+            return await self._return_result(context, arguments)
+        return await tool.run(context, arguments)
 
     async def _run_child(
         self, tool: Tool, context: CallContext, arguments: TaskArguments | MergeArguments
@@ -101,16 +107,15 @@ class RecordedOutcomes:
         """Return the recorded result, or wait for the stop of the run if it has none."""
         call_id = context.call.id if context.call else ""
         event = self._results.get((context.run_id, call_id))
-        if event is None:
-            text = f"the record has no result of {context.call}"
-            raise ReplayDiverged(text, where=f"run {context.run_id}")
-        if self._stops.is_cut_off(context.run_id, call_id):
-            await wait_for_stop()
+        if event is None or self._journal.stops.is_cut_off(context.run_id, call_id):
+            await self._journal.park()
         return event.result
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         """Return the recorded decision."""
-        event = self._decisions[request.run_id, request.call_id]
+        event = self._decisions.get((request.run_id, request.call_id))
+        if event is None:
+            await self._journal.park()
         return ApprovalDecision(event.allowed, event.approver_reason)
 
     def judge(
@@ -130,22 +135,18 @@ class RecordedOutcomes:
 class RecordedHooks(Hooks):
     """Hooks that give the recorded notes and arguments.
 
-    Arguments:
-        stops: stops of the recorded runs.
+    Attributes:
+        reach_next: waits until the next event of a run is due, and returns it.
     """
 
-    def __init__(self, events: Sequence[StoredEvent], stops: RecordedStops) -> None:
-        self._stops = stops
+    def __init__(self, events: Sequence[StoredEvent]) -> None:
+        self.reach_next: Callable[[str], Awaitable[StoredEvent]]
         self._calls: dict[tuple[str, str], ToolCallStarted] = {}
         self._contexts: dict[tuple[str, str], str] = {}
         self._prompt_notes: dict[str, str] = {}
-        self._finish_notes: dict[str, list[str]] = {}
         self._compaction_notes: dict[str, list[str]] = {}
         self._compacted: set[str] = set()
-        self._messages: dict[str, list[tuple[tuple[int, int], InboxMessage]]] = {}
         self._message_hooks = RecordedMessageHooks(events)
-        sent: dict[str, InboxMessage] = {}
-        interrupts: Counter[str] = Counter()
         for event in events:
             if isinstance(event, ToolCallStarted):
                 self._calls[event.run, event.call.id] = event
@@ -153,14 +154,6 @@ class RecordedHooks(Hooks):
                 # The result of a call that acted has its context in the record.
                 context = event.result.context if event.refused else ""
                 self._contexts[event.run, event.call_id] = context
-            elif isinstance(event, MessageSent):
-                sent[event.message.id] = event.message
-            elif isinstance(event, MessageDelivered):
-                message = sent[event.message_id]
-                place = interrupts[event.run], event.turn
-                self._messages.setdefault(event.run, []).append((place, message))
-            elif is_interrupt(event):
-                interrupts[event.run] += 1
             elif isinstance(event, Compacted) and event.cause != "user":
                 self._compaction_notes.setdefault(event.run, []).append("")
                 self._compacted.add(event.run)
@@ -174,9 +167,7 @@ class RecordedHooks(Hooks):
             return
         if event.run in self._compacted:
             self._compaction_notes[event.run][-1] = event.text
-        elif event.turn:
-            self._finish_notes.setdefault(event.run, []).append(event.text)
-        else:
+        elif not event.turn:
             self._prompt_notes[event.run] = event.text
 
     async def on_prompt(self, brief: Brief) -> str:
@@ -210,30 +201,12 @@ class RecordedHooks(Hooks):
         arguments = started.call.arguments if is_changed else None
         return ToolHookDecision(arguments=arguments, context=self._contexts.get(key, ""))
 
-    async def after_tool(
-        self, brief: Brief, call: ToolCallBlock, result: ToolResult
-    ) -> ToolResult | None:
-        """Send the messages that were delivered after the turn of this call."""
-        self.send_messages(brief.run_id, self._calls[brief.run_id, call.id].turn)
-
     async def before_finish(self, brief: Brief, text: str) -> str:
         """Return the note with which the run continued."""
-        if notes := self._finish_notes.get(brief.run_id):
-            return notes.pop(0)
-        self._stops.stop_at_goal(brief.run_id)
+        event = await self.reach_next(brief.run_id)
+        if isinstance(event, NoteInjected) and event.origin == "hook":
+            return event.text
         return ""
-
-    def has_messages(self, run_id: str, turn: int) -> bool:
-        """Return whether messages that were delivered until this turn wait to be sent."""
-        place = self._stops.get_interrupt_count(run_id), turn
-        return any(sent_in <= place for sent_in, _ in self._messages.get(run_id, ()))
-
-    def send_messages(self, run_id: str, turn: int) -> None:
-        """Send the messages to a run that were delivered until this turn."""
-        messages = self._messages.get(run_id, [])
-        place = self._stops.get_interrupt_count(run_id), turn
-        while messages and messages[0][0] <= place:
-            self._stops.send(run_id, messages.pop(0)[1])
 
 
 class RecordedOutputChecks(OutputChecks):

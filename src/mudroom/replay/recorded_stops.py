@@ -1,38 +1,39 @@
 """Recorded stops: where limits and cancels ended the runs of a record, and the same stops again.
 
-In a replay nothing depends on time or on what parallel runs spent: a run is stopped after the last
-step that its record has before the stop.
+In a replay nothing depends on time or on what parallel runs spent: a run is stopped when everything
+stands still at the first event that its record has after the stop.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
-from .._core.budgets import Limit, LimitState
+from .._core.budgets import Budget, Grant, Limit, LimitState
 from .._core.events import (
     MessageDelivered,
+    MessageSent,
     NoteInjected,
     RunFinished,
-    RunStarted,
     RunWaiting,
     StoredEvent,
     ToolCallFinished,
     TurnFailed,
     TurnStarted,
 )
-from .._core.run_ids import list_above
-from .._core.runs import InboxMessage, Reason, Report
+from .._core.messages import Usage
+from .._core.runs import Brief, Reason, Report
 from .._core.tools import ToolResult
 from .._engine.call_batch import INTERRUPTED
 from .._engine.changes.watch import ChangeWindow
-from .._engine.finish import SUMMARY_REQUEST, WRAP_UP_NOTE
+from .._engine.finish import OWN_LIMIT_NOTES, SUMMARY_REQUEST, WRAP_UP_NOTE
+from .._engine.meters.meter import Meter, ParentMeter
+from .._engine.meters.registry import Meters
+from .._engine.meters.request_gate import RequestGate
 from .._engine.meters.request_plan import Permit
-from .._engine.phase import Phase
 from .._engine.resume import NEAR_LIMIT_NOTES, UNKNOWN_AFTER_CRASH
 from .._engine.run_context import RunContext
 from ..errors import ModelError
@@ -49,78 +50,118 @@ class RunEnd(Struct):
     """End of one run in the record, or an interrupt of the user.
 
     Arguments:
-        is_interrupt: true for an interrupt; `report` is made here then, the record has none.
+        report: None if the record has no end.
+        is_interrupt: true for an interrupt.
         turn: number of the last turn before the summary.
+        index: place of the first event after the stop, None if there is none.
         has_summary: true if a summary was requested.
         wraps_up: true if `wrap_up`, or the limit of a run above, requested it.
+        is_cut: true if a model call, a call or a wait was cut off.
         results: results of the calls that were cut off, by call id.
         warning: turn and limit of the warning that a limit is near.
-        steps_left: events before the stop that have not come again.
-        runs_left: runs below it that have not ended again.
         is_over: true if the run was stopped again.
     """
 
     report: Report | None = None
     is_interrupt: bool = False
     turn: int = 0
+    index: int | None = None
     has_summary: bool = False
     wraps_up: bool = False
+    is_cut: bool = False
     results: dict[str, ToolResult] = {}
     warning: tuple[int, Limit] | None = None
-    steps_left: int = 0
-    runs_left: int = 0
     is_over: bool = False
 
-    def apply(self, event: StoredEvent) -> None:
-        """Add the next event of the run."""
+    def apply(self, event: StoredEvent, index: int) -> None:
+        """Add the next event of the run. `index`: its place in the record."""
+        is_turn = isinstance(event, TurnStarted) and event.summary_reason is None
+        if is_turn or self._is_after_lost_stop(event):
+            self._forget_stop()
+        if is_turn:
+            self.turn = event.turn
+            return
+        if self.index is None and self._is_after_stop(event):
+            self.index = index
         if isinstance(event, TurnStarted):
-            self.has_summary = event.summary_reason is not None
-            is_asked = self.wraps_up or event.summary_reason is Reason.CANCELLED
-            self.wraps_up = self.has_summary and is_asked
-            if not self.has_summary:
-                self.turn = event.turn
-                self.results = {}
-        elif isinstance(event, ToolCallFinished) and _is_cut_off(event):
-            self.results[event.call_id] = event.result
+            self.has_summary = True
+        elif isinstance(event, TurnFailed):
+            self.is_cut |= not (event.overflow or self.has_summary)
+        elif isinstance(event, ToolCallFinished) and is_cut_off(event):
+            self.results = {**self.results, event.call_id: event.result}
+            self.is_cut = True
         elif isinstance(event, NoteInjected) and event.text in NEAR_LIMIT_NOTES:
             self.warning = event.turn, NEAR_LIMIT_NOTES[event.text]
         elif isinstance(event, NoteInjected) and event.text == WRAP_UP_NOTE:
             self.wraps_up = True
         elif isinstance(event, RunFinished):
             self.report = event.report
-        elif is_interrupt(event):
-            self.is_interrupt = True
-            outputs: dict[str, Any] = {}
-            self.report = Report(
-                text="", reason=Reason.CANCELLED, run_id=event.run, outputs=outputs
-            )
+        elif isinstance(event, RunWaiting):
+            self.is_interrupt = event.is_interrupted
+            self.is_cut = True  # until a message wakes the run, and the next turn starts
+
+    def _forget_stop(self) -> None:
+        self.index = None
+        self.results = {}
+        self.is_cut = False
+        self.has_summary = False
+        self.wraps_up = False
+
+    def _is_after_lost_stop(self, event: StoredEvent) -> bool:
+        """Return whether the run goes on after a stop.
+
+        The process ended while the run was stopped, and the next one did not know of that.
+        """
+        if type(event) is not NoteInjected or event.origin != "engine" or self.has_summary:
+            return False
+        if self.index is None:
+            return False
+        is_own_limit = event.text in OWN_LIMIT_NOTES  # found between two turns, not in a call
+        return not _asks_for_summary(event) or (self.is_cut and is_own_limit)
+
+    def _is_after_stop(self, event: StoredEvent) -> bool:
+        if isinstance(event, TurnFailed):
+            return not event.overflow
+        if isinstance(event, ToolCallFinished):
+            return is_cut_off(event)
+        if isinstance(event, MessageDelivered):
+            return event.turn == self.turn
+        if isinstance(event, NoteInjected):
+            return _asks_for_summary(event)
+        return isinstance(event, RunFinished | TurnStarted) or is_interrupt(event)
 
     @property
     def is_due(self) -> bool:
-        """True if a time limit, a cancel, `wrap_up` or a run above must still stop the run."""
-        reason = self.report.reason if self.report else None
-        is_stop = reason in (Reason.TIMEOUT, Reason.CANCELLED) or self.is_from_above
-        return is_stop and not self.is_over
+        """True if something outside the run must still stop it."""
+        if self.is_over or self.index is None or self.has_not_begun:
+            return False
+        if self.is_interrupt:
+            return True
+        if self.report is None:
+            return self.is_cut
+        if self.report.reason in (*_LIMITS, Reason.TIMEOUT) and not self.is_cut:
+            return self.limit is None
+        return self.report.reason in (*_LIMITS, Reason.TIMEOUT, Reason.CANCELLED)
 
     @property
-    def is_from_above(self) -> bool:
-        """True if the limit of a run above stopped the run; its own limit is in its report."""
-        if self.report is None or self.report.limit is not None or self.report.error:
+    def has_not_begun(self) -> bool:
+        """True if the time left did not suffice for the first answer of the run."""
+        if self.report is None or self.turn:
             return False
-        is_limit = self.report.reason in _LIMITS or self.report.reason is Reason.TIMEOUT
-        return is_limit and (self.wraps_up or not self.has_summary)
+        return self.report.reason is Reason.TIMEOUT and bool(self.report.error)
 
-    def is_after_stop(self, event: StoredEvent) -> bool:
-        """Return whether an event of a stopped run came after the stop."""
-        if event.turn > self.turn or isinstance(event, RunFinished | TurnFailed):
-            return True
-        if is_interrupt(event):
-            return True
-        if isinstance(event, ToolCallFinished):
-            return event.call_id in self.results
-        if isinstance(event, MessageDelivered):
-            return event.turn == self.turn and not self.is_interrupt
-        return isinstance(event, NoteInjected) and event.text.endswith(SUMMARY_REQUEST)
+    @property
+    def limit(self) -> LimitState | None:
+        """The limit that the run found used up before a turn, None if it ended otherwise."""
+        report = self.report
+        if report is None or self.is_cut:
+            return None
+        if report.reason is Reason.TIMEOUT:
+            # The time limit itself ends a run anywhere, without a word.
+            return report.limit if report.error else None
+        if (limit := _LIMITS.get(report.reason)) is None:
+            return None
+        return report.limit or LimitState(limit, self.turn, self.turn)
 
 
 def is_interrupt(event: StoredEvent) -> bool:
@@ -128,7 +169,12 @@ def is_interrupt(event: StoredEvent) -> bool:
     return isinstance(event, RunWaiting) and event.is_interrupted
 
 
-def _is_cut_off(event: ToolCallFinished) -> bool:
+def _asks_for_summary(event: NoteInjected) -> bool:
+    return event.text.endswith(SUMMARY_REQUEST)
+
+
+def is_cut_off(event: ToolCallFinished) -> bool:
+    """Return whether a stop of its run cut off a call."""
     result = event.result
     return result.text == INTERRUPTED and result.unknown_changes != UNKNOWN_AFTER_CRASH
 
@@ -136,216 +182,156 @@ def _is_cut_off(event: ToolCallFinished) -> bool:
 class RecordedStops:
     """Stops of all runs of a record.
 
-    A stop inside a model call, before a turn or at the goal raises its exception in the task of the
-    run. A stop inside tool calls comes when all recorded steps of the run are done and the runs
-    below it have ended.
-
-    Attributes:
-        on_stop: called with the id and the last turn of a run before it is stopped.
+    Arguments:
+        steps: the events that come again, in order.
     """
 
-    def __init__(self, events: Sequence[StoredEvent]) -> None:
-        self.on_stop: Callable[[str, int], None] | None = None
+    def __init__(self, steps: Sequence[StoredEvent]) -> None:
         self._ends: dict[str, list[RunEnd]] = {}
         self._runs: dict[str, RunContext] = {}
-        self._end_after: dict[int, RunEnd] = {}
-        self._end_after_run: dict[tuple[str, str], RunEnd] = {}
-        self._interrupt_counts: Counter[str] = Counter()
         self._max_tokens: dict[tuple[str, int], int] = {}
-        for event in events:
-            if event.run:
-                self._add(event)
-        for end in self._end_after_run.values():
-            end.runs_left += 1
+        self._cut_off: set[tuple[str, str]] = set()
+        for index, event in enumerate(steps):
+            if isinstance(event, MessageSent):
+                continue
+            if isinstance(event, TurnStarted) and event.max_tokens is not None:
+                self._max_tokens[event.run, event.turn] = event.max_tokens
+            if isinstance(event, ToolCallFinished) and is_cut_off(event):
+                self._cut_off.add((event.run, event.call_id))
+            ends = self._ends.setdefault(event.run, [RunEnd()])
+            ends[-1].apply(event, index)
+            if is_interrupt(event):
+                ends.append(RunEnd(turn=event.turn))
 
-    def _add(self, event: StoredEvent) -> None:
-        """Add the next recorded event to the interrupt, or the end, that follows it."""
-        if isinstance(event, TurnStarted) and event.max_tokens is not None:
-            self._max_tokens[event.run, event.turn] = event.max_tokens
-        ends = self._ends.setdefault(event.run, [RunEnd()])
-        end = ends[-1]
-        end.apply(event)
-        self._end_after[id(event)] = end
-        if end.is_interrupt:
-            ends.append(RunEnd(turn=event.turn))
-            for (above, run_id), earlier in self._end_after_run.items():
-                if above == event.run and earlier is end and not self._has_ended(run_id):
-                    self._end_after_run[above, run_id] = ends[-1]
-        if isinstance(event, RunStarted):
-            for above in list_above(event.run):
-                self._end_after_run[above, event.run] = self._ends[above][-1]
-
-    def _has_ended(self, run_id: str) -> bool:
-        return self._ends[run_id][-1].report is not None
-
-    def _get_end(self, run_id: str) -> RunEnd:
+    def get_end(self, run_id: str) -> RunEnd:
         """Return the next interrupt, or the end, of a run."""
         return self._ends[run_id][0]
-
-    def get_interrupt_count(self, run_id: str) -> int:
-        """Return the number of recorded interrupts of a run that have come again."""
-        return self._interrupt_counts[run_id]
 
     def add_run(self, run: RunContext) -> None:
         """Add a run of the replay."""
         self._runs[run.run_id] = run
 
-    def send(self, run_id: str, message: InboxMessage) -> None:
-        """Send a message to a run; it is stored already."""
-        self._runs[run_id].inbox.restore(message)
+    def find_run(self, run_id: str) -> RunContext | None:
+        """Return a run of the replay, None if it has not begun."""
+        return self._runs.get(run_id)
 
-    def add_step(self, event: StoredEvent) -> None:
-        """Add an event that must come again."""
-        end = self._end_after.get(id(event))
-        if end and not end.is_after_stop(event):
-            end.steps_left += 1
-
-    def is_before_stop(self, run_id: str, expected: StoredEvent | None) -> bool:
-        """Return whether a run must be stopped instead of continuing.
+    def is_stopped_before(self, run_id: str, index: int | None) -> bool:
+        """Return whether the stop of a run must still come, before a place in the record.
 
         Arguments:
-            expected: the recorded event of the next step, None if the record has none.
+            index: the place; None: the end of the record.
         """
         if run_id not in self._ends:
             return False
-        end = self._get_end(run_id)
-        if not (end.is_due or self._is_stopping(run_id, end)):
-            return False
-        return expected is None or end.is_after_stop(expected)
+        end = self.get_end(run_id)
+        return end.is_due and (index is None or end.index is None or index >= end.index)
 
-    def _is_stopping(self, run_id: str, end: RunEnd) -> bool:
-        """Return whether the stop of a run has not yet arrived in its task."""
-        run = self._runs[run_id]
-        if end.is_interrupt:
-            return end.is_over and run.control.is_cancel_pending
-        return end.is_over and run.timer.deadline is not None
+    def has_stopped(self, run_id: str) -> bool:
+        """Return whether a run was stopped again."""
+        return run_id in self._ends and self.get_end(run_id).is_over
 
-    def count_step(self, event: StoredEvent) -> bool:
-        """Count an event that came again. Return True if its run is stopped after it."""
-        if event.run not in self._ends:
-            return False
-        end = self._get_end(event.run)
-        if is_interrupt(event):
-            self._ends[event.run].pop(0)
-            self._interrupt_counts[event.run] += 1
-            return False
-        if isinstance(event, RunFinished):
-            for run_id in list_above(event.run):
-                self._end_after_run[run_id, event.run].runs_left -= 1
-                self._stop_if_due(run_id)
-        elif not end.is_after_stop(event):
-            end.steps_left -= 1
-        return self._stop_if_due(event.run)
+    def find_report(self, run_id: str) -> Report | None:
+        """Return the recorded report of a run, None if the record ends before."""
+        ends = self._ends.get(run_id)
+        return ends[-1].report if ends else None
 
-    def _stop_if_due(self, run_id: str) -> bool:
-        end = self._get_end(run_id)
-        run = self._runs[run_id]
-        if not end.is_due or end.steps_left or end.runs_left or not run.turn:
+    def has_cut_off(self, run_id: str, call_id: str) -> bool:
+        """Return whether a stop cut off a call, also one that a later process did not know of."""
+        return (run_id, call_id) in self._cut_off
+
+    def pass_interrupt(self, run_id: str) -> None:
+        """Go on from an interrupt that has come again."""
+        self._ends[run_id].pop(0)
+
+    def stop(self, run_id: str, index: int) -> bool:
+        """Stop a run that the record stopped before a place. Return False if it did not."""
+        run = self._runs.get(run_id)
+        if run is None or not self.is_stopped_before(run_id, index):
             return False
-        self._start_stop(run, end)
-        if end.is_interrupt:
-            return run.control.interrupt()
+        end = self.get_end(run_id)
+        self._begin_stop(run, end)
         reason = end.report.reason if end.report else Reason.CANCELLED
-        if end.wraps_up:
-            run.control.wrap_up(reason)
-        elif reason is Reason.TIMEOUT:
-            if run.timer.deadline:
+        if end.is_interrupt:
+            run.control.interrupt()
+        elif end.has_summary and reason is Reason.TIMEOUT and not end.wraps_up:
+            if run.timer.deadline:  # the time limit of the run itself
                 run.timer.deadline.reschedule(asyncio.get_running_loop().time())
+        elif end.has_summary:
+            run.control.wrap_up(reason)
         else:
             run.control.cancel(reason)
-        if not end.has_summary:
-            run.control.phase = Phase.CANCELLING
         return True
 
-    def _start_stop(self, run: RunContext, end: RunEnd) -> None:
+    def _begin_stop(self, run: RunContext, end: RunEnd) -> None:
         end.is_over = True
         for call_id, result in end.results.items():
             run.evidence.open_windows[call_id] = _RecordedWindow(result)
-        if self.on_stop and not end.is_interrupt:
-            self.on_stop(run.run_id, end.turn)
 
     def find_limit(self, run_id: str) -> LimitState | None:
-        """Return the recorded limit if it ended the run at this point, or raise its other stop."""
-        end = self._get_end(run_id)
+        """Return the recorded limit if it ended the run before the next turn.
+
+        Raises ModelError or TimeoutError with a recorded error that ended it there.
+        """
+        end = self.get_end(run_id)
         run = self._runs[run_id]
         report = end.report
-        if run.turn != end.turn or report is None:
+        if run.turn < end.turn or report is None or end.is_due:
             return None
-        if (limit := _LIMITS.get(report.reason)) and not end.is_from_above:
-            return report.limit or LimitState(limit, run.turn, run.turn)
+        if end.has_not_begun:
+            raise TimeoutError(report.error)
+        if end.limit:
+            return end.limit
         if report.reason is Reason.ERROR:
             raise ModelError(report.error)  # its workspace could not be opened
-        if end.is_due:
-            self.stop(run_id)
         return None
 
-    def start_turn(self, run_id: str) -> Permit | None:
-        """Permit the next turn of a run as recorded, and prepare its end before its last turn."""
-        end = self._get_end(run_id)
-        run = self._runs[run_id]
-        report = end.report
-        limit: LimitState | None = None
-        if run.turn + 1 == end.turn and report is not None:
-            is_own = report.reason in (*_LIMITS, Reason.LOOP) and not end.is_from_above
-            if is_own and not end.has_summary:
-                run.control.phase = Phase.CANCELLING
-            limit = report.limit if report.reason is Reason.BUDGET else None
-        max_tokens = self._max_tokens.get((run_id, run.turn + 1))
+    def is_ended_by_limit(self, run_id: str) -> bool:
+        """Return whether a limit ended the run before the next turn."""
+        end = self.get_end(run_id)
+        return end.limit is not None and self._runs[run_id].turn >= end.turn
+
+    def permit_request(self, run_id: str) -> Permit | None:
+        """Return the permit of the next turn as recorded, None if no limit counted its answer."""
+        end = self.get_end(run_id)
+        turn = self._runs[run_id].turn + 1
+        report = end.report if turn == end.turn else None
+        limit = report.limit if report and report.reason is Reason.BUDGET else None
+        max_tokens = self._max_tokens.get((run_id, turn))
         if max_tokens is None and limit is None:
             return None
         return Permit([], _do_nothing, max_tokens=max_tokens or 0, cut_by=limit)
 
     def find_passed_limit(self, run_id: str) -> LimitState | None:
         """Return the limit in the recorded report of a run."""
-        report = self._get_end(run_id).report
+        report = self.get_end(run_id).report
         return report.limit if report else None
 
     def find_warning(self, run_id: str) -> LimitState | None:
         """Return the limit of which the run was warned at this point."""
-        warning = self._get_end(run_id).warning
+        warning = self.get_end(run_id).warning
         if warning is None or warning[0] != self._runs[run_id].turn:
             return None
         return LimitState(warning[1], 0, 0)
 
-    def stop_at_goal(self, run_id: str) -> None:
-        """Stop a run that has reached its goal, if the record stopped it there."""
-        end = self._get_end(run_id)
-        if end.is_due and self._runs[run_id].turn == end.turn:
-            self.stop(run_id)
+    def repeat_failure(self, run_id: str) -> None:
+        """Raise the exception with which a model call ended the run.
 
-    def stop_interrupted(self, run_id: str) -> None:
-        """Stop a run that waits for the next prompt, if the record stopped it there."""
-        end = self._get_end(run_id)
-        if end.is_due and not (end.is_interrupt or end.steps_left):
-            self._runs[run_id].control.resume()
-            self.stop(run_id)
-
-    def stop(self, run_id: str) -> NoReturn:
-        """Raise the exception with which the record stopped the run, in the task of the run."""
-        end = self._get_end(run_id)
-        run = self._runs[run_id]
+        Return if something outside the run cut the call off.
+        """
+        end = self.get_end(run_id)
         report = end.report
-        assert report is not None
-        self._start_stop(run, end)
-        if end.is_interrupt:
-            run.control.phase = Phase.INTERRUPTING
-            raise asyncio.CancelledError
-        if not end.has_summary:
-            run.control.phase = Phase.CANCELLING
-        if report.reason is Reason.TIMEOUT and not end.wraps_up:
-            raise TimeoutError(report.error)
+        if end.is_interrupt or report is None:
+            return
         if report.reason is Reason.ERROR:
             name, _, text = report.error.partition(": ")
             raise type(name, (RecordedFault,), {})(text)
-        if end.wraps_up:
-            run.control.phase = Phase.WRAPPING_UP
-        run.control.stop_reason = report.reason
-        raise asyncio.CancelledError
+        if report.reason is Reason.TIMEOUT and report.error:
+            self._begin_stop(self._runs[run_id], end)
+            raise TimeoutError(report.error)
 
     def is_cut_off(self, run_id: str, call_id: str) -> bool:
         """Return whether the stop of its run cut off a call."""
-        end = self._get_end(run_id)
-        return (end.is_due or self._is_stopping(run_id, end)) and call_id in end.results
+        return call_id in self.get_end(run_id).results
 
 
 def _do_nothing() -> None:
@@ -361,3 +347,53 @@ class _RecordedWindow(ChangeWindow):
     async def close(self, result: ToolResult) -> ToolResult:
         """Return the recorded result."""
         return self._result
+
+
+class RecordedMeters(Meters):
+    """Meters with the recorded budgets and limits."""
+
+    def __init__(
+        self, briefs: Mapping[str, Brief], stops: RecordedStops, gate: RequestGate
+    ) -> None:
+        super().__init__()
+        self.gate = gate
+        self._briefs = briefs
+        self._stops = stops
+
+    def open(self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None = None) -> Grant:
+        """Open a meter for a run."""
+        self._meters[run_id] = RecordedMeter(run_id, budget, parent, self._stops)
+        return Grant(run_id, budget)
+
+    async def allocate(
+        self, parent: Meter, run_id: str, requested: Budget, seconds: float
+    ) -> Grant:
+        """Open a meter for a child, with its recorded budget."""
+        parent.add_usage(Usage(), 0.0, children=1)
+        return self.open(run_id, self._briefs[run_id].budget, parent)
+
+
+class RecordedMeter(Meter):
+    """Meter that counts the turns of the run; all other limits come from the record."""
+
+    has_shared_limits: Any = True
+    """Each request asks the gate, which has the recorded permits."""
+
+    def __init__(
+        self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None, stops: RecordedStops
+    ) -> None:
+        super().__init__(Budget(turns=budget.turns), parent)
+        self.run_id = run_id
+        self._stops = stops
+
+    def find_exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
+        """Return the recorded limit, or the limit of turns."""
+        return self._stops.find_limit(self.run_id) or super().find_exceeded_limit()
+
+    def find_passed_limit(self) -> LimitState | None:
+        """Return the limit in the recorded report."""
+        return self._stops.find_passed_limit(self.run_id)
+
+    def take_warning(self, seconds: float = 0.0) -> LimitState | None:
+        """Return the limit of the recorded warning."""
+        return self._stops.find_warning(self.run_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -122,7 +123,7 @@ class Inbox:
             del self._unread[message.id]
         delivered: list[MessageDelivered] = []
         room = MAX_CHARACTERS
-        for message in sorted(taken, key=_get_rank):
+        for message in self._sort(taken):
             text = judged.texts.pop(message.id, "") if judged else ""
             text = text or format_message(message)
             if message.kind == "notification":
@@ -134,6 +135,10 @@ class Inbox:
             self._recorder.record_later(event, show=True)
             delivered.append(event)
         return delivered
+
+    def _sort(self, messages: Iterable[InboxMessage]) -> list[InboxMessage]:
+        """Return messages in the order in which the model reads them."""
+        return sorted(messages, key=_get_rank)
 
     def take_contexts(self) -> list[str]:
         """Return the texts of hooks for the model, once."""

@@ -1,0 +1,110 @@
+"""`mudroom replay`: background work matches; of other records it shows the first difference."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom import AssistantMessage, Budget, Session, Usage
+from mudroom._core.events import RunFinished, StoredEvent, ToolCallFinished
+from mudroom._core.messages import StopReason, TextBlock, ToolCallBlock
+from mudroom.journals.sessions import open_store, read_events
+from mudroom.models.scripted import Request, ScriptedModel, call
+
+MODEL = "anthropic:claude-sonnet-4-5"
+ECHO = call("bash", command="echo hi")
+SLOW = call("bash", command="sleep 0.3; echo hi")
+
+
+def task(prompt: str, **arguments: Any) -> ToolCallBlock:
+    return call("task", prompt=prompt, description="part", **arguments)
+
+
+def begin(prompt: str) -> ToolCallBlock:
+    return task(prompt, background=True)
+
+
+SCENES: dict[str, tuple[list[ToolCallBlock], Budget]] = {
+    "beside a command": ([ECHO, begin("CHILD 1")], Budget()),
+    "beside a slow command": ([begin("CHILD 1"), SLOW], Budget()),
+    "beside a foreground child": ([begin("CHILD 1"), task("CHILD 3")], Budget()),
+    "one turn": ([begin("CHILD 3"), begin("CHILD 6")], Budget(turns=1)),
+    "money": ([begin(f"CHILD {n}") for n in (9, 9, 9)], Budget(usd=0.05)),
+    "turns with 30 children": ([begin(f"CHILD {n % 7}") for n in range(30)], Budget(turns=1)),
+}
+
+
+async def record(base: Path, calls: list[ToolCallBlock], budget: Budget) -> str:
+    """Run a parent that makes calls at once, and return the id of its session."""
+
+    async def answer(request: Request) -> AssistantMessage:
+        usage = Usage(700, 50)
+        if request.prompt == "PARENT":
+            blocks = calls if request.turn == 0 and request.tools else []
+        else:
+            is_working = request.turn < int(request.prompt.split()[1]) and request.tools
+            blocks = [ECHO] if is_working and request.turn % 2 else []
+            await asyncio.sleep(0.02)
+        if not blocks:
+            return AssistantMessage((TextBlock("ALL DONE"),), StopReason.END, usage)
+        named = [
+            ToolCallBlock(f"c{request.turn}-{place}", each.name, each.arguments)
+            for place, each in enumerate(blocks)
+        ]
+        return AssistantMessage(tuple(named), StopReason.CALLS, usage)
+
+    async with Session(
+        model=ScriptedModel(answer, MODEL),
+        cwd=str(base),
+        home=str(base / "home"),
+        environ={},
+        sandbox="off",
+        budget=budget,
+    ) as session:
+        await session.run("PARENT")
+        return session.id
+
+
+def run_replay(base: Path, session_id: str) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "MUDROOM_HOME": str(base / "home"), "HOME": str(base)}
+    command = [sys.executable, "-m", "mudroom", "replay", session_id]
+    return subprocess.run(
+        command, cwd=base, env=environ, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_background_work_replays(tmp_path: Path, scene: str) -> None:
+    session_id = asyncio.run(record(tmp_path, *SCENES[scene]))
+    done = run_replay(tmp_path, session_id)
+    assert done.returncode == 0 and "every event identical" in done.stderr, done.stderr
+
+
+async def store_changed(base: Path, events: list[StoredEvent]) -> str:
+    """Store events as a session of their own, and return its id."""
+    changed_id = str(uuid.uuid4())
+    changed = await open_store(str(base / "home")).create(changed_id)
+    await changed.append(*events)
+    await changed.close()
+    return changed_id
+
+
+@pytest.mark.parametrize("removed", [ToolCallFinished, RunFinished])
+def test_the_first_difference_of_a_damaged_record_is_readable(
+    tmp_path: Path, removed: type[StoredEvent]
+) -> None:
+    session_id = asyncio.run(record(tmp_path, *SCENES["beside a command"]))
+    events = asyncio.run(read_events(open_store(str(tmp_path / "home")), session_id))
+    del events[next(n for n, event in enumerate(events) if isinstance(event, removed))]
+    changed_id = asyncio.run(store_changed(tmp_path, events))
+    done = run_replay(tmp_path, changed_id)
+    assert done.returncode == 1 and not done.stdout
+    assert "Traceback" not in done.stderr
+    assert "run 1" in done.stderr and "record" in done.stderr

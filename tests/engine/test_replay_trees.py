@@ -1,0 +1,52 @@
+"""Replay of random trees: each record replays equal; a damaged one ends with its difference."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from mudroom._core.events import StoredEvent
+from mudroom.replay import ReplayDiverged, replay
+
+from ..long_form import count_examples
+from ..replay_trees import Tree, damage
+
+SEEDS = range(count_examples(40, 2_000))
+
+DAMAGES = 4
+"""Damaged forms of each record."""
+
+
+async def replay_all(records: list[list[StoredEvent]]) -> list[ReplayDiverged | None]:
+    """Replay records one after another; return the first difference of each."""
+    differences: list[ReplayDiverged | None] = []
+    for events in records:
+        try:
+            assert await replay(events) == events
+            differences.append(None)
+        except ReplayDiverged as difference:
+            differences.append(difference)
+    return differences
+
+
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("is_resumed", [False, True], ids=["whole", "resumed"])
+def test_a_random_tree_replays(is_resumed: bool) -> None:
+    for seed in SEEDS:
+        events = Tree(seed, is_resumed).record()
+        assert asyncio.run(replay(events)) == events, f"seed {seed}"
+
+
+@pytest.mark.timeout(1_800)
+def test_a_damaged_record_ends_and_names_its_first_difference(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for seed in SEEDS:
+        draw = random.Random(seed)
+        events = Tree(seed, is_resumed=seed % 3 == 0).record()
+        damaged = [damage(events, draw) for _ in range(DAMAGES)]
+        for difference in asyncio.run(replay_all(damaged)):
+            assert difference is None or "record" in str(difference), f"seed {seed}"
+        assert not caplog.records, f"seed {seed}: a task failed unseen"

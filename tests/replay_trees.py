@@ -1,0 +1,233 @@
+"""Random run trees on virtual time: their records are replayed, whole and damaged."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import tempfile
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mudroom import AssistantMessage, Budget, Effect, Session, Tool, ToolResult, Usage
+from mudroom._core.events import RunFinished, RunStarted, StoredEvent
+from mudroom._core.messages import AssistantBlock, StopReason, TextBlock, ToolCallBlock
+from mudroom._core.ports import ApprovalDecision, ApprovalRequest
+from mudroom.journals.memory import MemoryJournal
+from mudroom.models.scripted import Request, ScriptedModel
+from mudroom.testing.clock import run_virtual
+
+MODEL = "anthropic:claude-sonnet-4-5"
+"""A model with a price, so that limits in money hold."""
+
+DELAYS = (0.0, 0.0, 0.01, 0.5, 3.0)
+"""Seconds that answers and calls take: many end at the same moment as others."""
+
+_STARTED = re.compile(r"Started ([\d.~a-z]+) in the background")
+
+
+class CountingJournal(MemoryJournal):
+    """A journal that knows where a kill may cut it off: no append is stored in part.
+
+    Attributes:
+        ends: numbers of events after each append.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[int] = []
+
+    async def append(self, *events: StoredEvent) -> int:
+        position = await super().append(*events)
+        self.ends.append(len(self.events))
+        return position
+
+
+class Tree(Struct, frozen=True):
+    """A random tree: everything in it follows from the seed.
+
+    Arguments:
+        is_resumed: true if its process is killed at some event and another one continues.
+    """
+
+    seed: int
+    is_resumed: bool = False
+
+    def make_random(self, *place: object) -> random.Random:
+        """Return the random numbers of a place of the tree, the same after a resume."""
+        return random.Random(f"{self.seed} {place}")
+
+    def make_budget(self) -> Budget:
+        """Return the limits of the session."""
+        draw = self.make_random("budget")
+        limits: dict[str, Any] = {
+            "usd": draw.choice((0.02, 0.05, 0.2)),
+            "total_tokens": draw.choice((4_000, 10_000, 40_000)),
+            "seconds": draw.choice((0.2, 1.0, 4.0, 10.0)),
+            "turns": draw.choice((1, 3, 8, 20)),
+            "children": draw.choice((1, 3)),
+        }
+        names = draw.sample(sorted(limits), draw.choice((0, 0, 1, 1, 2)))
+        return Budget(**{name: limits[name] for name in names})
+
+    async def answer(self, request: Request) -> AssistantMessage:
+        """Answer as a model that likes to delegate."""
+        draw = self.make_random("answer", request.prompt, request.turn)
+        await asyncio.sleep(draw.choice(DELAYS))
+        usage = Usage(draw.randint(300, 900), draw.randint(10, 200))
+        depth = request.prompt.count(".")
+        last = draw.choice((1, 2, 2, 3, 12 if depth else 3))
+        if not request.tools or request.turn >= last or "final" in request.prompt:
+            text = "" if draw.random() < 0.05 else f"words of {request.prompt[:20]} {request.turn}"
+            return AssistantMessage((TextBlock(text),), StopReason.END, usage)
+        count = 0 if draw.random() < 0.1 else draw.randint(1, 2 if depth > 1 else 5)
+        started = _STARTED.findall(str(request.messages))
+        blocks: list[AssistantBlock] = [TextBlock(f"step {request.turn}")]
+        for place in range(count):
+            name, arguments = self._draw_call(draw, request, place, depth, started)
+            blocks.append(ToolCallBlock(f"c{request.turn}-{place}", name, arguments))
+        stop = StopReason.CALLS if count else StopReason.END
+        return AssistantMessage(tuple(blocks), stop, usage)
+
+    def _draw_call(
+        self, draw: random.Random, request: Request, place: int, depth: int, started: list[str]
+    ) -> tuple[str, dict[str, Any]]:
+        kind = draw.random()
+        if kind < (0.5 if depth < 2 else 0.15) and "task" in request.tools:
+            arguments: dict[str, Any] = {
+                "prompt": f"{request.prompt.split(chr(10))[0]}.{request.turn}{place}",
+                "description": "a part",
+            }
+            if draw.random() < 0.65:
+                arguments["background"] = True
+            if draw.random() < 0.25:
+                arguments["name"] = draw.choice(("ann", "bob", "cid"))
+            if draw.random() < 0.4:
+                arguments["max_turns"] = draw.choice((1, 1, 2, 4))
+            return "task", arguments
+        if kind < 0.8 or not started:
+            names = ("act", "act", "look", "look", "ask", "nothing", "todo")
+            name = draw.choice(names)
+            if name == "todo":
+                return name, {"todos": [{"content": "step", "status": "pending"}]}
+            return name, {"seconds": draw.choice(DELAYS)}
+        if kind < 0.86:
+            return "wait", {"timeout": draw.choice((0, 1, 5)), "until": draw.choice(("any", "all"))}
+        if kind < 0.93:
+            how = draw.choice(("wrap_up", "now"))
+            return "task_stop", {"to": draw.choice(started), "how": how}
+        receiver = draw.choice(("ann", "bob", "cid", "parent", "*"))
+        return "send_message", {"to": receiver, "message": f"from {request.prompt[:20]}"}
+
+    def make_tools(self) -> list[Tool]:
+        """Return tools that take time: one with effects, a pure one, and one that users deny."""
+
+        async def run(_: object, arguments: dict[str, Any]) -> ToolResult:
+            await asyncio.sleep(float(arguments["seconds"]))
+            return ToolResult(f"took {arguments['seconds']}", reads=("a.txt",))
+
+        act = Tool(
+            name="act",
+            description="",
+            parameters={"type": "object"},
+            parse=dict,
+            run=run,
+            is_parallel=self.seed % 2 == 0,
+        )
+        look = replace(act, name="look", effect=Effect.PURE)
+        return [act, look, replace(act, name="ask", needs_confirmation=True)]
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        """Answer a question after a while."""
+        draw = self.make_random("approval", request.run_id, request.call_id)
+        await asyncio.sleep(draw.choice(DELAYS))
+        return ApprovalDecision(draw.random() < 0.5, "the user said so")
+
+    def open(self, folder: Path, journal: MemoryJournal, **options: Any) -> Session:
+        """Return a session for the tree."""
+        draw = self.make_random("options")
+        return Session(
+            model=ScriptedModel(self.answer, MODEL),
+            cwd=str(folder),
+            home=str(folder / "home"),
+            environ={},
+            sandbox="off",
+            journal=journal,
+            budget=self.make_budget(),
+            child_turns=draw.choice((1, 4, 30)),
+            max_children=draw.choice((1, 2, 64)),
+            tools=self.make_tools(),
+            approver=self,
+            **options,
+        )
+
+    async def disturb(self, session: Session, journal: MemoryJournal) -> None:
+        """Send messages, cancel and wrap up runs at random moments."""
+        draw = self.make_random("disturb", session.id if self.is_resumed else "")
+        for number in range(draw.choice((0, 0, 1, 2, 3))):
+            await asyncio.sleep(draw.choice((0.0, 0.01, 0.3, 1.0, 4.0)))
+            ended = {event.run for event in journal.events if isinstance(event, RunFinished)}
+            begun = [event.run for event in journal.events if isinstance(event, RunStarted)]
+            works = [run for run in begun if run not in ended]
+            if not works:
+                continue
+            run = draw.choice(works)
+            acts: list[Callable[[], object]] = [
+                lambda run=run, number=number: session.send(run, f"message {number}"),
+                lambda run=run: session.cancel(run),
+                lambda run=run: session.wrap_up(run),
+                lambda: session.detach(),
+                lambda: session.interrupt() and session.send("1", "Go on."),
+            ]
+            draw.choice(acts)()
+
+    def record(self) -> list[StoredEvent]:
+        """Run the tree and return its record."""
+        with tempfile.TemporaryDirectory() as folder:
+            return run_virtual(self._record(Path(folder)))
+
+    async def _record(self, folder: Path) -> list[StoredEvent]:
+        journal = CountingJournal()
+        # Ids of sessions are random, and nothing of a record must be.
+        session_id = str(uuid.UUID(int=self.seed, version=4))
+        async with self.open(folder, journal, id=session_id) as session:
+            disturbing = asyncio.create_task(self.disturb(session, journal))
+            await session.run("R")
+            if self.make_random("second").random() < 0.3:
+                await session.run("S final")
+            disturbing.cancel()
+        events = journal.events
+        start = next(n for n, event in enumerate(events) if isinstance(event, RunStarted))
+        cuts = [end for end in journal.ends if start < end < len(events) - 1]
+        if not self.is_resumed or not cuts:
+            return events
+        cut = self.make_random("cut").choice(cuts)
+        journal = MemoryJournal()
+        await journal.append(*events[:cut])
+        async with self.open(folder, journal, resume=session_id) as session:
+            await session.resume_unfinished()
+        return journal.events
+
+
+def damage(events: list[StoredEvent], draw: random.Random) -> list[StoredEvent]:
+    """Return a record that is cut off, or with events removed, doubled, or in another order."""
+    events = list(events)
+    kind = draw.choice(("cut", "remove", "double", "swap", "move"))
+    place = draw.randrange(1, len(events))
+    if kind == "cut":
+        return events[:place]
+    if kind == "remove":
+        del events[place]
+    elif kind == "double":
+        events.insert(draw.randrange(place, len(events)), events[place])
+    elif kind == "swap":
+        other = draw.randrange(1, len(events))
+        events[place], events[other] = events[other], events[place]
+    else:
+        events.insert(draw.randrange(1, len(events)), events.pop(place))
+    return events
