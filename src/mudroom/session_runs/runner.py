@@ -224,6 +224,16 @@ class SessionRunner:
         self._cancel_count += 1
         return sum(handle.cancel() for handle in self._handles) > 0
 
+    def pause(self) -> bool:
+        """Stop all work at once and record no end of it; see `Session.pause`."""
+        self.resources.journal.is_sealed = True
+        return self.cancel_all()
+
+    @property
+    def is_paused(self) -> bool:
+        """True if the session takes no further step, and a later process continues its runs."""
+        return self.resources.journal.is_sealed
+
     def interrupt(self) -> bool:
         """Stop the prompt that works; see `Session.interrupt`. Return False if none works."""
         self._interrupt_count += 1
@@ -268,7 +278,7 @@ class SessionRunner:
     async def record_closing(self) -> None:
         """Record the end of the session, unless nothing was recorded since its opening."""
         event = SessionClosed(at=self.resources.services.clock.now())
-        if self.resources.journal.is_used:
+        if self.resources.journal.is_used and not self.is_paused:
             await self.resources.journal.append(event)
         self._show(event)
 
@@ -276,7 +286,7 @@ class SessionRunner:
         """End all runs. An interrupted prompt, and its work, continue in a later process."""
         interrupted = self._interrupted
         if interrupted and interrupted.handle.is_interrupted:
-            self.resources.journal.is_sealed = True
+            self.pause()
             self._watchers.clear()
         for feeder in self.feeders:
             feeder.cancel()
