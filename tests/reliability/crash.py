@@ -4,10 +4,10 @@
 
 Reads lines "HOME WORK REQUESTS POINT DISK", separated by tabs. For each line a new process starts
 or resumes the session in HOME. It kills itself at point POINT, or at disk operation DISK (disk.c
-must be loaded); 0 is never. At a POINT below 0 it sends itself SIGTERM, which pauses the session. The prompt is in CRASH_PROMPT: PARENT, BACKGROUND, TEAM, ISOLATED,
-CHECKED, RETURNED, ISOLATED_TEAM, BOARD or CLAIMS. The requests to the model are appended to
-REQUESTS. Each answer is a line: exit code, number of points passed, and the report as JSON,
-separated by tabs.
+must be loaded); 0 is never. At point -POINT it sends itself SIGTERM, which pauses the session. The
+prompt is in CRASH_PROMPT: PARENT, BACKGROUND, TEAM, ISOLATED, CHECKED, RETURNED, ISOLATED_TEAM,
+BOARD or CLAIMS. The requests to the model are appended to REQUESTS. Each answer is a line: exit
+code, number of points passed, and the report as JSON, separated by tabs.
 
 Points are before and after every append to the journal; before a file is renamed to its name and
 after it is; at the first output of a command and at its end; before and after each use of the

@@ -69,7 +69,7 @@ def list_stops(points: int, step: int) -> list[Kill]:
     if LONG:
         return [Kill(sign * point) for point in range(1, points + 1) for sign in (1, -1)]
     chosen = enumerate(range(1, points + 1, step))
-    return [Kill(-point) for n, point in enumerate(range(1, points+1, max(1, step//4)))]
+    return [Kill(-point if n % 2 else point) for n, point in chosen]
 
 
 class CrashProgram:

@@ -229,11 +229,6 @@ class SessionRunner:
         self.resources.journal.is_sealed = True
         return self.cancel_all()
 
-    @property
-    def is_paused(self) -> bool:
-        """True if the session takes no further step, and a later process continues its runs."""
-        return self.resources.journal.is_sealed
-
     def interrupt(self) -> bool:
         """Stop the prompt that works; see `Session.interrupt`. Return False if none works."""
         self._interrupt_count += 1
@@ -278,8 +273,9 @@ class SessionRunner:
     async def record_closing(self) -> None:
         """Record the end of the session, unless nothing was recorded since its opening."""
         event = SessionClosed(at=self.resources.services.clock.now())
-        if self.resources.journal.is_used and not self.is_paused:
-            await self.resources.journal.append(event)
+        journal = self.resources.journal
+        if journal.is_used and not journal.is_sealed:
+            await journal.append(event)
         self._show(event)
 
     async def end_runs(self) -> None:

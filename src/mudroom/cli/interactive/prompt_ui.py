@@ -106,7 +106,7 @@ class PromptUI:
         await self._group.__aenter__()
         loop = asyncio.get_running_loop()
         for number in _CLOSING_SIGNALS:
-            loop.add_signal_handler(number, self._close, 128 + number)
+            loop.add_signal_handler(number, self._close_by_signal, number)
         self._tasks = [
             self._group.create_task(self._run_screen()),
             self._group.create_task(self._screen.print_output()),
@@ -233,6 +233,12 @@ class PromptUI:
         """Turn the keys of vi on or off; return whether they are on."""
         self._screen.uses_vi_keys = not self._screen.uses_vi_keys
         return self._screen.uses_vi_keys
+
+    def _close_by_signal(self, number: int) -> None:
+        """Pause the session, so that a later process continues its work, and close the prompt."""
+        if self._conversation:
+            self._conversation.pause()
+        self._close(128 + number)
 
     def _close(self, code: int = 0) -> None:
         """Close the prompt: stop the run and end the input."""

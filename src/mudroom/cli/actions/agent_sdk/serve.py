@@ -111,6 +111,10 @@ async def _serve(
         output.hurry()
         return server.stop()
 
+    def pause() -> bool:
+        output.hurry()
+        return server.pause()
+
     def on_closed(reason: str) -> None:
         if reason:
             printer.show(f"{reason}. The work stops; the session can be continued.")
@@ -118,7 +122,7 @@ async def _serve(
 
     output = LineOutput(sys.stdout.fileno(), on_closed)
     server = AgentSdkServer(planner.prepare, server_options, output.write, printer.show)
-    with handle_signals(stop, exits_after=True) as signals, show_log(printer.show):
+    with handle_signals(stop, pause, exits_after=True) as signals, show_log(printer.show):
         try:
             await server.serve(LineInput(sys.stdin.fileno()).read(), sys.stdout.fileno())
         finally:
