@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from .conversation_state import select_finished
 from .errors import JournalDamaged, UsageError
 from .journals.sessions import stream_events
 from .open_adapters import open_store
+from .option_record import restore_options
 from .options import SessionOptions
 from .permissions.rules import Verdict
 from .pricing import calculate_cost
@@ -49,12 +50,17 @@ def find_folder(options: SessionOptions) -> str:
 
 
 async def use_recorded_options(
-    options: SessionOptions, *, drops_tasks: bool, past: OpenEvents | None = None
+    options: SessionOptions,
+    *,
+    drops_tasks: bool,
+    chosen: Collection[str],
+    past: OpenEvents | None = None,
 ) -> tuple[SessionOptions, OpenEvents]:
-    """Return the options with id, folder and model of the session to resume, and its events.
+    """Return the options that the session to resume was started with, and its events.
 
     Arguments:
         drops_tasks: leave out the events of tasks that have ended.
+        chosen: names of options that win over the record.
         past: its first events, if they have been read already.
 
     Raises UnknownName when there is no such session, JournalDamaged when it has no start.
@@ -66,10 +72,11 @@ async def use_recorded_options(
     if not openings:
         raise JournalDamaged(
             "the record does not start with a session",
-            where=session or options.resume,
+            where=session or options.resume or "",
             remedy="Start a new session.",
         )
     opened = openings[0]
+    options = restore_options(options, openings, chosen)
     briefs = [
         event.brief for event in events if type(event) is RunStarted and event.brief.depth == 0
     ]
@@ -82,8 +89,6 @@ async def use_recorded_options(
         resume=session or openings[-1].session,
         cwd=path_from_text(opened.cwd),
         model=of_session[-1].model if reuses_model else options.model,
-        isolate=options.isolate or opened.isolate,
-        check=options.check or opened.check,
         board=options.board or is_board_offered([*events, *recorded.starts.values()]),
         **_choose_style(options, events),
         prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
@@ -146,7 +151,7 @@ async def copy_journal(
     While another process writes that session, unfinished runs are left out.
     """
     events = recorded.events
-    if await open_store(options.store, find_home(options)).find_writer(options.resume):
+    if await open_store(options.store, find_home(options)).find_writer(options.resume or ""):
         events = select_finished(events)
     await journal.append(*events)
     copied = OpenEvents(calculate_cost, drops_tasks=False)
@@ -171,7 +176,7 @@ async def _read_recorded(options: SessionOptions, recorded: OpenEvents) -> str:
             recorded.apply(event)
         return ""
     store = open_store(options.store, find_home(options))
-    session = await store.find(options.resume)
+    session = await store.find(options.resume or "")
     async for event in stream_events(store, session, after=recorded.count):
         recorded.apply(event)
     return session
