@@ -221,6 +221,8 @@ def make_options(values: Mapping[str, Any]) -> SessionOptions:
     check_type("options", options, SessionOptions, "Session")
     for option in fields(options):
         value = getattr(options, option.name)
+        if option.name == "resume" and value == "":
+            continue  # programs that ran before the default was None pass it
         if isinstance(value, str) and value != option.default and not value.strip():
             raise UsageError(
                 f"{option.name} is blank",
