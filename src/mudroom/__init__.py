@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         UserMessage,
     )
     from ._core.ports import ApprovalDecision, ApprovalRequest, Approver, ToolContext
-    from ._core.runs import Reason, RecordedTask, Report
+    from ._core.runs import Reason, Report
     from ._core.tools import Effect, Tool, ToolResult
     from .errors import JournalError, ModelError, ModelUnavailable, MudroomError, UsageError
     from .integrations.mcp_servers.spec import ServerSpec
@@ -73,7 +73,7 @@ _NAMES_BY_MODULE = {
         "ToolResultBlock Usage UserMessage"
     ),
     "_core.ports": "ApprovalDecision ApprovalRequest Approver ToolContext",
-    "_core.runs": "Reason RecordedTask Report",
+    "_core.runs": "Reason Report",
     "_core.tools": "Effect Tool ToolResult",
     "errors": "JournalError ModelError ModelUnavailable MudroomError UsageError",
     "integrations.mcp_servers.spec": "ServerSpec",
@@ -105,7 +105,6 @@ __all__ = [  # noqa: RUF022  (by theme)
     "Budget",
     "Report",
     "Reason",
-    "RecordedTask",
     "Output",
     "Usage",
     "ImageBlock",

@@ -41,7 +41,7 @@ def test_each_flag_is_restored_or_belongs_to_its_process() -> None:
         if name in OTHER_FLAGS or name in OF_PROCESS_FLAGS or not parameter.expose_value:
             continue
         assert RENAMED.get(name, name) in classified, f"what becomes of {name} after a resume?"
-    assert OF_PROCESS_FLAGS <= {*Settings.__struct_fields__}
+    assert {*Settings.__struct_fields__} >= OF_PROCESS_FLAGS
 
 
 async def test_the_flags_of_a_killed_command_line_hold_after_a_resume(

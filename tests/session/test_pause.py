@@ -11,7 +11,7 @@ import pytest
 
 from mudroom import ApprovalDecision, ApprovalRequest, Report, Session
 from mudroom._core.events import MessageSent, RunFinished, StoredEvent
-from mudroom.errors import SessionPaused
+from mudroom.errors import SessionPaused, UsageError
 from mudroom.journals.sqlite.folder import get_session_path
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -149,7 +149,7 @@ async def test_what_was_accepted_before_a_pause_is_recorded(tmp_path: Path) -> N
         resumed.rewind(first.run_id)
         resumed.pause()
     async with open_session(tmp_path, model.make(), resume=session.id) as again:
-        with pytest.raises(Exception, match="no conversation"):
+        with pytest.raises(UsageError, match="no conversation"):
             await again.compact()
 
 

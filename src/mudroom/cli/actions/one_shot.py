@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..._core.agents import Mode
 from ..._core.events import StoredEvent
+from ..._core.runs import Report
 from ..._platform.event_loop import run_event_loop
 from ...errors import SessionPaused, UsageError
 from ...projections.current_team import list_names
@@ -92,18 +93,21 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
                     run = WordsRun(session, settings, loaded, reporter.print_notice, teammates)
                     report = await run.run(call, words, prompt.removeprefix(words), outputs=schema)
             except SessionPaused:
-                from ..output.report import make_paused_report  # slow to import
+                report = reporter.make_paused_report()
+        return reporter.print_report(_require_report(report, session.id, signals), signals)
 
-                report = make_paused_report(session.id, reporter.screen.tree)
-        if report is None:
-            raise UsageError("no run of this session was interrupted", where=session.id)
-        if report.is_interrupted and not signals:
-            raise UsageError(
-                "the last prompt of this session is interrupted and waits for the next one",
-                where=session.id,
-                remedy="Give a prompt, which continues it.",
-            )
-        return reporter.print_report(report, signals)
+
+def _require_report(report: Report | None, session: str, signals: Sequence[int]) -> Report:
+    """Return the report. Raises UsageError if nothing was to be done."""
+    if report is None:
+        raise UsageError("no run of this session was interrupted", where=session)
+    if report.is_interrupted and not signals:
+        raise UsageError(
+            "the last prompt of this session is interrupted and waits for the next one",
+            where=session,
+            remedy="Give a prompt, which continues it.",
+        )
+    return report
 
 
 def _print_what_continues(

@@ -13,7 +13,7 @@ from collections.abc import (
     Iterable,
     Mapping,
 )
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -22,7 +22,7 @@ from ..._core.events import AnyEvent, RunFinished, StoredEvent
 from ..._core.run_ids import is_child_id
 from ..._core.runs import Report, has_summary
 from ...config import Settings
-from ...errors import JournalError, MudroomError, SessionPaused, UsageError, suggest_names
+from ...errors import JournalError, MudroomError, SessionPaused, suggest_names
 from ...journals.sessions import stream_events
 from ...projections.current_team import list_names
 from ...projections.file_changes import FileChanges
@@ -383,12 +383,6 @@ class Conversation:
         if self._stoppable:
             return self._stoppable.cancel()
         return self.is_busy and self.session.interrupt()
-
-    def pause(self) -> bool:
-        """Stop all work so that a later process continues it. Return False if nothing works."""
-        with suppress(UsageError):  # the session is being opened, and has no work yet
-            return self.session.pause()
-        return False
 
     def stop_all(self) -> bool:
         """Stop the prompt and all background work. Return False if nothing works."""

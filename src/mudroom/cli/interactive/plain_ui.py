@@ -123,7 +123,9 @@ class PlainUI:
     def during_run(self) -> Generator[None]:
         """Let Ctrl-C stop the run inside the block, and SIGTERM and SIGHUP pause it."""
         conversation = self._conversation
-        stop, pause = (conversation.interrupt, conversation.pause) if conversation else (bool, bool)
+        stop, pause = bool, bool
+        if conversation:
+            stop, pause = conversation.interrupt, conversation.session.pause
         with handle_signals(stop, pause) as signals:
             yield
         if signals and signals[0] != signal.SIGINT:

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.buffer import Buffer
@@ -21,6 +21,7 @@ from prompt_toolkit.history import FileHistory
 
 from ..._core.events import AnyEvent, RunFinished, RunStarted, TurnFinished
 from ...config import Settings
+from ...errors import UsageError
 from ...projections.safe_text import sanitize
 from ..output.progress import should_color
 from ..output.text import Line, choose_glyphs
@@ -237,7 +238,8 @@ class PromptUI:
     def _close_by_signal(self, number: int) -> None:
         """Pause the session, so that a later process continues its work, and close the prompt."""
         if self._conversation:
-            self._conversation.pause()
+            with suppress(UsageError):  # the session is being opened, and has no work yet
+                self._conversation.session.pause()
         self._close(128 + number)
 
     def _close(self, code: int = 0) -> None:
