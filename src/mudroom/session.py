@@ -109,14 +109,14 @@ class Session(RunControls, ServerControls, TaskCalls):
     async def _start(self, runner: SessionRunner, recorded: OpenEvents | None) -> None:
         self.notices.extend(runner.resources.notices)
         if recorded is not None:
-            # A new session needs no such modules.
-            from .option_record import describe_restored
-            from .session_runs.load_record import load_record
+            from .session_runs.load_record import load_record  # a new session needs no such module
 
             notice = await load_record(
                 runner, self._options, self._conversation, recorded, self._history_watchers
             )
-            self.notices.extend(filter(None, [notice, describe_restored(self._options)]))
+            self.notices.extend(
+                filter(None, [notice, recorded_options.describe_restored(self._options)])
+            )
         await runner.resources.models.load_replays()
         runner.record_opening(self.id, self.cwd, recorded_options.list_grants(self._options))
         if hooks := runner.resources.services.hooks:

@@ -15,9 +15,9 @@ from mudroom.errors import SessionPaused
 from mudroom.journals.sqlite.folder import get_session_path
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.option_record import OF_PROCESS, RESTORED, RESTORED_OTHERWISE
 from mudroom.options import SessionOptions
 from mudroom.permissions import Permissions
+from mudroom.recorded_options import OF_PROCESS, RESTORED, RESTORED_OTHERWISE
 
 CODER = Agent(name="coder", description="Writes.", tools=("todo",), claims_tasks=True)
 VALUES: dict[str, Any] = {
@@ -54,8 +54,7 @@ def test_each_option_says_what_becomes_of_it_after_a_resume() -> None:
 
 
 def open_session(tmp_path: Path, **options: Any) -> Session:
-    answer = options.pop("answer", "done")
-    model = ScriptedModel(answer if callable(answer) else lambda _: answer)
+    model = ScriptedModel(options.pop("answer", lambda _: "done"))  # pyright: ignore[reportUnknownLambdaType]
     return Session(model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), **options)
 
 
@@ -145,7 +144,7 @@ async def test_a_program_finds_the_reports_of_what_is_done(tmp_path: Path) -> No
         await session.task("T", key="k")
         working = asyncio.create_task(session.map(["A", "B", "C"]))
         await held.wait()
-        while len([each for each in await session.reports() if each.report]) < 3:
+        while len([each for each in await session.reports() if each.report]) < 3:  # noqa: ASYNC110
             await asyncio.sleep(0)
         session.pause()
         with pytest.raises(SessionPaused):

@@ -6,8 +6,8 @@ from .._core.events import SessionOpened
 from .._platform.path_text import path_to_text
 from .._version import __version__
 from ..build import SessionResources
-from ..option_record import encode_options
 from ..options import SessionOptions
+from ..recorded_options import encode_options
 
 
 def make_opening(
