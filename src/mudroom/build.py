@@ -97,7 +97,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
         if self.mcp_servers:
             await self.mcp_servers.close()
         if self.board:
-            await self.board.close()
+            await self.board.close(keeps_tasks=self.journal.is_sealed)
         self.services.environments.shared.sandbox.close()
         await self.models.close()
         try:

@@ -17,7 +17,8 @@ MudroomError                what went wrong, where, and the remedy
 └── JournalError            the journal cannot be read or written
     ├── JournalDamaged      damage inside the journal, not at its end
     ├── JournalNewer        written by a newer version
-    └── JournalBusy         another process writes this session
+    ├── JournalBusy         another process writes this session
+    └── SessionPaused       the session stopped its work, and a later process continues it
 """
 
 from __future__ import annotations
@@ -199,6 +200,17 @@ class JournalNewer(JournalError):
 
 class JournalBusy(JournalError):
     """Another process is writing this session."""
+
+
+class SessionPaused(JournalError):
+    """The session was paused: its runs have stopped without an end, and can be resumed.
+
+    Example:
+        try:
+            report = await session.run("Look through the folder.")
+        except SessionPaused:
+            print("to be continued:", session.id)
+    """
 
 
 def quote_value(value: object) -> str:

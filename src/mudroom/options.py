@@ -144,8 +144,9 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
             refuse what needs confirmation.
         trusted: give agents of the folder the rights that their files ask for; else they only read.
         environ: variables with keys and addresses; default: those of this process.
-        resume: id of a recorded session to continue, the first characters of the id, or its name.
-            Its folder and model are used again.
+        resume: id of a recorded session to continue, the first characters of the id, or its name;
+            None for a new session. What it was started with is used again, unless it is named
+            here: docs/sessions.md lists which options.
         fork: continue a copy of that session under a new id and leave the original unchanged.
         prices: look up prices in a table for the costs in reports. A budget in dollars also turns
             this on. Without it, only free models and prices that a provider states are known.
@@ -183,7 +184,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     tracing: Tracing | None = None
     trusted: bool = True
     environ: Mapping[str, str] | None = None
-    resume: str = ""
+    resume: str | None = None
     fork: bool = False
     prices: bool = False
     child_model_origin: str = ""
@@ -220,6 +221,8 @@ def make_options(values: Mapping[str, Any]) -> SessionOptions:
     check_type("options", options, SessionOptions, "Session")
     for option in fields(options):
         value = getattr(options, option.name)
+        if option.name == "resume" and value == "":
+            continue  # programs that ran before the default was None pass it
         if isinstance(value, str) and value != option.default and not value.strip():
             raise UsageError(
                 f"{option.name} is blank",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from typing import Any
 
-from msgspec.structs import replace
+import msgspec
+from msgspec.structs import fields, replace
 
 from . import config
 from ._core.events import RunStarted, SessionOpened, StoredEvent
@@ -18,10 +21,75 @@ from .errors import JournalDamaged, UsageError
 from .journals.sessions import stream_events
 from .open_adapters import open_store
 from .options import SessionOptions
-from .permissions.rules import Verdict
+from .permissions.rules import Permissions, Rule, Verdict
 from .pricing import calculate_cost
 from .projections.open_events import OpenEvents
 from .tools import BOARD_TOOLS
+
+# Every option of a session is in exactly one of these three tuples, so a new one is not forgotten.
+RESTORED = (
+    "agent",
+    "agent_files",
+    "agents",
+    "allow_net",
+    "auto_compact",
+    "budget",
+    "check",
+    "check_seconds",
+    "child_model",
+    "child_turns",
+    "clear_at",
+    "compact_at",
+    "context_window",
+    "isolate",
+    "isolated_mb",
+    "max_children",
+    "max_output_tokens",
+    "max_returns",
+    "permissions",
+    "sandbox",
+    "takes_images",
+    "worker",
+)
+"""Options that the opening of a session records, and that a resumed session has again."""
+
+RESTORED_OTHERWISE = (
+    "board",
+    "cwd",
+    "fallback_model",
+    "model",
+    "output_style",
+    "prices",
+    "prompt_budget",
+)
+"""Options that other parts of the record bring back, such as the brief of each prompt."""
+
+OF_PROCESS = (
+    "approver",
+    "child_model_origin",
+    "environ",
+    "fork",
+    "home",
+    "hook_programs",
+    "hooks",
+    "id",
+    "journal",
+    "mcp_servers",
+    "output_style_origin",
+    "plugins",
+    "resume",
+    "store",
+    "tool_sources",
+    "tools",
+    "tracing",
+    "trusted",
+    "workers",
+    "workspace",
+)
+"""Options that only the new process can give: objects, functions, programs, trust, and secrets."""
+
+_FLAG_PREFIX = "--"
+ORIGIN = "the record of this session"
 
 
 def get_environ(options: SessionOptions) -> Mapping[str, str]:
@@ -49,12 +117,17 @@ def find_folder(options: SessionOptions) -> str:
 
 
 async def use_recorded_options(
-    options: SessionOptions, *, drops_tasks: bool, past: OpenEvents | None = None
+    options: SessionOptions,
+    *,
+    drops_tasks: bool,
+    chosen: Collection[str],
+    past: OpenEvents | None = None,
 ) -> tuple[SessionOptions, OpenEvents]:
-    """Return the options with id, folder and model of the session to resume, and its events.
+    """Return the options that the session to resume was started with, and its events.
 
     Arguments:
         drops_tasks: leave out the events of tasks that have ended.
+        chosen: names of options that win over the record.
         past: its first events, if they have been read already.
 
     Raises UnknownName when there is no such session, JournalDamaged when it has no start.
@@ -66,10 +139,11 @@ async def use_recorded_options(
     if not openings:
         raise JournalDamaged(
             "the record does not start with a session",
-            where=session or options.resume,
+            where=session or options.resume or "",
             remedy="Start a new session.",
         )
     opened = openings[0]
+    options = restore_options(options, openings, chosen)
     briefs = [
         event.brief for event in events if type(event) is RunStarted and event.brief.depth == 0
     ]
@@ -82,8 +156,6 @@ async def use_recorded_options(
         resume=session or openings[-1].session,
         cwd=path_from_text(opened.cwd),
         model=of_session[-1].model if reuses_model else options.model,
-        isolate=options.isolate or opened.isolate,
-        check=options.check or opened.check,
         board=options.board or is_board_offered([*events, *recorded.starts.values()]),
         **_choose_style(options, events),
         prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
@@ -146,7 +218,7 @@ async def copy_journal(
     While another process writes that session, unfinished runs are left out.
     """
     events = recorded.events
-    if await open_store(options.store, find_home(options)).find_writer(options.resume):
+    if await open_store(options.store, find_home(options)).find_writer(options.resume or ""):
         events = select_finished(events)
     await journal.append(*events)
     copied = OpenEvents(calculate_cost, drops_tasks=False)
@@ -171,7 +243,7 @@ async def _read_recorded(options: SessionOptions, recorded: OpenEvents) -> str:
             recorded.apply(event)
         return ""
     store = open_store(options.store, find_home(options))
-    session = await store.find(options.resume)
+    session = await store.find(options.resume or "")
     async for event in stream_events(store, session, after=recorded.count):
         recorded.apply(event)
     return session
@@ -182,3 +254,85 @@ def list_grants(options: SessionOptions) -> tuple[str, ...]:
     grants = ["network"] if options.allow_net else []
     grants.extend(str(rule) for rule in options.permissions.rules if rule.verdict is Verdict.ALLOW)
     return tuple(grants)
+
+
+def encode_options(options: SessionOptions) -> dict[str, Any]:
+    """Return the restored options that are not the default, as JSON values by name."""
+    recorded: dict[str, Any] = {}
+    for field in fields(SessionOptions):
+        value = getattr(options, field.name)
+        if field.name not in RESTORED or value == field.default:
+            continue
+        if field.name == "permissions" and not (value := _select_own_rules(value)):
+            continue
+        if field.name == "sandbox" and not isinstance(value, str):
+            continue
+        recorded[field.name] = msgspec.to_builtins(value)
+    return recorded
+
+
+def _select_own_rules(permissions: Permissions) -> list[Rule]:
+    """Return the rules of flags and of the caller. Files are read again, as they are then."""
+    return [
+        rule
+        for rule in permissions.rules
+        if not rule.is_approved and (not rule.origin or rule.origin.startswith(_FLAG_PREFIX))
+    ]
+
+
+def restore_options(
+    options: SessionOptions, openings: Sequence[SessionOpened], chosen: Collection[str]
+) -> SessionOptions:
+    """Return the options with those that the record of the resumed session has.
+
+    Arguments:
+        chosen: names of options that the user names now; they win over the record.
+    """
+    recorded = [opened.options for opened in openings if opened.options is not None]
+    if not recorded:  # of a version that recorded only these two
+        isolate = options.isolate or openings[0].isolate
+        return replace(options, isolate=isolate, check=options.check or openings[0].check)
+    last = recorded[-1]
+    changes = {name: _decode(name, last) for name in RESTORED if name not in chosen}
+    rules = changes.pop("permissions", ())
+    if agents := [*_decode("agents", last), *options.agents]:
+        # One that is given now replaces the recorded one of its name.
+        changes["agents"] = list({agent.name: agent for agent in agents}.values())
+    if options.workers is not None:
+        changes.pop("worker", None)  # the processes that are shared now
+    if not isinstance(options.sandbox, str):
+        changes.pop("sandbox", None)
+    if "child_model" in changes:
+        changes["child_model_origin"] = ORIGIN
+    new = [rule for rule in rules if rule not in options.permissions.rules]
+    permissions = replace(
+        options.permissions,
+        rules=(*options.permissions.rules, *new),
+        denies_unlisted=options.permissions.denies_unlisted
+        or any(rule.verdict == "allow" for rule in new),
+    )
+    return replace(options, **changes, permissions=permissions)
+
+
+def _decode(name: str, recorded: Mapping[str, Any]) -> Any:  # noqa: ANN401  of the option
+    if name == "permissions":
+        return msgspec.convert(recorded.get(name, ()), tuple[Rule, ...])
+    if name not in recorded:
+        return _find_fields()[name].default
+    if name == "sandbox":
+        return str(recorded[name])
+    return msgspec.convert(recorded[name], _find_fields()[name].type)
+
+
+@cache
+def _find_fields() -> dict[str, Any]:
+    return {field.name: field for field in fields(SessionOptions)}
+
+
+def describe_restored(options: SessionOptions) -> str:
+    """Return a notice about the rights that a resumed session has again, "" for none."""
+    rights = ["--sandbox off"] if options.sandbox == "off" else []
+    rights += ["--allow-net"] if options.allow_net else []
+    if not rights:
+        return ""
+    return f"as when this session was started: {' '.join(rights)}"

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from . import build, recorded_options
 from ._core.agents import Agent
 from ._core.budgets import Budget
@@ -51,6 +53,8 @@ class Session(RunControls, ServerControls, TaskCalls):
         start_source: source for hooks of a new session, such as "clear" after another one. Set it
             before the session opens. A session that is resumed or forked has a source of its own.
         end_reason: reason for hooks why the session ends. Set it before the end.
+        chosen_options: names of the options that win over the record of a resumed session; those
+            that are given here.
         past_events: first events of the session that is resumed, if the caller has read them; None
             if not. Set it before the session opens.
 
@@ -70,6 +74,7 @@ class Session(RunControls, ServerControls, TaskCalls):
         self.start_source = "startup"
         self.end_reason = "other"
         self.past_events: OpenEvents | None = None
+        self.chosen_options = frozenset(options)
         self._conversation = ConversationState()
         self._watchers = Watchers()
         self._history_watchers: list[Callable[[StoredEvent], None]] = []
@@ -81,9 +86,13 @@ class Session(RunControls, ServerControls, TaskCalls):
             # A screen with the history, and a fork, need the events of ended tasks, too.
             drops_tasks = not (self._history_watchers or self._options.fork)
             self._options, recorded = await recorded_options.use_recorded_options(
-                self._options, drops_tasks=drops_tasks, past=self.past_events
+                self._options,
+                drops_tasks=drops_tasks,
+                chosen=self.chosen_options,
+                past=self.past_events,
             )
             self.past_events = None
+            self._budget = self._options.budget
         resources = await build.open_resources(
             self._options, self._watchers, self._conversation.unfinished_events
         )
@@ -105,7 +114,9 @@ class Session(RunControls, ServerControls, TaskCalls):
             notice = await load_record(
                 runner, self._options, self._conversation, recorded, self._history_watchers
             )
-            self.notices.extend(filter(None, [notice]))
+            self.notices.extend(
+                filter(None, [notice, recorded_options.describe_restored(self._options)])
+            )
         await runner.resources.models.load_replays()
         runner.record_opening(self.id, self.cwd, recorded_options.list_grants(self._options))
         if hooks := runner.resources.services.hooks:
@@ -132,6 +143,9 @@ class Session(RunControls, ServerControls, TaskCalls):
     def budget(self, budget: Budget) -> None:
         check_type("budget", budget, Budget, "Session")
         self._budget = budget
+        if self._runner is None:
+            self._options = replace(self._options, budget=budget)
+            self.chosen_options |= {"budget"}
         if self._runner is not None:
             self._runner.meter.set_limits(budget)
 

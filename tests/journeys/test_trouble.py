@@ -155,7 +155,7 @@ async def test_sigterm_and_a_second_ctrl_c_end_the_process(
             signal.signal(signal.SIGHUP, previous)
     assert done.code == code
     if len(signals) == 1:
-        assert "the run was stopped after" in done.err
+        assert "the run is paused. To continue it: mudroom resume" in done.err
 
 
 async def test_a_closed_pipe_is_no_error(mudroom: Mudroom) -> None:

@@ -4,10 +4,10 @@
 
 Reads lines "HOME WORK REQUESTS POINT DISK", separated by tabs. For each line a new process starts
 or resumes the session in HOME. It kills itself at point POINT, or at disk operation DISK (disk.c
-must be loaded); 0 is never. The prompt is in CRASH_PROMPT: PARENT, BACKGROUND, TEAM, ISOLATED,
-CHECKED, RETURNED, ISOLATED_TEAM, BOARD or CLAIMS. The requests to the model are appended to
-REQUESTS. Each answer is a line: exit code, number of points passed, and the report as JSON,
-separated by tabs.
+must be loaded); 0 is never. At point -POINT it sends itself SIGTERM, which pauses the session. The
+prompt is in CRASH_PROMPT: PARENT, BACKGROUND, TEAM, ISOLATED, CHECKED, RETURNED, ISOLATED_TEAM,
+BOARD or CLAIMS. The requests to the model are appended to REQUESTS. Each answer is a line: exit
+code, number of points passed, and the report as JSON, separated by tabs.
 
 Points are before and after every append to the journal; before a file is renamed to its name and
 after it is; at the first output of a command and at its end; before and after each use of the
@@ -35,6 +35,7 @@ from mudroom._core.ports import CommandResult
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.boards.board import TaskBoard
 from mudroom.boards.session_board import SessionBoard
+from mudroom.errors import SessionPaused
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -46,10 +47,11 @@ CODER = Agent(name="coder", description="Works on tasks.", tools=("todo",), clai
 
 
 class Points:
-    """Counter of the points; it kills the process at one of them."""
+    """Counter of the points; it kills the process at one of them, or asks it to end if below 0."""
 
     def __init__(self, killed_at: int) -> None:
-        self.killed_at = killed_at
+        self.killed_at = abs(killed_at)
+        self._signal = signal.SIGTERM if killed_at < 0 else signal.SIGKILL
         self.passed = 0
         self._lock = Lock()
 
@@ -57,7 +59,7 @@ class Points:
         with self._lock:
             self.passed += 1
             if self.passed == self.killed_at:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), self._signal)
 
     def audit(self, event: str, _: object) -> None:
         """Handle an audit event: Python raises it before each rename."""
@@ -441,6 +443,7 @@ async def run_session(home: str, work: str, requests: str, points: Points) -> st
         check="! grep -rq bad new" if prompt == "CHECKED" else "",
     )
     async with session:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, session.pause)
         if any(isinstance(event, RunStarted) for event in recorded):
             await session.resume_unfinished()
         else:
@@ -457,6 +460,8 @@ def run_and_exit(home: str, work: str, requests: str, point: str, disk: str, out
     try:
         report = asyncio.run(run_session(home, work, requests, points))
         os.write(output, f"0\t{points.passed}\t{report}".encode())
+    except SessionPaused:
+        os.write(output, f"{-signal.SIGTERM}\t{points.passed}\t".encode())
     except BaseException:  # noqa: BLE001  the test reports it
         os.write(output, f"1\t{points.passed}\t{traceback.format_exc()!r}".encode())
     os._exit(0)

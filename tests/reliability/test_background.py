@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.reliability.test_crash import CrashProgram, Figure, Kill, KilledSession
+from tests.reliability.test_crash import CrashProgram, Figure, KilledSession, list_stops
 
 from mudroom import AnyEvent, Budget, Reason, Report, Session
 from mudroom._core.events import (
@@ -191,12 +191,12 @@ def test_s11_killed_at_any_point_each_end_of_background_work_is_read_once(
         points, report = undisturbed.run()
         assert report and report.text == "all five have ended"
         check_killed_record(undisturbed.events(), undisturbed.work)
-        kills = range(1, points + 1, 1 if LONG else 23)
-        for point in kills:
-            session = KilledSession(tmp_path / str(point), program)
-            session.run(Kill(point))
+        kills = list_stops(points, 23)
+        for kill in kills:
+            session = KilledSession(tmp_path / str(kill.point), program)
+            session.run(kill)
             _, report = session.run()
-            assert report and report.text == "all five have ended", f"killed at point {point}"
+            assert report and report.text == "all five have ended", f"stopped by {kill}"
             check_killed_record(session.events(), session.work)
     finally:
         program.close()

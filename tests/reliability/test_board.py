@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.reliability.test_crash import CrashProgram, Figure, Kill, KilledSession
+from tests.reliability.test_crash import CrashProgram, Figure, KilledSession, list_stops
 
 from mudroom._core.events import RunStarted, ToolCallFinished
 from mudroom.boards.board import TaskBoard
@@ -109,12 +109,12 @@ def test_s12_tools_change_the_board_once_though_the_session_is_killed_at_any_poi
         points, report = undisturbed.run()
         assert report and report.text == "the board is done"
         check_board_of_killed_session(undisturbed)
-        kills = range(1, points + 1, 1 if LONG else 23)
-        for point in kills:
-            session = KilledSession(tmp_path / str(point), program)
-            session.run(Kill(point))
+        kills = list_stops(points, 23)
+        for kill in kills:
+            session = KilledSession(tmp_path / str(kill.point), program)
+            session.run(kill)
             _, report = session.run()
-            assert report and report.text == "the board is done", f"killed at point {point}"
+            assert report and report.text == "the board is done", f"stopped by {kill}"
             check_board_of_killed_session(session)
     finally:
         program.close()
@@ -131,12 +131,12 @@ def test_s12_a_child_completes_each_task_that_it_claims_once_though_it_is_killed
         points, report = undisturbed.run()
         assert report and report.text == "none works"
         check_claims(undisturbed)
-        kills = range(1, points + 1, 1 if LONG else 23)
-        for point in kills:
-            session = KilledSession(tmp_path / str(point), program)
-            session.run(Kill(point))
+        kills = list_stops(points, 23)
+        for kill in kills:
+            session = KilledSession(tmp_path / str(kill.point), program)
+            session.run(kill)
             _, report = session.run()
-            assert report and report.text == "none works", f"killed at point {point}"
+            assert report and report.text == "none works", f"stopped by {kill}"
             check_claims(session)
     finally:
         program.close()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.reliability.test_crash import CrashProgram, Figure, Kill, KilledSession
+from tests.reliability.test_crash import CrashProgram, Figure, Kill, KilledSession, list_stops
 
 from mudroom import Report
 from mudroom._core.events import (
@@ -159,13 +159,13 @@ def kill_at_points(
     try:
         undisturbed = start_session(folder / "undisturbed", program, lines)
         points, _ = undisturbed.run()
-        kills = range(0, points + 1, 1 if LONG else step)  # 0 is no kill
-        for point in kills:
-            session = start_session(folder / str(point), program, lines)
-            if point:
-                session.run(Kill(point))
+        kills = [None, *list_stops(points, step)]
+        for kill in kills:
+            session = start_session(folder / str(kill and kill.point), program, lines)
+            if kill:
+                session.run(kill)
             _, report = session.run()
-            assert report and report.text == "all three are merged", f"killed at point {point}"
+            assert report and report.text == "all three are merged", f"stopped by {kill}"
             check(session)
             check_more(session, report)
         return len(kills)
@@ -183,12 +183,12 @@ def test_s13_the_next_run_of_a_named_isolated_child_sees_the_merged_files_though
         points, report = undisturbed.run()
         assert report and report.text == "both are merged"
         check_team(undisturbed)
-        kills = range(1, points + 1, 1 if LONG else 29)
-        for point in kills:
-            session = start_session(tmp_path / str(point), program, LINES)
-            session.run(Kill(point))
+        kills = list_stops(points, 29)
+        for kill in kills:
+            session = start_session(tmp_path / str(kill.point), program, LINES)
+            session.run(kill)
             _, report = session.run()
-            assert report and report.text == "both are merged", f"killed at point {point}"
+            assert report and report.text == "both are merged", f"stopped by {kill}"
             check_team(session)
     finally:
         program.close()
@@ -206,12 +206,13 @@ def test_s13_killed_at_any_point_a_decision_about_a_conflict_takes_effect_once(
         points, _ = undisturbed.run()
         check_decision(undisturbed, how)
         # The short form has the points of the decision: the other tests have those before it.
-        kills = range(1, points + 1) if LONG else range(points - 26, points, 13)
-        for point in kills:
-            session = start_session(tmp_path / str(point), program, "line\n")
-            session.run(Kill(point))
+        last = [Kill(points - 26), Kill(13 - points)]
+        kills = list_stops(points, 1) if LONG else last
+        for kill in kills:
+            session = start_session(tmp_path / str(kill.point), program, "line\n")
+            session.run(kill)
             _, report = session.run()
-            assert report and report.text == "decided", f"killed at point {point}"
+            assert report and report.text == "decided", f"stopped by {kill}"
             check_decision(session, how)
     finally:
         program.close()

@@ -53,11 +53,12 @@ async def test_s8_ctrl_c_and_sigterm_leave_nothing_running(
         f": {mark}; (setsid sleep 61 &); echo x >> effects.txt; sleep 60",
         asyncio.Event(),
     )
+    stopped = asyncio.Event()
 
     def answer(request: ServerRequest) -> ServerAnswer:
-        started.set()
-        if b"Again" in request.body:
+        if stopped.is_set():
             return "I continue."
+        started.set()
         if "task" in request.tools and not request.turn:
             return tuple(ToolCallBlock(f"t{n}", "task", {"prompt": f"CHILD {n}"}) for n in range(3))
         return (ToolCallBlock("b", "bash", {"command": command}),)
@@ -74,6 +75,7 @@ async def test_s8_ctrl_c_and_sigterm_leave_nothing_running(
         await asyncio.sleep(chance.random() * 0.5)
         process.send_signal(number)
         _, err = await process.communicate()
+        stopped.set()
         assert b"Traceback" not in err
         assert process.returncode == 128 + number
         polls = 100  # two seconds, and more when the machine is busy

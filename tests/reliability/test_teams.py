@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.reliability.test_crash import CrashProgram, Figure, Kill, KilledSession
+from tests.reliability.test_crash import CrashProgram, Figure, KilledSession, list_stops
 
 from mudroom import Report, Session
 from mudroom._core.events import (
@@ -175,12 +175,12 @@ def test_s11_killed_at_any_point_each_message_of_a_team_is_read_once(
         points, report = undisturbed.run()
         assert report and report.text == "both have read"
         check_killed_team(undisturbed.events())
-        kills = range(1, points + 1, 1 if LONG else 29)
-        for point in kills:
-            session = KilledSession(tmp_path / str(point), program)
-            session.run(Kill(point))
+        kills = list_stops(points, 29)
+        for kill in kills:
+            session = KilledSession(tmp_path / str(kill.point), program)
+            session.run(kill)
             _, report = session.run()
-            assert report and report.text == "both have read", f"killed at point {point}"
+            assert report and report.text == "both have read", f"stopped by {kill}"
             check_killed_team(session.events())
     finally:
         program.close()

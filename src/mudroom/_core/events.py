@@ -49,6 +49,8 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
         board: file name of the task board that is offered to all runs, "" for none.
         traceparent: span of the program that started mudroom, if traces are exported; else "".
         output_style: name of the output style of the root agent, "" if none was chosen.
+        options: options of the session that a resumed one has again, without defaults, as JSON
+            values by name; None in records of older versions.
     """
 
     session: str
@@ -61,6 +63,7 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
     check: str = ""
     traceparent: str = ""
     output_style: str = ""
+    options: dict[str, Any] | None = None
 
 
 class SessionClosed(Event, frozen=True, tag="session_closed"):

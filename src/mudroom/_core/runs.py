@@ -298,3 +298,25 @@ def has_summary(report: Report | None) -> bool:
     if report is None or not report.text:
         return False
     return report.reason is Reason.GOAL or report.recovered
+
+
+class RecordedTask(Struct, frozen=True, kw_only=True):
+    """A prompt, task or scope in the record of a session.
+
+    Arguments:
+        agent: name of its agent. prompt: its text.
+        key: id that the caller gave the task, "" for none.
+        is_prompt: true for a prompt of the conversation, false for a task or a scope.
+        report: its report; None if it has not ended. `outputs` has plain values by name.
+
+    Example:
+        for each in await session.reports():
+            print(each.prompt, each.report.text if each.report else "not done")
+    """
+
+    run_id: str
+    agent: str
+    prompt: str
+    key: str = ""
+    is_prompt: bool = False
+    report: Report | None = None

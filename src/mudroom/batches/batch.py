@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from .._core.runs import Reason, Report
-from ..errors import JournalError, UsageError
+from ..errors import JournalError, SessionPaused, UsageError
 from ..session import Session
 from .control import BatchChange
 from .line_formats import BatchLine
@@ -107,6 +107,8 @@ class Batch:
         try:
             async with asyncio.TaskGroup() as group:
                 await self._start_all(group)
+        except* SessionPaused:
+            pass
         except* Exception as errors:  # noqa: BLE001  (raised again below)
             raise errors.exceptions[0] from None
         finally:
@@ -122,6 +124,11 @@ class Batch:
         """Start no further lines, and stop those that run. The next process runs them again."""
         self.stop("cancelled")
         self._session.cancel()
+
+    def pause(self) -> None:
+        """Start no further lines, and pause those that run. The next process continues them."""
+        self.stop("paused")
+        self._session.pause()
 
     def apply(self, change: BatchChange) -> None:
         """Carry out a change that another process asks for."""

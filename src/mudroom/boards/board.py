@@ -57,10 +57,14 @@ class TaskBoard:
         """Close the board."""
         self.close()
 
-    def close(self) -> None:
-        """Return the tasks that this process still owns to the board, and close the file."""
+    def close(self, *, keeps_tasks: bool = False) -> None:
+        """Return the tasks that this process still owns to the board, and close the file.
+
+        Arguments:
+            keeps_tasks: leave them with their owner, as a crash would: it continues later.
+        """
         try:
-            if self._lock:
+            if self._lock and not keeps_tasks:
                 with self.change() as sql:
                     self._return_tasks(sql, self._lock.name)
         finally:

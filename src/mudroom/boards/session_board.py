@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -43,12 +44,17 @@ class SessionBoard:
         """Open the file and hold the lock. Raises BoardError."""
         await self._run(lambda board: None)
 
-    async def close(self) -> None:
-        """Return the tasks that runs of the session still work on, and close the file."""
+    async def close(self, *, keeps_tasks: bool = False) -> None:
+        """Return the tasks that runs of the session still work on, and close the file.
+
+        Arguments:
+            keeps_tasks: leave them with the session, which continues in a later process.
+        """
         board = self._board
         self._board = None
         if board:
-            await asyncio.get_running_loop().run_in_executor(self._thread, board.close)
+            close = partial(board.close, keeps_tasks=keeps_tasks)
+            await asyncio.get_running_loop().run_in_executor(self._thread, close)
         self._thread.shutdown()
 
     async def create_task(

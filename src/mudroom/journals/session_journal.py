@@ -10,7 +10,7 @@ from typing import Any
 
 from .._core.events import SessionOpened, StoredEvent
 from .._core.ports import Journal
-from ..errors import JournalError
+from ..errors import JournalError, SessionPaused
 
 
 class SessionJournal:
@@ -20,8 +20,9 @@ class SessionJournal:
 
     Attributes:
         observe: called with each event but the opening, before it is stored.
-        is_sealed: true if later events are dropped. The open runs then continue in a later
-            process, as after a crash.
+        is_sealed: true once the session is paused. Every append then raises SessionPaused, so a
+            run can take no further step and never reaches its end: a later process finds the
+            record as a crash would have left it.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -48,7 +49,7 @@ class SessionJournal:
         events were stored meanwhile: it would be read as the last one.
         """
         if self.is_sealed:
-            return
+            raise _make_pause_error()
         if self.observe is not None:
             self.observe(event)
         self._held.append(event)
@@ -57,7 +58,7 @@ class SessionJournal:
     def append(self, *events: StoredEvent) -> CoroutineType[Any, Any, int]:
         """Append the events that are held, and these. Raises JournalError."""
         if self.is_sealed:
-            return self._journal.append()
+            raise _make_pause_error()
         if self.observe is not None:
             for event in events:
                 self.observe(event)
@@ -67,7 +68,7 @@ class SessionJournal:
         return self._append_after_held(events)
 
     async def _flush(self) -> None:
-        if self.is_used and not self.is_sealed:
+        if self.is_used:  # a pause drops nothing that was accepted before it
             with suppress(JournalError):  # the events are held again
                 await self._append_after_held(())
 
@@ -94,4 +95,11 @@ class SessionJournal:
 
     async def close(self) -> None:
         """Close the journal. An opening without events after it is not stored."""
+        await self._flush()
         await self._journal.close()
+
+
+def _make_pause_error() -> SessionPaused:
+    return SessionPaused(
+        "the session is paused", remedy="Resume it: its runs continue where they stopped."
+    )

@@ -131,6 +131,19 @@ class RunControls(ABC):
         parent = self._find_parent(run_id)
         return parent is not None and parent.stop_command(run_id)
 
+    def pause(self) -> bool:
+        """Stop all work so that a later process continues it. Return False if nothing is running.
+
+        Commands and open requests are stopped as by `cancel`, but the record gets no end of any
+        run: a session that resumes this one continues each of them, also those in the background.
+        From now on the session starts nothing, and the calls that wait for a run raise
+        SessionPaused. Call it when the program is asked to end, for example by SIGTERM.
+
+        Example:
+            loop.add_signal_handler(signal.SIGTERM, session.pause)
+        """
+        return self._require_open().pause()
+
     def interrupt(self) -> bool:
         """Stop the current turn of the prompt; its background work continues.
 

@@ -7,6 +7,7 @@ from .._platform.path_text import path_to_text
 from .._version import __version__
 from ..build import SessionResources
 from ..options import SessionOptions
+from ..recorded_options import encode_options
 
 
 def make_opening(
@@ -35,4 +36,5 @@ def make_opening(
         board=resources.board_name,
         traceparent=services.trace_ids.traceparent if services.trace_ids else "",
         output_style=resources.output_style,
+        options=encode_options(options),
     )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from .._core.agents import Agent, Mode
 from .._core.budgets import Budget
-from .._core.events import AnyEvent, ConversationRewound, SessionClosed, SessionOpened
+from .._core.events import AnyEvent, ConversationRewound, SessionClosed
 from .._core.messages import Message
 from .._core.ports import RunHandle, Worker
 from .._core.run_ids import find_root_id
@@ -224,6 +224,16 @@ class SessionRunner:
         self._cancel_count += 1
         return sum(handle.cancel() for handle in self._handles) > 0
 
+    def pause(self) -> bool:
+        """Stop all work and record no end of it; see `Session.pause`."""
+        # Messages that were accepted a moment ago are recorded in the tasks that come first.
+        asyncio.get_running_loop().call_soon(self._stop_unended)
+        return bool(self._handles)
+
+    def _stop_unended(self) -> None:
+        self.resources.journal.is_sealed = True
+        self.cancel_all()
+
     def interrupt(self) -> bool:
         """Stop the prompt that works; see `Session.interrupt`. Return False if none works."""
         self._interrupt_count += 1
@@ -251,7 +261,7 @@ class SessionRunner:
         """Show the opening to the watchers. The journal stores it with the next event."""
         event = make_opening(self.resources, self._options, session, cwd, granted)
         self.resources.journal.hold(event)
-        self._show(event)
+        self._watchers.show(event)
 
     def rewind(self, run_id: str) -> None:
         """Remove a root run and all later ones from the conversation, and record that at once.
@@ -263,29 +273,28 @@ class SessionRunner:
         now = self.resources.services.clock.now()
         event = ConversationRewound(at=now, latest_run=self._conversation.latest_run)
         self.resources.journal.append_soon(event)
-        self._show(event)
+        self._watchers.show(event)
 
     async def record_closing(self) -> None:
         """Record the end of the session, unless nothing was recorded since its opening."""
         event = SessionClosed(at=self.resources.services.clock.now())
-        if self.resources.journal.is_used:
-            await self.resources.journal.append(event)
-        self._show(event)
+        journal = self.resources.journal
+        if journal.is_used and not journal.is_sealed:
+            await journal.append(event)
+        self._watchers.show(event)
 
     async def end_runs(self) -> None:
         """End all runs. An interrupted prompt, and its work, continue in a later process."""
+        await asyncio.sleep(0)  # `pause` acts at the next step of the event loop
         interrupted = self._interrupted
         if interrupted and interrupted.handle.is_interrupted:
-            self.resources.journal.is_sealed = True
+            self._stop_unended()
             self._watchers.clear()
         for feeder in self.feeders:
             feeder.cancel()
         await self.resources.worker.close()
         if interrupted:
             await asyncio.wait({interrupted.ending})
-
-    def _show(self, event: SessionOpened | ConversationRewound | SessionClosed) -> None:
-        self._watchers.show(event)
 
     async def _resume_unfinished(self, request: RunRequest) -> Report[Any] | None:
         """Continue interrupted runs; convert the values of those with the outputs of the type."""
@@ -300,9 +309,8 @@ class SessionRunner:
             )
         report = None
         for run_id in runs:
-            own_type = output_type
-            if output_type and not self._has_outputs(run_id, output_type):
-                own_type = None
+            has_outputs = output_type and self._has_outputs(run_id, output_type)
+            own_type = output_type if has_outputs else None
             brief = self._conversation.get_brief_to_resume(run_id)
             report = await self._run_root(brief, replace(request, output_type=own_type))
             report = convert_report(report, own_type)

@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from .._core.agents import Agent
 from .._core.budgets import Budget
-from .._core.runs import Report
+from .._core.runs import RecordedTask, Report
 from .._core.runs import T as Outputs
 from ..prompts import Prompt
 from . import tasks
@@ -89,6 +89,18 @@ class TaskCalls(ABC):
                 print(await session.resume_task(run_id))
         """
         return await tasks.resume_task(self._require_open(), run_id, outputs)
+
+    async def reports(self) -> list[RecordedTask]:
+        """Return the prompts, tasks and scopes of the session so far, oldest first.
+
+        They come from the record, so those of earlier processes are among them: after a crash, a
+        program finds here which items of a `map` are done. Raises JournalError.
+
+        Example:
+            done = {each.prompt: each.report for each in await session.reports() if each.report}
+            missing = [prompt for prompt in prompts if prompt not in done]
+        """
+        return await tasks.read_reports(self._require_open())
 
     @overload
     def map(

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from .._core.agents import Agent
 from .._core.budgets import Budget, check_amount
-from .._core.events import AnyEvent
-from .._core.runs import Brief, Report
+from .._core.events import AnyEvent, RunFinished, RunStarted
+from .._core.run_ids import is_child_id
+from .._core.runs import Brief, RecordedTask, Report
 from .._core.runs import T as Outputs
 from ..errors import UsageError
 from ..output_types import OutputType, parse_output_type
@@ -74,6 +75,25 @@ async def resume_task(
     report = await runner.execute(runner.resources.worker, brief, request)
     runner.forget_interrupted_task(run_id)
     return convert_report(report, output_type)
+
+
+async def read_reports(runner: SessionRunner) -> list[RecordedTask]:
+    """Return the runs without a parent that the record has; see `Session.reports`."""
+    found: dict[str, RecordedTask] = {}
+    journal = runner.resources.services.journal
+    async for event in journal.read(types=(RunStarted, RunFinished)):
+        if isinstance(event, RunStarted) and not is_child_id(event.run):
+            brief = event.brief
+            found[event.run] = RecordedTask(
+                run_id=event.run,
+                agent=brief.agent.name,
+                prompt=brief.prompt,
+                key=brief.key,
+                is_prompt=brief.depth == 0,
+            )
+        elif isinstance(event, RunFinished) and event.run in found:
+            found[event.run] = replace(found[event.run], report=event.report)
+    return list(found.values())
 
 
 async def run_tasks(

@@ -10,7 +10,7 @@ from ..._core.agents import WorkspaceKind
 from ..._core.board_tasks import BoardTask
 from ..._core.ports import Board
 from ..._core.runs import InboxMessage, Reason
-from ...errors import MudroomError
+from ...errors import MudroomError, SessionPaused
 from ...projections.board_lines import format_prompt
 from ...projections.reason_words import describe_reason
 from ...projections.team import Teammate, TeammateState
@@ -69,6 +69,9 @@ class TaskClaims:
                 await self._end_claim(board, teammate)
             for teammate in filter(self._may_claim, claimers):
                 await self._claim(board, teammate)
+        except SessionPaused:
+            self.close()
+            return
         except MudroomError as error:
             log.warning("no task is claimed from the board: %s", error)
             self.close()

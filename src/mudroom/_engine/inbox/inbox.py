@@ -97,7 +97,9 @@ class Inbox:
         self._recorder.record_later(
             self._recorder.make_event(MessageSent, message=message, result=result), show=True
         )
-        self._writes[message.id] = asyncio.create_task(self._recorder.record())
+        write = self._writes[message.id] = asyncio.create_task(self._recorder.record())
+        # `flush` raises its error. A run that ends without one must not have asyncio log it.
+        write.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
     def list_of_user(self) -> list[InboxMessage]:
         """Return the unread messages of the user, oldest first."""

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from ..._core.agents import Mode
 from ..._core.events import StoredEvent
+from ..._core.runs import Report
 from ..._platform.event_loop import run_event_loop
-from ...errors import UsageError
+from ...errors import SessionPaused, UsageError
 from ...projections.current_team import list_names
 from ...projections.run_tree import RunTree
 from ...session import Session
@@ -84,21 +85,29 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
         reporter.add_past_events(recorded, session.unfinished_runs)
         teammates = list_names(RunTree.from_events(recorded)) if "@" in words else []
         recorded.clear()
-        signals_handled = handle_signals(session.cancel, exits_after=True)
+        signals_handled = handle_signals(session.cancel, session.pause, exits_after=True)
         with signals_handled as signals, reporter.screen, show_log(reporter.print_notice):
-            report = await session.resume_unfinished()
-            if prompt is not None and not signals:
-                run = WordsRun(session, settings, loaded, reporter.print_notice, teammates)
-                report = await run.run(call, words, prompt.removeprefix(words), outputs=schema)
-        if report is None:
-            raise UsageError("no run of this session was interrupted", where=session.id)
-        if report.is_interrupted and not signals:
-            raise UsageError(
-                "the last prompt of this session is interrupted and waits for the next one",
-                where=session.id,
-                remedy="Give a prompt, which continues it.",
-            )
-        return reporter.print_report(report, signals)
+            try:
+                report = await session.resume_unfinished()
+                if prompt is not None and not signals:
+                    run = WordsRun(session, settings, loaded, reporter.print_notice, teammates)
+                    report = await run.run(call, words, prompt.removeprefix(words), outputs=schema)
+            except SessionPaused:
+                report = reporter.make_paused_report()
+        return reporter.print_report(_require_report(report, session.id, signals), signals)
+
+
+def _require_report(report: Report | None, session: str, signals: Sequence[int]) -> Report:
+    """Return the report. Raises UsageError if nothing was to be done."""
+    if report is None:
+        raise UsageError("no run of this session was interrupted", where=session)
+    if report.is_interrupted and not signals:
+        raise UsageError(
+            "the last prompt of this session is interrupted and waits for the next one",
+            where=session,
+            remedy="Give a prompt, which continues it.",
+        )
+    return report
 
 
 def _print_what_continues(

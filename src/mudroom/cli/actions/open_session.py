@@ -42,6 +42,7 @@ def create_session(
     Other arguments as for `make_session_options`.
     """
     notices = list(loaded.notices)
+    given = tuple(options)
     if programs:
         notices += programs.notices
         options = {
@@ -58,6 +59,9 @@ def create_session(
     servers = [*of_settings["mcp_servers"], *options.get("mcp_servers", ())]
     options = {**of_settings, **options, "mcp_servers": servers}
     session = Session(**options)
+    # Of the settings, only the flags are the choice of this command line.
+    flags = {name for name in of_settings if settings.get_origin(name) == "flag"}
+    session.chosen_options = frozenset({*flags, *given})
     session.start_source = start.source
     session.notices.extend(notices)
     return session

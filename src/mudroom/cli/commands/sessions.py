@@ -87,7 +87,8 @@ def resume(
 ) -> int:
     """Finish an interrupted run, and print its answer as -p does.
 
-    If no run was interrupted, the last answer is printed again.
+    The session works as it was started; docs/sessions.md lists the flags. If no run was
+    interrupted, the last answer is printed again.
     """
     from ..actions.session_maintenance import resume_session
 

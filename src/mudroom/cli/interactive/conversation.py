@@ -22,7 +22,7 @@ from ..._core.events import AnyEvent, RunFinished, StoredEvent
 from ..._core.run_ids import is_child_id
 from ..._core.runs import Report, has_summary
 from ...config import Settings
-from ...errors import JournalError, MudroomError, suggest_names
+from ...errors import JournalError, MudroomError, SessionPaused, suggest_names
 from ...journals.sessions import stream_events
 from ...projections.current_team import list_names
 from ...projections.file_changes import FileChanges
@@ -242,6 +242,8 @@ class Conversation:
         """Await an action and print its errors. Only a journal error ends the conversation."""
         try:
             return await action
+        except SessionPaused:
+            return NextStep(exit_code=0)
         except JournalError as error:
             self.print_text(str(error), "red")
             return NextStep(exit_code=1)

@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from ..._core.events import AnyEvent
 from ...config import Settings
@@ -39,7 +39,6 @@ class PlainUI:
     """
 
     prints_child_lines = True
-    exit_code = 0
 
     def __init__(self, settings: Settings, *, verbose: bool = False) -> None:
         self.scrollback = Scrollback(
@@ -48,6 +47,7 @@ class PlainUI:
             color=should_color(sys.stdout, settings.color),
             glyphs=choose_glyphs(sys.stdout.encoding),
         )
+        self.exit_code = 0
         self._is_verbose = verbose
         self._progress: PlainProgress | None = None
         self._conversation: Conversation | None = None
@@ -119,9 +119,17 @@ class PlainUI:
             self._write(f"Enter a number from 1 to {len(items)}, or press Enter to cancel.\n")
         return None
 
-    def during_run(self) -> AbstractContextManager[object]:
-        """Return a context manager in which Ctrl-C stops the run."""
-        return handle_signals(self._conversation.interrupt if self._conversation else bool)
+    @contextmanager
+    def during_run(self) -> Generator[None]:
+        """Let Ctrl-C stop the run inside the block, and SIGTERM and SIGHUP pause it."""
+        conversation = self._conversation
+        stop, pause = bool, bool
+        if conversation:
+            stop, pause = conversation.interrupt, conversation.session.pause
+        with handle_signals(stop, pause) as signals:
+            yield
+        if signals and signals[0] != signal.SIGINT:
+            self.exit_code = 128 + signals[0]
 
     @contextmanager
     def _stop_work_on_interrupt(self) -> Generator[None]:

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.buffer import Buffer
@@ -21,6 +21,7 @@ from prompt_toolkit.history import FileHistory
 
 from ..._core.events import AnyEvent, RunFinished, RunStarted, TurnFinished
 from ...config import Settings
+from ...errors import UsageError
 from ...projections.safe_text import sanitize
 from ..output.progress import should_color
 from ..output.text import Line, choose_glyphs
@@ -106,7 +107,7 @@ class PromptUI:
         await self._group.__aenter__()
         loop = asyncio.get_running_loop()
         for number in _CLOSING_SIGNALS:
-            loop.add_signal_handler(number, self._close, 128 + number)
+            loop.add_signal_handler(number, self._close_by_signal, number)
         self._tasks = [
             self._group.create_task(self._run_screen()),
             self._group.create_task(self._screen.print_output()),
@@ -233,6 +234,13 @@ class PromptUI:
         """Turn the keys of vi on or off; return whether they are on."""
         self._screen.uses_vi_keys = not self._screen.uses_vi_keys
         return self._screen.uses_vi_keys
+
+    def _close_by_signal(self, number: int) -> None:
+        """Pause the session, so that a later process continues its work, and close the prompt."""
+        if self._conversation:
+            with suppress(UsageError):  # the session is being opened, and has no work yet
+                self._conversation.session.pause()
+        self._close(128 + number)
 
     def _close(self, code: int = 0) -> None:
         """Close the prompt: stop the run and end the input."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..._core.budgets import Limit
 from ..._core.counts import count_noun
 from ..._core.merge_counts import describe_merges
+from ..._core.messages import Usage
 from ..._core.runs import Reason, Report
 from ...projections.reason_words import REASON_WORDS
+from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize, sanitize_line
 from .json_output import encode_json
 
@@ -33,6 +37,22 @@ def explain_failure(report: Report) -> str:
         )
     ending = REASON_WORDS[report.reason].predicate
     return f"the run {ending} after {count_noun(turns, 'turn')}{limit}; {answer}"
+
+
+def make_paused_report(session_id: str, tree: RunTree) -> Report:
+    """Return what is printed in place of the report of a prompt that a signal has paused."""
+    root = tree.roots[-1] if tree.roots else None
+    return Report(
+        text="",
+        reason=Reason.CANCELLED,
+        run_id=root.run_id if root else "",
+        usage=root.total_usage if root else Usage(),
+        turns=root.turn if root else 0,
+        seconds=root.count_seconds(root.last_event_at) if root else 0.0,
+        error=f"the run is paused. To continue it: mudroom resume {session_id[:8]}",
+        outputs=dict[str, Any](),
+        is_interrupted=True,
+    )
 
 
 def describe_stop(report: Report) -> str:

@@ -1,4 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first stops the run and keeps its report, the second exits."""
+"""Signals: Ctrl-C stops the run and keeps its report, SIGTERM and SIGHUP pause it; a second exits.
+
+Whoever presses Ctrl-C no longer wants the work. A machine that shuts down, a job that is moved, or
+a terminal that closes says nothing about it, so the work has to be there again after a resume.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +20,22 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 @contextmanager
-def handle_signals(stop: Callable[[], bool], *, exits_after: bool = False) -> Generator[list[int]]:
-    """Call `stop` at the first signal inside the block; yield the list of received signals.
+def handle_signals(
+    stop: Callable[[], bool],
+    pause: Callable[[], bool] | None = None,
+    *,
+    exits_after: bool = False,
+) -> Generator[list[int]]:
+    """Call `stop` or `pause` at the first signal inside the block; yield the received signals.
 
     A second signal ends the process at once. A signal that is ignored, as SIGHUP is by nohup, stays
     ignored.
 
     Arguments:
-        stop: stops the run. If it returns False, there is no run and the process ends at once.
+        stop: stops the run after Ctrl-C. If it returns False, there is no run and the process ends
+            at once.
+        pause: stops the run after SIGTERM or SIGHUP so that a later process continues it; without
+            it, all signals stop the run.
         exits_after: the process ends soon after the block. If a signal came inside the block, a
             signal after the block ends the process at once, with the exit code of the first.
     """
@@ -33,7 +45,8 @@ def handle_signals(stop: Callable[[], bool], *, exits_after: bool = False) -> Ge
     def on_signal(number: int) -> None:
         is_first = not received
         received.append(number)
-        if not (is_first and stop()):
+        act = stop if number == signal.SIGINT or pause is None else pause
+        if not (is_first and act()):
             exit_now(128 + received[0])
 
     def on_late_signal(*_: object) -> None:

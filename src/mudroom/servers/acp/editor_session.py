@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -207,6 +207,11 @@ class EditorSession:
             self._get_planned().session.cancel()
         except UsageError:
             return  # it is being opened again, and the next prompt sees the count
+
+    def pause(self) -> None:
+        """Stop all work so that a later process continues it."""
+        with suppress(UsageError):  # it is being opened, and has no work yet
+            self._get_planned().session.pause()
 
     def cancel_child(self, session: str) -> bool:
         """Stop a child by the id of its session. Return False if it does not work."""

@@ -99,6 +99,12 @@ class AcpServer:
             for session in self._sessions.values():
                 await session.close()
 
+    def pause(self) -> bool:
+        """Stop all work so that it continues when the editor loads its sessions again, and end."""
+        for session in self._sessions.values():
+            session.pause()
+        return self.stop()
+
     def stop(self) -> bool:
         """Stop all work and the server."""
         self._reading.cancel()

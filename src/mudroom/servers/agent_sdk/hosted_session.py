@@ -223,6 +223,12 @@ class HostedSession:
             return self.session.interrupt() if keeps_background else self.session.cancel()
         return False
 
+    def pause(self) -> bool:
+        """Stop all work so that a later process continues it. Return False if none works."""
+        with suppress(UsageError):  # it is being opened again
+            return self.session.pause()
+        return False
+
     def add_rules(self, rules: tuple[Rule, ...]) -> None:
         """Use deny and ask rules from the next prompt on."""
         self._plan = replace(self._plan, rules=(*self._plan.rules, *rules))

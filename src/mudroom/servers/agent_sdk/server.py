@@ -72,6 +72,12 @@ class AgentSdkServer:
         self._end_input()
         return self._host is not None and self._host.stop_all()
 
+    def pause(self) -> bool:
+        """Stop the work so that a later process continues it. Return False if none works."""
+        is_working = self._host is not None and self._host.hosted.pause()
+        self.stop()
+        return is_working
+
     async def _read(self, lines: AsyncIterator[bytes], output: int | None) -> None:
         try:
             async for line in lines:

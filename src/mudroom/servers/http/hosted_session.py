@@ -145,9 +145,8 @@ class HostedSession:
     def seal(self) -> None:
         """Stop all work at once; a later process continues it."""
         self._is_sealed = True
-        self._store.seal()
         if self.session:
-            self.session.cancel()
+            self.session.pause()
 
     async def update_budget(self) -> None:
         """Limit the runs to what the owner may spend today."""

@@ -21,28 +21,21 @@ class ObservedJournal:
 
     Attributes:
         last_end: id of the last root run that has ended, and the position of its report.
-        is_sealed: true if later events are dropped. The open runs then continue in a later
-            process, as after a crash.
     """
 
     def __init__(self, journal: Journal, observe: Observe, on_gap: Callable[[], None]) -> None:
         self._journal = journal
         self._observe = observe
         self._on_gap = on_gap
-        self._last = 0
         self.last_end = ("", 0)
-        self.is_sealed = False
 
     async def append(self, *events: StoredEvent) -> int:
         """Append events and show them. Raises JournalError."""
-        if self.is_sealed:
-            return self._last
         try:
             position = await self._journal.append(*events)
         except asyncio.CancelledError:
             self._on_gap()
             raise
-        self._last = max(self._last, position)
         if events:
             first = position - len(events) + 1
             self._note_end(first, events)
@@ -94,11 +87,6 @@ class ObservedStore:
         """Open the journal of a session."""
         journal = await self._store.open(session, read_only=read_only)
         return journal if read_only else self._watch(journal)
-
-    def seal(self) -> None:
-        """Drop all later events; see `ObservedJournal`."""
-        if self._written:
-            self._written.is_sealed = True
 
     def find_end(self, run: str) -> int:
         """Return the position of the report of the last root run that has ended, 0 for others."""

@@ -39,6 +39,10 @@ async def _serve(command_line: CommandLine, *, quiet: bool) -> int:
         output.hurry()
         return server.stop()
 
+    def pause() -> bool:
+        output.hurry()
+        return server.pause()
+
     def on_closed(reason: str) -> None:
         if reason:
             notify(f"{reason}. The work stops; session/load continues the sessions.")
@@ -46,7 +50,7 @@ async def _serve(command_line: CommandLine, *, quiet: bool) -> int:
 
     output = LineOutput(sys.stdout.fileno(), on_closed)
     server = AcpServer(command_line, output.write, notify)
-    with handle_signals(stop, exits_after=True) as signals, show_log(notify):
+    with handle_signals(stop, pause, exits_after=True) as signals, show_log(notify):
         try:
             await server.serve(LineInput(sys.stdin.fileno()).read())
         finally:

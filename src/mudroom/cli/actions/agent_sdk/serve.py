@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -107,10 +107,6 @@ async def _serve(
     if notice := await delete_expired_sessions(options.settings):
         printer.show(notice)
 
-    def stop() -> bool:
-        output.hurry()
-        return server.stop()
-
     def on_closed(reason: str) -> None:
         if reason:
             printer.show(f"{reason}. The work stops; the session can be continued.")
@@ -118,7 +114,20 @@ async def _serve(
 
     output = LineOutput(sys.stdout.fileno(), on_closed)
     server = AgentSdkServer(planner.prepare, server_options, output.write, printer.show)
-    with handle_signals(stop, exits_after=True) as signals, show_log(printer.show):
+    return await _serve_until_signal(server, output, printer)
+
+
+async def _serve_until_signal(
+    server: AgentSdkServer, output: LineOutput, printer: _NoticePrinter
+) -> int:
+    """Serve until the input ends or a signal comes; return the exit code."""
+
+    def end(end_server: Callable[[], bool]) -> bool:
+        output.hurry()
+        return end_server()
+
+    stop, pause = partial(end, server.stop), partial(end, server.pause)
+    with handle_signals(stop, pause, exits_after=True) as signals, show_log(printer.show):
         try:
             await server.serve(LineInput(sys.stdin.fileno()).read(), sys.stdout.fileno())
         finally:

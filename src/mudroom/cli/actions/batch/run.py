@@ -278,6 +278,10 @@ async def _run_with_screen(
         batch.stop("stopped by a signal")
         screen.print_line("no further lines start; Ctrl-C again stops those that run")
 
+    def pause() -> None:
+        batch.pause()
+        screen.print_line("paused: the same command continues the lines that run")
+
     async def save() -> None:
         await saved.save_if_due(batch.done)
 
@@ -286,7 +290,10 @@ async def _run_with_screen(
     watching = asyncio.create_task(_watch(batch, folder, screen))
     saving = asyncio.create_task(save_until(stopped, save))
     try:
-        with handle_batch_signals(stop, batch.cancel) as received, show_log(screen.print_line):
+        with (
+            handle_batch_signals(stop, batch.cancel, pause) as received,
+            show_log(screen.print_line),
+        ):
             await batch.run()
     finally:
         watching.cancel()
