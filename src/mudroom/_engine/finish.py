@@ -159,9 +159,8 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     except FilesLostError as error:
         work = None
         ending = Ending(Reason.LOST, str(error))
-    limit = ending.limit
-    if ending.reason is Reason.GOAL:
-        limit = run.meter.find_passed_limit()
+    await _add_changes_of_hooks(run)
+    limit = run.meter.find_passed_limit() if ending.reason is Reason.GOAL else ending.limit
     report = run.make_report(
         ending.reason, text, recovered=bool(summary), error=ending.error, limit=limit, work=work
     )
@@ -183,6 +182,11 @@ async def _end_past_children(run: RunContext, ending: Ending) -> None:
 
 async def _finish_cancelled(run: RunContext) -> Report:
     return await finish_run(run, Ending(run.control.stop_reason))
+
+
+async def _add_changes_of_hooks(run: RunContext) -> None:
+    if hooks := run.services.hooks:
+        run.evidence.add_unknown_changes(await hooks.explain_changes(run.brief))
 
 
 def _warn_of_unused_check(run: RunContext, report: Report) -> None:
@@ -230,10 +234,10 @@ async def _store_work(run: RunContext) -> Work | None:
     try:
         return await asyncio.to_thread(isolation.store_work)
     except FilesLostError:
-        run.evidence.unknown_changes = "its files are on another machine"
+        run.evidence.add_unknown_changes("its files are on another machine")
         raise
     except MudroomError as error:
-        run.evidence.unknown_changes = f"its files could not be stored: {error}"
+        run.evidence.add_unknown_changes(f"its files could not be stored: {error}")
         return None
 
 

@@ -257,10 +257,11 @@ class _Restorer:
             below += 1 + sum(1 for _ in past.walk_below(returned))
         report = self._charge_child(child, 1 + below)
         started = next(iter(past.get(child, ())), None)
-        shares_files = not (
-            isinstance(started, RunStarted) and started.brief.workspace.has_own_files
-        )
-        if report and shares_files:
+        if report is None:
+            return
+        if isinstance(started, RunStarted) and started.brief.workspace.has_own_files:
+            self._run.evidence.add_outside_changes(report)
+        else:
             self._run.evidence.add_report(report)
 
 

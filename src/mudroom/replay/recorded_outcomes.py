@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,8 +34,9 @@ from .._core.ports import (
     ToolHookDecision,
     Workspace,
 )
+from .._core.ports.hooks import HOOKS_UNWATCHED
 from .._core.runs import Brief, InboxMessage
-from .._core.tools import Effect, Tool, ToolResult, find_no_key
+from .._core.tools import Effect, Tool, ToolResult, find_no_key, join_reasons
 from .._engine.call_context import CallContext
 from .._engine.children.merge import find_recorded_merge
 from .._engine.children.task_arguments import TaskArguments
@@ -142,6 +143,7 @@ class RecordedHooks(Hooks):
         self._finish_notes: dict[str, list[str]] = {}
         self._compaction_notes: dict[str, list[str]] = {}
         self._compacted: set[str] = set()
+        self._unwatched = set(_find_unwatched(events))
         self._messages: dict[str, list[tuple[tuple[int, int], InboxMessage]]] = {}
         self._message_hooks = RecordedMessageHooks(events)
         sent: dict[str, InboxMessage] = {}
@@ -213,8 +215,16 @@ class RecordedHooks(Hooks):
     async def after_tool(
         self, brief: Brief, call: ToolCallBlock, result: ToolResult
     ) -> ToolResult | None:
-        """Send the messages that were delivered after the turn of this call."""
+        """Send the messages that were delivered after the turn of this call.
+
+        A result has the reason again why hooks may have changed files.
+        """
         self.send_messages(brief.run_id, self._calls[brief.run_id, call.id].turn)
+        if (brief.run_id, call.id) not in self._unwatched:
+            return None
+        return replace(
+            result, unknown_changes=join_reasons(result.unknown_changes, HOOKS_UNWATCHED)
+        )
 
     async def before_finish(self, brief: Brief, text: str) -> str:
         """Return the note with which the run continued."""
@@ -222,6 +232,10 @@ class RecordedHooks(Hooks):
             return notes.pop(0)
         self._stops.stop_at_goal(brief.run_id)
         return ""
+
+    async def explain_changes(self, brief: Brief) -> str:
+        """Return the reason if the report of the run has it."""
+        return HOOKS_UNWATCHED if (brief.run_id, "") in self._unwatched else ""
 
     def has_messages(self, run_id: str, turn: int) -> bool:
         """Return whether messages that were delivered until this turn wait to be sent."""
@@ -234,6 +248,19 @@ class RecordedHooks(Hooks):
         place = self._stops.get_interrupt_count(run_id), turn
         while messages and messages[0][0] <= place:
             self._stops.send(run_id, messages.pop(0)[1])
+
+
+def _find_unwatched(events: Iterable[StoredEvent]) -> Iterator[tuple[str, str]]:
+    """Yield runs and call ids whose hooks may have changed files; "" stands for the whole run."""
+    for event in events:
+        if isinstance(event, ToolCallFinished):
+            unknown, call_id = event.result.unknown_changes, event.call_id
+        elif isinstance(event, RunFinished):
+            unknown, call_id = event.report.unknown_changes, ""
+        else:
+            continue
+        if HOOKS_UNWATCHED in unknown.split("; "):
+            yield event.run, call_id
 
 
 class RecordedOutputChecks(OutputChecks):
