@@ -11,7 +11,8 @@ from ._core.compaction import CompactionOptions
 from ._engine.context_policy import ContextPolicy
 from .learnt_windows import LearntWindows
 from .model_registry import ModelRegistry, find_local_provider
-from .models.model_facts import ModelFacts, find_stated_window
+from .models.model_facts import ModelFacts
+from .models.refusals.overflow import find_stated_window
 from .pricing import get_context_window
 
 _UNLIMITED = ("offline", "scripted", "replay")

@@ -16,7 +16,7 @@ from mudroom.context_windows import ContextWindows
 from mudroom.learnt_windows import FILE_NAME, LearntWindows
 from mudroom.model_registry import ModelRegistry
 from mudroom.models import model_facts
-from mudroom.models.model_facts import find_stated_window
+from mudroom.models.refusals.overflow import find_stated_window
 from mudroom.models.scripted import ScriptedModel
 
 
