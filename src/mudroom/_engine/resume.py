@@ -171,10 +171,9 @@ class _Restorer:
         run.meter.charge(Usage(), 0.0, event.estimate)
         if not event.overflow:
             return
-        run.services.context_policy.learn_window(run.brief.model, event.overflow, event.error)
         run.conversation.queue_again(self.sent_blocks)
         self.sent_blocks = []
-        run.conversation.shortening.add_overflow(event.error)
+        run.add_overflow(event.overflow, event.error)
 
     def _close_turn(self) -> None:
         run = self._run

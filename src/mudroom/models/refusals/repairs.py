@@ -25,7 +25,8 @@ _OUTPUT_CAPS = (
     compile_later(r"at most (\d+) completion tokens"),
     compile_later(r"> (\d+), which is the maximum allowed number of output tokens"),
     compile_later(r"max(?:_completion)?_tokens`? must be less than or equal to `?(\d+)"),
-    compile_later(r"range of max_tokens is \[1, (\d+)\]"),
+    compile_later(r"(?i)range of max_tokens (?:is|should be) \[1, (\d+)\]"),
+    compile_later(r"max tokens must be less than or equal to (\d+)"),
     compile_later(r"supported range is from 1 \(inclusive\) to (\d+)"),
 )
 _PROMPT_AND_OUTPUT = (
@@ -35,6 +36,13 @@ _PROMPT_AND_OUTPUT = (
     ),
     compile_later(r"context length is (?P<window>\d+) tokens.*?(?P<prompt>\d+) input tokens"),
     compile_later(r"exceed context limit: (?P<prompt>\d+) \+ \d+ > (?P<window>\d+)"),
+    compile_later(r"must be <= (?P<window>\d+)\. Given: (?P<prompt>\d+) `inputs` tokens"),
+    compile_later(
+        r"context length of (?P<window>\d+) tokens.*?(?P<prompt>\d+) tokens from the input"
+    ),
+    compile_later(
+        r"You passed (?P<prompt>\d+) input tokens.*?context length is only (?P<window>\d+) tokens"
+    ),
 )
 
 
