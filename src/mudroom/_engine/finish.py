@@ -32,6 +32,7 @@ GRACE_SECONDS = 60.0
 _MIN_GRACE = 5.0
 """Seconds of the summary turn after a time limit that is shorter."""
 
+SUMMARY_CALLS_NO_TOOLS = "Not run: a summary calls no tools. Write the summary now."
 NOT_RUN = "Not run: no tool could be called any more."
 
 TOO_LARGE = (
@@ -135,15 +136,15 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     await run.background.stop(grace, Reason.TIMEOUT if is_time_up else run.control.stop_reason)
     summary = ""
     if ending.is_summary_requested:
-        await _close_open_calls(run, NOT_RUN, refused=True)
+        await close_open_calls(run, NOT_RUN, refused=True)
         summary = run.conversation.answer_text
     else:
-        await _close_open_calls(run, INTERRUPTED, refused=False)
+        await close_open_calls(run, INTERRUPTED, refused=False)
     await run.recorder.record()
     await _end_past_children(run, ending)
     if not summary and _allows_summary(run, ending):
         summary = await _request_summary(run, ending)
-        await _close_open_calls(run, NOT_RUN, refused=True)
+        await close_open_calls(run, NOT_RUN, refused=True)
     run.control.phase = Phase.FINISHED
     run.services.teams.close(run.run_id)
     await run.inbox.flush()
@@ -304,7 +305,7 @@ def _choose_grace(ending: Ending) -> float:
     return min(GRACE_SECONDS, max(_MIN_GRACE, ending.limit.maximum))
 
 
-async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:
+async def close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:
     """Give each call without a result an error result, so that the conversation is valid (S7).
 
     The results are stored with the next record.
@@ -338,7 +339,7 @@ async def end_interrupted_turn(run: RunContext, turn: int, counted_turns: int) -
     control.barrier = WriteBarrier()
     with run.meter.pause():  # Nothing here counts as work, and no time limit cuts it off.
         await barrier.close()
-        await _close_open_calls(run, INTERRUPTED, refused=False)
+        await close_open_calls(run, INTERRUPTED, refused=False)
         run.meter.end_request()
         is_unanswered = run.conversation.is_unanswered
         if is_unanswered or run.turn == turn:
