@@ -431,7 +431,13 @@ def make_chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, An
     return {"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}
 
 
-MESSAGE: dict[str, Any] = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "m"}
+MESSAGE: dict[str, Any] = {
+    "id": "m",
+    "type": "message",
+    "role": "assistant",
+    "content": [],
+    "model": "m",
+}
 
 STREAMS: dict[str, tuple[type[WireModel], str, bytes]] = {
     "error of llama.cpp": (
