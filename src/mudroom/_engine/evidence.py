@@ -29,7 +29,7 @@ class Evidence:
     """Counts of one run. Paths are relative to the workspace, each once, in order of first use.
 
     Attributes:
-        missing_tools: see `Report`.
+        unknown_changes, missing_tools: see `Report`.
         board_reminder: reminds of the tasks of the board that the run works on.
         open_windows: windows of the calls that run now: effectful calls and children, by call id.
     """
@@ -38,7 +38,7 @@ class Evidence:
         self.calls: dict[str, int] = {}
         self.failed = 0
         self.board_reminder = BoardReminder()
-        self._unknown_changes = ""
+        self.unknown_changes = ""
         self.missing_tools: tuple[str, ...] = ()
         self.open_windows: dict[str, CallWindow] = {}
         self._files_read: dict[str, None] = {}
@@ -61,12 +61,12 @@ class Evidence:
         self._files_read.update(dict.fromkeys(result.reads))
         if result.changes or result.observed_changes:
             self._add_changes(result)
-        self.add_unknown_changes(result.unknown_changes)
+        if result.unknown_changes:
+            self.add_unknown_changes(result.unknown_changes)
 
     def add_unknown_changes(self, reason: str) -> None:
         """Add a reason why more files may have changed than those that are known."""
-        if reason:
-            self._unknown_changes = join_reasons(self._unknown_changes, reason)
+        self.unknown_changes = join_reasons(self.unknown_changes, reason)
 
     def _add_changes(self, result: ToolResult) -> None:
         self._files_changed.update(dict.fromkeys((*result.changes, *result.observed_changes)))
@@ -93,16 +93,12 @@ class Evidence:
         self._files_changed.update(dict.fromkeys(report.files_changed))
         self._folders_of_writes.update(dict.fromkeys(list_folders_above(report.files_written)))
         self._observed_changes.update(dict.fromkeys(report.observed_changes))
-        self.add_unknown_changes(report.unknown_changes)
+        if report.unknown_changes:
+            self.add_unknown_changes(report.unknown_changes)
 
     def add_outside_changes(self, report: Report) -> None:
         """Add what a child with files of its own may have changed outside them."""
         self.add_unknown_changes(select_outside(report.unknown_changes))
-
-    @property
-    def unknown_changes(self) -> str:
-        """See `Report`."""
-        return self._unknown_changes
 
     @property
     def files_read(self) -> tuple[str, ...]:

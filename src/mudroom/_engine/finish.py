@@ -12,7 +12,7 @@ from .._core.agents import WorkspaceKind
 from .._core.budgets import SHARED_LIMITS, Limit, LimitState
 from .._core.events import RunFinished, RunWaiting, ToolCallFinished
 from .._core.messages import StopReason, Usage
-from .._core.ports import FilesLostError
+from .._core.ports import FilesLostError, Hooks
 from .._core.runs import Reason, Report, Work
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
@@ -160,7 +160,8 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     except FilesLostError as error:
         work = None
         ending = Ending(Reason.LOST, str(error))
-    await _add_changes_of_hooks(run)
+    if run.services.hooks:
+        await _add_changes_of_hooks(run, run.services.hooks)
     limit = run.meter.find_passed_limit() if ending.reason is Reason.GOAL else ending.limit
     report = run.make_report(
         ending.reason, text, recovered=bool(summary), error=ending.error, limit=limit, work=work
@@ -185,9 +186,8 @@ async def _finish_cancelled(run: RunContext) -> Report:
     return await finish_run(run, Ending(run.control.stop_reason))
 
 
-async def _add_changes_of_hooks(run: RunContext) -> None:
-    if hooks := run.services.hooks:
-        run.evidence.add_unknown_changes(await hooks.explain_changes(run.brief))
+async def _add_changes_of_hooks(run: RunContext, hooks: Hooks) -> None:
+    run.evidence.add_unknown_changes(await hooks.explain_changes(run.brief))
 
 
 def _warn_of_unused_check(run: RunContext, report: Report) -> None:
