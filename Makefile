@@ -1,7 +1,7 @@
 # `make demo` runs four children on this repository, `make test` the tests. Both install what they need.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-.PHONY: help demo install dev test check docs format lock bench reliability mutants clean attacks real merges fits fleet package pictures
+.PHONY: help demo install dev test check docs format lock bench figures reliability mutants clean attacks real merges fits fleet package pictures
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,8 +37,13 @@ format: dev ## fix the style
 attacks: dev ## run every attack on every sandbox tier, as root and as a user; prints the attack table
 	$(PY) scripts/attacks
 
-bench: dev ## measure, side by side with a bare loop; HISTORY=1 adds the figures to benchmarks/history.jsonl
-	$(PY) -m benchmarks $(if $(HISTORY),--history)
+bench: dev ## measure, side by side with a bare loop
+	$(PY) -m benchmarks
+
+figures: dev ## measure all, and write the figures of docs/performance.md and docs/reliability.md (two to three hours)
+	$(PY) -m benchmarks.pages
+	-$(PY) -m benchmarks --history
+	MUDROOM_FIGURES=1 $(MAKE) reliability
 
 reliability: dev ## run the long fault tests and print their figures (one to two hours)
 	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/compaction tests/engine/test_firewall.py tests/engine/test_limits_left_behind.py \

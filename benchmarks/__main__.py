@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from .history import Entry, append_entry, make_entry, read_last_entry
 from .many_children import measure_reserving, measure_resuming
+from .pages import PERFORMANCE, find_commit, format_performance, write_figures
 from .processes import SHORT_RUNS, Bench
 from .rounds import compare, measure_in_turn
 from .rows import Row
@@ -218,11 +219,16 @@ def main() -> int:
     parser.add_argument(
         "figures", nargs="*", metavar="FIGURE", help=f"{', '.join(FIGURES)}; all by default"
     )
-    parser.add_argument("--history", action="store_true", help="append the figures to the history")
+    parser.add_argument(
+        "--history",
+        action="store_true",
+        help="append the figures to the history, and write them to docs/performance.md",
+    )
     parser.add_argument("--runs", type=int, default=5, help="runs for each figure (default 5)")
     arguments = parser.parse_args()
     if unknown := set(arguments.figures) - set(FIGURES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    commit = find_commit() if arguments.history else ""
     columns = ("measured", "must", "aim", "floor", "ratio", "last")
     head = " " * 66 + " ".join(f"{column:>9}" for column in columns)
     last = read_last_entry()
@@ -238,7 +244,9 @@ def main() -> int:
                 print(_format(row, last), flush=True)
                 rows.append(row)
     if arguments.history:
-        append_entry(make_entry({row.name: (row.measured, row.floor) for row in rows}, load))
+        entry = make_entry(rows, load, commit)
+        append_entry(entry)
+        write_figures(PERFORMANCE, format_performance(entry))
     return 0 if all(row.held for row in rows) else 1
 
 

@@ -1,28 +1,36 @@
 """History of the benchmarks: medians per commit, so that a slow-down is seen.
 
 `history.jsonl` has one line per entry: date, commit, load of the machine, and for each figure what
-was measured and what the loop without a harness took.
+was measured, what the loop without a harness took, and the unit.
 """
 
 from __future__ import annotations
 
-import subprocess
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from .rows import Row
+
 HISTORY = Path(__file__).with_name("history.jsonl")
 
 
 class Entry(Struct, frozen=True):
-    """Figures of one commit. `figures`: name -> (measured, without a harness or None)."""
+    """Figures of one commit.
+
+    Arguments:
+        figures: name -> (measured, without a harness or None).
+        units: name -> unit; empty in entries of older versions.
+    """
 
     date: str
     commit: str
     load: float
     figures: dict[str, tuple[float, float | None]]
+    units: dict[str, str] = {}
 
     def get_ratio(self, name: str) -> float | None:
         """Return a figure relative to the loop; as measured if the loop has none."""
@@ -30,21 +38,16 @@ class Entry(Struct, frozen=True):
         return measured / floor if measured is not None and floor else measured
 
 
-def make_entry(figures: dict[str, tuple[float, float | None]], load: float) -> Entry:
-    """Return an entry for the commit that is checked out; "+" marks files that differ from it."""
-    described = subprocess.run(
-        ["git", "describe", "--always", "--exclude=*", "--dirty=+"],
-        capture_output=True,
-        text=True,
-        cwd=HISTORY.parent,
-        check=False,
-    )
+def make_entry(rows: Iterable[Row], load: float, commit: str) -> Entry:
+    """Return an entry for a commit."""
     date = datetime.now(UTC).date().isoformat()
-    rounded = {
-        name: (_round(measured), None if floor is None else _round(floor))
-        for name, (measured, floor) in figures.items()
-    }
-    return Entry(date, described.stdout.strip() or "unknown", round(load, 1), rounded)
+    figures: dict[str, tuple[float, float | None]] = {}
+    units: dict[str, str] = {}
+    for row in rows:
+        floor = None if row.floor is None else _round(row.floor)
+        figures[row.name] = _round(row.measured), floor
+        units[row.name] = row.unit
+    return Entry(date, commit, round(load, 1), figures, units)
 
 
 def append_entry(entry: Entry, path: Path = HISTORY) -> None:

@@ -11,7 +11,8 @@ from ._core.compaction import CompactionOptions
 from ._engine.context_policy import ContextPolicy
 from .learnt_windows import LearntWindows
 from .model_registry import ModelRegistry, find_local_provider
-from .models.model_facts import ModelFacts, find_stated_window
+from .models.model_facts import ModelFacts
+from .models.refusals.overflow import find_stated_sizes
 from .pricing import get_context_window
 
 _UNLIMITED = ("offline", "scripted", "replay")
@@ -62,14 +63,18 @@ class ContextWindows:
         windows = [_look_up_one(part) for part in _split(name)]
         return min(filter(None, windows), default=0)
 
-    def learn(self, name: str, size: int, refusal: str) -> None:
+    def learn(self, name: str, size: int, refusal: str) -> int:
         """Remember the window of a model that refused a request as too long.
+
+        Returns what fits, in tokens by the estimate that made the size: the estimate may be far
+        from how the model counts.
 
         Arguments:
             size: about how many tokens the request had.
             refusal: the error text; it may state the window.
         """
-        window = find_stated_window(refusal) or int(size * _REFUSED_PART)
+        stated = find_stated_sizes(refusal)
+        window = stated.window or int(size * _REFUSED_PART)
         self._learnt[name] = min(window, self._learnt.get(name, window))
         model: Any = self._models.get_model(name)
         if base_url := getattr(model, "base_url", ""):
@@ -77,6 +82,8 @@ class ContextWindows:
         facts = getattr(model, "facts", None)
         if isinstance(facts, ModelFacts) and facts.context_window != self._learnt[name]:
             model.change_facts(replace(facts, context_window=self._learnt[name]))
+        part = stated.window / stated.request if stated.request else _REFUSED_PART
+        return min(window, int(size * min(part, _REFUSED_PART)))
 
 
 def make_context_policy(

@@ -134,7 +134,7 @@ def make_events(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
 
 
 def list_output_lines(
-    reason: Reason = Reason.GOAL, limit: LimitState | None = None
+    reason: Reason = Reason.GOAL, limit: LimitState | None = None, **changes: Any
 ) -> list[dict[str, Any]]:
     counter = itertools.count()
     stream = StreamJson(
@@ -149,7 +149,7 @@ def list_output_lines(
     output = [
         stream.make_init_line(),
         *(line for event in events for line in stream.make_event_lines(event)),
-        stream.make_result_line(replace(root, limit=limit), {"children": 1}),
+        stream.make_result_line(replace(root, limit=limit, **changes), {"children": 1}),
     ]
     return [json.loads(encode_line(line)) for line in output]
 
@@ -158,6 +158,8 @@ def test_every_line_is_read_by_the_parser_of_another_client() -> None:
     from claude_agent_sdk import types as sdk  # Its import takes two seconds.
     from claude_agent_sdk._internal.message_parser import parse_message
 
+    failed = parse_message(list_output_lines(Reason.MAX_TURNS)[-1])
+    assert isinstance(failed, sdk.ResultMessage) and failed.result == "the end"
     kinds = [type(parse_message(line)) for line in list_output_lines()]
     assert kinds[0] is sdk.SystemMessage and kinds[-1] is sdk.ResultMessage
     assert {
@@ -342,9 +344,17 @@ def test_a_failure_has_errors_and_its_exact_reason() -> None:
     assert (
         line["errors"] == ["boom"]
         and line["is_error"]
-        and "result" not in line
-        and line["report"]["text"] == "the end"
+        and line["result"] == line["report"]["text"] == "the end"
     )
+
+
+@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("text", ["the part that was done", ""])
+def test_what_was_done_is_beside_the_errors(reason: Reason, text: str) -> None:
+    line = list_output_lines(reason, text=text)[-1]
+    assert ("errors" in line) == (reason is not Reason.GOAL)
+    assert ("result" in line) == bool(text or reason is Reason.GOAL)
+    assert line.get("result", "") == text
 
 
 def test_invalid_unicode_does_not_break_the_line() -> None:

@@ -52,6 +52,32 @@ async def test_a_refused_request_is_shortened_and_sent_again(
     assert await replay(stage.events) == stage.events
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "prompt is too long: 205000 tokens > 200000 maximum",
+        "prompt is too long: 900000 tokens > 200000 maximum",
+        "`inputs` tokens + `max_new_tokens` must be <= 200000. Given: 199999 `inputs` tokens",
+        "prompt is too long",
+    ],
+)
+@pytest.mark.parametrize("limit", [6_000, 30_000])
+@pytest.mark.parametrize("make_script", [make_reader, make_talker])
+async def test_a_refusal_shortens_whatever_the_estimate_of_the_engine(
+    stage: Stage, make_script: Callable[[int], Script], limit: int, refusal: str
+) -> None:
+    stage.write_files(40)
+    script = refuse_above(limit, make_script(30), refusal)
+    async with stage.open(script, context_window=200_000) as session:
+        report = await session.run("Read all files. Never touch 3.txt.")
+    assert (report.reason, report.text) == (Reason.GOAL, "done"), report.error
+    assert stage.select(TurnFailed)
+    assert len(stage.select(TurnFailed)) <= 24
+    assert "Never touch 3.txt." in join_request(stage.model.requests[-1])
+    assert not find_violations(stage.events)
+    assert await replay(stage.events) == stage.events
+
+
 async def test_the_learnt_window_holds_in_a_resumed_session(stage: Stage) -> None:
     stage.write_files(40)
     script = refuse_above(15_000, make_talker(20))

@@ -16,7 +16,7 @@ from mudroom.context_windows import ContextWindows
 from mudroom.learnt_windows import FILE_NAME, LearntWindows
 from mudroom.model_registry import ModelRegistry
 from mudroom.models import model_facts
-from mudroom.models.model_facts import find_stated_window
+from mudroom.models.refusals.overflow import find_stated_sizes
 from mudroom.models.scripted import ScriptedModel
 
 
@@ -88,7 +88,7 @@ def test_of_several_models_the_smallest_window_counts() -> None:
     ],
 )
 def test_the_window_that_a_refusal_states_is_read(refusal: str, window: int) -> None:
-    assert find_stated_window(refusal) == window
+    assert find_stated_sizes(refusal).window == window
 
 
 def test_thresholds_leave_room_for_the_answer() -> None:

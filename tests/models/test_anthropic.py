@@ -451,7 +451,6 @@ def test_a_surrogate_pair_split_over_two_deltas_becomes_one_character() -> None:
         ("end_turn", StopReason.END),
         ("stop_sequence", StopReason.END),
         ("max_tokens", StopReason.LENGTH),
-        ("model_context_window_exceeded", StopReason.LENGTH),
         ("refusal", StopReason.REFUSAL),
         ("pause_turn", StopReason.OTHER),
     ],

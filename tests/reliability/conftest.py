@@ -117,3 +117,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section("figures")
     for name, value in rows:
         terminalreporter.write_line(f"{name:<72} {value}")
+    if os.environ.get("MUDROOM_FIGURES"):
+        _write_figures(terminalreporter, rows)
+
+
+def _write_figures(terminalreporter: pytest.TerminalReporter, rows: list[list[str]]) -> None:
+    """Write the figures to the page, if all tests passed."""
+    from benchmarks.pages import RELIABILITY, find_commit, format_reliability, write_figures
+
+    if failed := len(terminalreporter.getreports("failed") + terminalreporter.getreports("error")):
+        terminalreporter.write_line(f"not written to {RELIABILITY}: {failed} tests failed")
+        return
+    write_figures(RELIABILITY, format_reliability([(n, v) for n, v in rows], find_commit()))
+    terminalreporter.write_line(f"written to {RELIABILITY}")

@@ -231,7 +231,8 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defau
             once, in order.
         observed_changes: the files among `files_changed` that changed while effectful calls ran,
             such as commands; another program or run may have changed them at the same time.
-        unknown_changes: why effectful calls may have changed more files; "" if all are known.
+        unknown_changes: why more files may have changed than those listed, for example because
+            commands ran without a sandbox; "" if all changes are known.
         run_id: key of the transcript in the journal.
         spill: path of a file with the whole text if the parent received only a part, else "".
         error: cause of the reason ERROR, or why the run ended before its first turn.

@@ -62,8 +62,8 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defa
         detail: for debugging; JSON values only.
         reads, changes: files that the tool read or changed, relative to the workspace.
         observed_changes: other files that changed while an effectful call ran: by a command, or by
-            something else at the same time. unknown_changes: why more may have changed, or "". The
-            engine sets both.
+            something else at the same time. The engine sets them.
+        unknown_changes: why more may have changed, or "". The engine adds its own reasons.
         spill: path of the whole output if `text` is only its head and tail.
         images: for the model, after the text. A model that takes no images gets a placeholder.
         context: text of hooks for the model, after the result.
@@ -115,6 +115,14 @@ def clean_result(result: ToolResult) -> ToolResult:
         spill=clean_text(result.spill),
         context=clean_text(result.context),
     )
+
+
+def join_reasons(*reasons: str) -> str:
+    """Return the reasons of several `unknown_changes`, each once, separated by "; ".
+
+    They are sorted: after a resume or in a replay the engine may learn them in another order.
+    """
+    return "; ".join(sorted({each for reason in reasons for each in reason.split("; ") if each}))
 
 
 def make_result_block(call_id: str, name: str, result: ToolResult) -> ToolResultBlock:

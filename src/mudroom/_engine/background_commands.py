@@ -22,10 +22,18 @@ _STOPPED = "It was stopped."
 
 
 def start_command(
-    run: RunContext, work_id: str, title: str, work: Coroutine[Any, Any, ToolResult]
+    run: RunContext,
+    work_id: str,
+    title: str,
+    work: Coroutine[Any, Any, ToolResult],
+    unwatched: str,
 ) -> ToolResult:
-    """Start work in the background and return the result of its call."""
-    run.background.add_command(work_id, title, _observe(run, work))
+    """Start work in the background and return the result of its call.
+
+    Arguments:
+        unwatched: why the work may change files that nothing compares, or "".
+    """
+    run.background.add_command(work_id, title, _observe(run, work, unwatched=unwatched))
     return _make_start_result(work_id)
 
 
@@ -74,7 +82,11 @@ async def _wait_for(task: asyncio.Task[ToolResult]) -> ToolResult:
 
 
 async def _observe(
-    run: RunContext, work: Coroutine[Any, Any, ToolResult], window: CallWindow | None = None
+    run: RunContext,
+    work: Coroutine[Any, Any, ToolResult],
+    window: CallWindow | None = None,
+    *,
+    unwatched: str = "",
 ) -> ToolResult:
     """Wait for the work; return its result with the files that changed meanwhile.
 
@@ -82,11 +94,12 @@ async def _observe(
 
     Arguments:
         window: the open window of the call that started the work; None opens one.
+        unwatched: for the window that is opened.
     """
     watch = run.services.change_watch
     try:
         if window is None and watch:
-            window = new = ChangeWindow(watch, run.environment.workspace, ())
+            window = new = ChangeWindow(watch, run.environment.workspace, (), unwatched)
             await new.start()
         result = await work
     except asyncio.CancelledError:

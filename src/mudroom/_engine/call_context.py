@@ -17,6 +17,7 @@ from .._core.tools import ToolResult
 from .._platform.private_files import make_spill_file
 from .background_commands import run_detachable, start_command
 from .changes.content_hashes import hash_entry
+from .changes.unwatched import explain_unwatched
 from .file_writes import RecordedWorkspace, run_from_any_thread
 from .run_context import RunContext
 from .server_tools.user_input import ask_approver
@@ -246,13 +247,19 @@ class CallContext:
 
         def start() -> None:
             self._writes.is_in_background = True
-            results.append(start_command(self.run, self.place, title, work))
+            results.append(
+                start_command(self.run, self.place, title, work, self._explain_unwatched())
+            )
 
         async def start_on_loop() -> None:
             start()
 
         run_from_any_thread(self.run.control.barrier.loop, start_on_loop, start)
         return results[0]
+
+    def _explain_unwatched(self) -> str:
+        tool = self.run.tools.get(normalize_tool_name(self.call.name)) if self.call else None
+        return explain_unwatched(tool, self.sandbox.tier) if tool else ""
 
     async def run_detachable(
         self,

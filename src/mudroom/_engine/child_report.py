@@ -23,6 +23,7 @@ REPORT_CAP = 8_000
 NO_SUMMARY = "(no summary)"
 
 _MAX_LISTED_FILES = 5
+_MAX_LISTED_REASONS = 3
 _MAX_REASON = 120
 """Characters of a reason, a command or a name among the facts."""
 _MAX_CAUSE = 2_000
@@ -137,10 +138,10 @@ def format_evidence(report: Report) -> str:
         facts = [
             f"{count_noun(count, 'tool call')} ({by_tool})",
             _list_files("read", report.files_read) or "no file read",
-            *_list_changes(report),
+            *(_list_changes(report) or ["no changed file seen"]),
         ]
     else:
-        facts = ["it called no tool: nothing it says was looked up"]
+        facts = ["it called no tool: nothing it says was looked up", *_list_changes(report)]
     if report.missing_tools:
         facts.append(_describe_missing(report.missing_tools))
     if report.merges:
@@ -179,10 +180,18 @@ def _list_changes(report: Report) -> list[str]:
         _list_files("wrote", report.files_written),
         _list_files("changed while commands ran:", report.observed_changes),
     ]
+    facts = list(filter(None, facts))
     if report.unknown_changes:
-        why = _clean(report.unknown_changes)
-        facts.append(f"commands may have changed other files ({why})")
-    return list(filter(None, facts)) or ["no changed file seen"]
+        subject = "more files" if facts else "files"
+        facts.append(f"{subject} may have changed ({_join_reasons(report.unknown_changes)})")
+    return facts
+
+
+def _join_reasons(unknown_changes: str) -> str:
+    reasons = unknown_changes.split("; ")
+    listed = ", ".join(map(_clean, reasons[:_MAX_LISTED_REASONS]))
+    more = len(reasons) - _MAX_LISTED_REASONS
+    return f"{listed}, and {count_noun(more, 'more reason')}" if more > 0 else listed
 
 
 def _list_files(verb: str, paths: tuple[str, ...]) -> str:

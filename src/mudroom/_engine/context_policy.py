@@ -25,8 +25,9 @@ def find_no_window(model: str) -> int:
     return 0
 
 
-def learn_nothing(model: str, size: int, refusal: str) -> None:
-    """Do nothing."""
+def learn_nothing(model: str, size: int, refusal: str) -> int:
+    """Return 0: nothing is known of what fits."""
+    return 0
 
 
 class ContextPolicy(Struct, frozen=True, kw_only=True):
@@ -39,7 +40,7 @@ class ContextPolicy(Struct, frozen=True, kw_only=True):
         find_window: takes a model string, returns its context window in tokens; 0 is unknown.
         look_up_window: the same from slower sources, for requests of some size; 0: no limit.
         learn_window: takes a model string, the size of a request that the model refused as too
-            long, and the error text.
+            long, and the error text; returns the size that fits, by the same estimate.
     """
 
     is_automatic: bool = True
@@ -47,7 +48,7 @@ class ContextPolicy(Struct, frozen=True, kw_only=True):
     compact_at: float = 0.85
     find_window: Callable[[str], int] = find_no_window
     look_up_window: Callable[[str], int] = find_no_window
-    learn_window: Callable[[str, int, str], None] = learn_nothing
+    learn_window: Callable[[str, int, str], int] = learn_nothing
 
     def get_window(self, model: str) -> int:
         """Return the context window of a model from all sources, 0 if it has no known limit."""
@@ -61,15 +62,18 @@ class ContextPolicy(Struct, frozen=True, kw_only=True):
         if size >= LOOK_UP_SIZE and not self.find_window(model):
             await asyncio.to_thread(self.look_up_window, model)
 
-    def choose_thresholds(self, model: str, size: int, max_output: int | None) -> Thresholds | None:
+    def choose_thresholds(
+        self, model: str, size: int, max_output: int | None, fitting: int = 0
+    ) -> Thresholds | None:
         """Return the thresholds for a model, None if it has no known limit.
 
         Arguments:
             size: tokens of the next request.
             max_output: longest answer in tokens; None: a default.
+            fitting: size that fits after a refusal, by the estimate of the run; 0 for none.
         """
         find = self.get_window if size >= LOOK_UP_SIZE else self.find_window
-        window = find(model)
+        window = min(filter(None, (find(model), fitting)), default=0)
         if not window:
             return None
         reserve = min(max_output or _DEFAULT_OUTPUT, window // 4) + window // 10

@@ -34,6 +34,8 @@ class Shortening(Struct):
         next_check: tokens of a request from which the engine compares it with the window.
         overflow_count: refusals of the next request because it was too long.
         overflow_error: the last of these refusals, "" if the request was changed since.
+        fitting: size of a request that fits, by the estimate that refusals have shown to be wrong;
+            0 if there was none since the provider last counted.
         compactions: the compactions so far, without their messages.
         requested_focus: what the notes of a requested compaction must keep; None for no request.
         awaits_hook: true if the hooks have not ended since the last compaction.
@@ -42,14 +44,16 @@ class Shortening(Struct):
     next_check: int = 0
     overflow_count: int = 0
     overflow_error: str = ""
+    fitting: int = 0
     compactions: list[Compacted] = field(default_factory=list[Compacted])
     requested_focus: str | None = None
     awaits_hook: bool = False
 
-    def add_overflow(self, error: str) -> None:
+    def add_overflow(self, error: str, fitting: int) -> None:
         """Count a refusal of the next request as too long."""
         self.overflow_count += 1
         self.overflow_error = error
+        self.fitting = fitting
 
 
 class CutAnswers(Struct):
@@ -139,20 +143,15 @@ class Conversation:
         for message in messages:
             self._model.append(message)
 
-    def reopen_last_request(
-        self, messages: Iterable[Message], blocks: Iterable[UserBlock], error: str = ""
-    ) -> None:
+    def reopen_last_request(self, messages: Iterable[Message], blocks: Iterable[UserBlock]) -> None:
         """Return to the state before a request without an answer.
 
         Arguments:
             messages: those before the request.
             blocks: those that wait, with those of the request.
-            error: the refusal of a request that was too long, "" if it was interrupted.
         """
         self.queued = list(blocks)
         self.replace_messages(messages, self.sent_tokens)
-        if error:
-            self.shortening.add_overflow(error)
 
     def queue_results(self, results: Sequence[ToolResultBlock]) -> None:
         """Put tool results at the head of the next user message."""
@@ -230,6 +229,8 @@ class Conversation:
         self.new_tokens = 0
         self.is_unanswered = False
         self.shortening.overflow_count = 0
+        if message.usage.total_tokens:
+            self.shortening.fitting = 0  # from here on the estimate has the provider's counts
         self.answer_text = message.text.strip()
         row = self.in_a_row
         row.stopped = row.stopped + 1 if message.stop_reason is StopReason.OTHER else 0

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from .._core.merge_counts import count_merges
 from .._core.merge_events import WorkMerged
 from .._core.runs import MergeCounts, Report
-from .._core.tools import ToolResult
+from .._core.tools import ToolResult, join_reasons
 from .board_reminder import BoardReminder
 from .call_batch import CallOutcome
 from .changes.snapshot import list_folders_above
+from .changes.unwatched import select_outside
 
 
 class CallWindow(Protocol):
@@ -60,7 +61,12 @@ class Evidence:
         self._files_read.update(dict.fromkeys(result.reads))
         if result.changes or result.observed_changes:
             self._add_changes(result)
-        self.unknown_changes = self.unknown_changes or result.unknown_changes
+        if result.unknown_changes:
+            self.add_unknown_changes(result.unknown_changes)
+
+    def add_unknown_changes(self, reason: str) -> None:
+        """Add a reason why more files may have changed than those that are known."""
+        self.unknown_changes = join_reasons(self.unknown_changes, reason)
 
     def _add_changes(self, result: ToolResult) -> None:
         self._files_changed.update(dict.fromkeys((*result.changes, *result.observed_changes)))
@@ -82,12 +88,17 @@ class Evidence:
         return count_merges(self._merges.values())
 
     def add_report(self, report: Report) -> None:
-        """Add the files of a background child."""
+        """Add the files of a background child that shares the workspace."""
         self._files_read.update(dict.fromkeys(report.files_read))
         self._files_changed.update(dict.fromkeys(report.files_changed))
         self._folders_of_writes.update(dict.fromkeys(list_folders_above(report.files_written)))
         self._observed_changes.update(dict.fromkeys(report.observed_changes))
-        self.unknown_changes = self.unknown_changes or report.unknown_changes
+        if report.unknown_changes:
+            self.add_unknown_changes(report.unknown_changes)
+
+    def add_outside_changes(self, report: Report) -> None:
+        """Add what a child with files of its own may have changed outside them."""
+        self.add_unknown_changes(select_outside(report.unknown_changes))
 
     @property
     def files_read(self) -> tuple[str, ...]:
@@ -116,5 +127,5 @@ def keep_evidence(changed: ToolResult, result: ToolResult) -> ToolResult:
         reads=tuple(dict.fromkeys((*result.reads, *changed.reads))),
         changes=tuple(dict.fromkeys((*result.changes, *changed.changes))),
         observed_changes=result.observed_changes,
-        unknown_changes=result.unknown_changes,
+        unknown_changes=join_reasons(result.unknown_changes, changed.unknown_changes),
     )

@@ -12,7 +12,7 @@ from .._core.agents import WorkspaceKind
 from .._core.budgets import SHARED_LIMITS, Limit, LimitState
 from .._core.events import RunFinished, RunWaiting, ToolCallFinished
 from .._core.messages import StopReason, Usage
-from .._core.ports import FilesLostError
+from .._core.ports import FilesLostError, Hooks
 from .._core.runs import Reason, Report, Work
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
@@ -28,6 +28,7 @@ from .run_context import RunContext
 
 log = logging.getLogger("mudroom")
 
+SUMMARY_CALLS_NO_TOOLS = "Not run: a summary calls no tools. Write the summary now."
 NOT_RUN = "Not run: no tool could be called any more."
 
 TOO_LARGE = (
@@ -147,15 +148,15 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     await _stop_background_work(run, ending)
     summary = ""
     if ending.is_summary_requested:
-        await _close_open_calls(run, NOT_RUN, refused=True)
+        await close_open_calls(run, NOT_RUN, refused=True)
         summary = run.conversation.answer_text
     else:
-        await _close_open_calls(run, INTERRUPTED, refused=False)
+        await close_open_calls(run, INTERRUPTED, refused=False)
     await run.recorder.record()
     await _end_past_children(run, ending)
     if not summary and _allows_summary(run, ending):
         summary = await _request_summary(run, ending)
-        await _close_open_calls(run, NOT_RUN, refused=True)
+        await close_open_calls(run, NOT_RUN, refused=True)
     run.control.phase = Phase.FINISHED
     run.services.teams.close(run.run_id)
     await run.inbox.flush()
@@ -171,6 +172,8 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     except FilesLostError as error:
         work = None
         ending = Ending(Reason.LOST, str(error))
+    if run.services.hooks:
+        await _add_changes_of_hooks(run, run.services.hooks)
     limit = ending.limit
     if ending.reason is Reason.GOAL:
         limit = run.meter.find_passed_limit()
@@ -206,6 +209,10 @@ async def _end_past_children(run: RunContext, ending: Ending) -> None:
 
 async def _finish_cancelled(run: RunContext) -> Report:
     return await finish_run(run, Ending(run.control.stop_reason))
+
+
+async def _add_changes_of_hooks(run: RunContext, hooks: Hooks) -> None:
+    run.evidence.add_unknown_changes(await hooks.explain_changes(run.brief))
 
 
 def _warn_of_unused_check(run: RunContext, report: Report) -> None:
@@ -253,10 +260,10 @@ async def _store_work(run: RunContext) -> Work | None:
     try:
         return await asyncio.to_thread(isolation.store_work)
     except FilesLostError:
-        run.evidence.unknown_changes = "its files are on another machine"
+        run.evidence.add_unknown_changes("its files are on another machine")
         raise
     except MudroomError as error:
-        run.evidence.unknown_changes = f"its files could not be stored: {error}"
+        run.evidence.add_unknown_changes(f"its files could not be stored: {error}")
         return None
 
 
@@ -328,7 +335,7 @@ def _choose_grace(run: RunContext, ending: Ending) -> float:
     return run.timer.choose_grace(ending.limit) if is_time_up else GRACE_SECONDS
 
 
-async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:
+async def close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:
     """Give each call without a result an error result, so that the conversation is valid (S7).
 
     The results are stored with the next record.
@@ -362,7 +369,7 @@ async def end_interrupted_turn(run: RunContext, turn: int, counted_turns: int) -
     control.barrier = WriteBarrier()
     with run.meter.pause():  # Nothing here counts as work, and no time limit cuts it off.
         await barrier.close()
-        await _close_open_calls(run, INTERRUPTED, refused=False)
+        await close_open_calls(run, INTERRUPTED, refused=False)
         run.meter.end_request()
         is_unanswered = run.conversation.is_unanswered
         if is_unanswered or run.turn == turn:

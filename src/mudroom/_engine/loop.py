@@ -18,7 +18,9 @@ from .children.open_team import prepare_team
 from .compaction.requests import call_within_window, prepare_request
 from .finish import (
     INCOMPLETE_ANSWER,
+    SUMMARY_CALLS_NO_TOOLS,
     Ending,
+    close_open_calls,
     end_by_limit,
     end_interrupted_turn,
     finish_run,
@@ -168,24 +170,41 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
             pending = None
             if answer is None:
                 continue
-            from .tool_calls.run_calls import run_tool_calls  # after the first request is sent
-
-            outcomes = await run_tool_calls(run)
-            ending = judge(run, answer, outcomes)
-            if ending and ending.reason is Reason.GOAL:
-                ending = await _confirm_goal(run, ending)
-            ending = ending or limit_reminders(run, answer)
-            if ending:
+            if ending := await _act_and_judge(run, answer):
                 return ending
-            if not outcomes:
-                # Show this turn before the next one starts.
-                await run.recorder.record()
         except asyncio.CancelledError:
             if not run.is_interrupted:
                 raise
             pending = None
             await end_interrupted_turn(run, turn, counted_turns)
             await wait_for_next_prompt(run)
+
+
+async def _act_and_judge(run: RunContext, answer: AssistantMessage) -> Ending | None:
+    """Run the tool calls of an answer; return the ending of the run if it ends after them."""
+    if run.brief.is_compaction and answer.tool_calls:
+        return await _refuse_calls_of_summary(run, answer)
+    from .tool_calls.run_calls import run_tool_calls  # after the first request is sent
+
+    outcomes = await run_tool_calls(run)
+    ending = judge(run, answer, outcomes)
+    if ending and ending.reason is Reason.GOAL:
+        ending = await _confirm_goal(run, ending)
+    ending = ending or limit_reminders(run, answer)
+    if not ending and not outcomes:
+        # Show this turn before the next one starts.
+        await run.recorder.record()
+    return ending
+
+
+async def _refuse_calls_of_summary(run: RunContext, answer: AssistantMessage) -> Ending | None:
+    """Refuse the tool calls of a run that summarises the conversation.
+
+    Its requests offer the tools, because a provider's cache holds only an equal beginning. Words
+    beside the calls are the summary: another request would only buy them again.
+    """
+    await close_open_calls(run, SUMMARY_CALLS_NO_TOOLS, refused=True)
+    return Ending(Reason.GOAL) if answer.text.strip() else None
 
 
 async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:

@@ -54,6 +54,9 @@ WAIT_SECONDS = 1.0
 
 WAITS_FOR_LIMIT = "waits: {limit} does not cover another request beside those under way"
 
+NOTES_TRIES = 2
+"""Requests for the notes of a compaction; after these the run continues without them."""
+
 _MIN_ANSWER = 16
 """Tokens that every answer may have: a provider refuses requests with less."""
 
@@ -238,6 +241,7 @@ async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage
     max_tokens = run.allowed_answer
     items = run.conversation.request_answer(tools=not is_summary, max_tokens=max_tokens)
     answer: AssistantMessage | None = None
+    failed = 0
     watch = run.services.silence_watch.watch_call(SILENCE_SECONDS + FIRST_CHUNK_SECONDS)
     with _Stream(run) as stream, watch as call:
         async for item in items:
@@ -251,6 +255,8 @@ async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage
                 call.extend(item.delay + FIRST_CHUNK_SECONDS + SILENCE_SECONDS)
                 run.conversation.discard_streamed()
                 stream.discard()
+                failed += item.delay > 0  # without a delay it avoids a refusal
+                _check_tries(run, item, failed)
                 await _record_retry(run, item)
             else:
                 answer = item
@@ -327,6 +333,13 @@ class _Stream:
     def discard(self) -> None:
         """Forget what was held back."""
         self._pending = ""
+
+
+def _check_tries(run: RunContext, retry: RetryNotice, failed: int) -> None:
+    """Raise ModelUnavailable if a run that only writes notes for another one tried often enough."""
+    writes_notes = run.brief.is_compaction and run.brief.parent
+    if writes_notes and failed >= NOTES_TRIES:
+        raise ModelUnavailable(f"{retry.error}, tried {failed} times")
 
 
 async def _record_retry(run: RunContext, retry: RetryNotice) -> None:

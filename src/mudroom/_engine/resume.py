@@ -196,10 +196,9 @@ class _Restorer:
         run.meter.charge(Usage(), 0.0, event.estimate)
         if not event.overflow:
             return
-        run.services.context_policy.learn_window(run.brief.model, event.overflow, event.error)
         run.conversation.queue_again(self.sent_blocks)
         self.sent_blocks = []
-        run.conversation.shortening.add_overflow(event.error)
+        run.add_overflow(event.overflow, event.error)
 
     def _close_turn(self) -> None:
         run = self._run
@@ -287,10 +286,11 @@ class _Restorer:
             below += 1 + sum(1 for _ in past.walk_below(returned))
         report = self._charge_child(child, 1 + below)
         started = next(iter(past.get(child, ())), None)
-        shares_files = not (
-            isinstance(started, RunStarted) and started.brief.workspace.has_own_files
-        )
-        if report and shares_files:
+        if report is None:
+            return
+        if isinstance(started, RunStarted) and started.brief.workspace.has_own_files:
+            self._run.evidence.add_outside_changes(report)
+        else:
             self._run.evidence.add_report(report)
 
 

@@ -197,7 +197,14 @@ class RunContext:
     def find_thresholds(self, size: int) -> Thresholds | None:
         """Return the thresholds for a request of this size, None if no limit is known."""
         policy = self.services.context_policy
-        return policy.choose_thresholds(self.brief.model, size, self.max_output_tokens)
+        fitting = self.conversation.shortening.fitting
+        return policy.choose_thresholds(self.brief.model, size, self.max_output_tokens, fitting)
+
+    def add_overflow(self, size: int, error: str) -> None:
+        """Learn from the refusal of a request as too long. `size`: about how many tokens it had."""
+        policy = self.services.context_policy
+        fitting = policy.learn_window(self.brief.model, size, error)
+        self.conversation.shortening.add_overflow(error, fitting)
 
     @property
     def run_id(self) -> str:

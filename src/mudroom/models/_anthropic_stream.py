@@ -25,6 +25,7 @@ from ._http import StreamCut, StreamError
 from ._json import clean, encode, make_decoder, parse_arguments, read_arguments
 from ._tool_names import ToolNames
 from ._wire import describe_stop
+from .refusals.overflow import CONTEXT_FULL, WINDOW_IS_FULL
 
 WIRE = "anthropic"
 
@@ -99,7 +100,6 @@ _STOP_REASONS = {
     "stop_sequence": StopReason.END,
     "tool_use": StopReason.CALLS,
     "max_tokens": StopReason.LENGTH,
-    "model_context_window_exceeded": StopReason.LENGTH,
     "refusal": StopReason.REFUSAL,
 }
 _ERROR_STATUSES = {
@@ -264,6 +264,8 @@ class AnthropicReader:
             case "message_delta":
                 self._stop = event.delta.stop_reason if event.delta is not None else None
                 self._add_counts(event.usage)
+                if self._stop in CONTEXT_FULL:
+                    raise StreamError(400, f"{WINDOW_IS_FULL} ({self._stop})")
             case "message_stop":
                 self.is_done = True
             case "error":

@@ -31,15 +31,11 @@ from ..errors import (
     UnknownName,
     suggest_names,
 )
+from .refusals.overflow import is_overflow
 
 _MAX_ERROR_TEXT = 600
 _PUBLIC_HEADERS = frozenset(
     {"accept", "anthropic-beta", "anthropic-version", "content-type", "user-agent"}
-)
-_TOO_LONG = compile_later(
-    r"(?i)context.?(length|size|window|limit)|(prompt|input) (is )?too long|too many tokens"
-    r"|token count.{0,40}exceeds|maximum (number of tokens|prompt length)|exceeds max length"
-    r"|exceeded model token limit|reduce the length of the (messages|prompt)|tokens_limit_reached"
 )
 _BAD_KEY = compile_later(
     r"(?i)api.?key.{0,20}(not valid|not found|invalid|expired|missing|required)"
@@ -135,6 +131,10 @@ def classify_status(
     """
     where = strip_url(url)
     detail = f": {text}" if text else ""
+    if is_overflow(status, text, body):
+        message = f"{hints.provider} refused the request (HTTP {status}){detail}"
+        overflow = ContextOverflow(message, where=where, remedy=_OVERFLOW_REMEDY)
+        return RequestFailure(status, overflow, body=body)
     if status in (408, 409, 429) or status >= 500:
         meaning = _STATUS_TEXTS.get(status, "server error")
         message = f"{hints.provider} answered {status} {meaning}{detail}"
@@ -146,9 +146,6 @@ def classify_status(
     else:
         message = f"{hints.provider} refused the request (HTTP {status}){detail}"
         remedy = _choose_status_remedy(hints, status, text)
-        if status == 413 or (status in (400, 422) and _TOO_LONG.search(text)):
-            overflow = ContextOverflow(message, where=where, remedy=_OVERFLOW_REMEDY)
-            return RequestFailure(status, overflow, body=body)
     return RequestFailure(status, ModelRefused(message, where=where, remedy=remedy), body=body)
 
 
@@ -238,7 +235,7 @@ def extract_error_text(body: bytes, secrets: tuple[str, ...] = ()) -> str:
     text = body.decode("utf-8", "replace")
     try:
         value = msgspec.json.decode(body)
-        text = _find_message(value) or (text if value else "")
+        text = find_error_message(value) or (text if value else "")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = _summarize_html(text)
     text = " ".join(text.split())
@@ -301,18 +298,30 @@ def _summarize_html(text: str) -> str:
     return f"an HTML page titled {title[1].strip()!r}" if title else "an HTML page"
 
 
-def _find_message(body: object) -> str:
+def find_error_message(body: object) -> str:
     """Return the first message in an error object of any provider, "" if there is none."""
     if isinstance(body, str):
         return body
     if isinstance(body, list) and body:
-        return _find_message(cast("list[Any]", body)[0])
+        return find_error_message(cast("list[Any]", body)[0])
     if isinstance(body, dict):
         fields = cast("dict[str, Any]", body)
-        for key in ("error", "message", "detail"):
-            if message := _find_message(fields.get(key)):
-                return message
+        for key in ("error", "message", "detail", "msg"):
+            if message := find_error_message(fields.get(key)):
+                return _add_inner_message(message, fields.get("metadata"))
     return ""
+
+
+def _add_inner_message(message: str, metadata: object) -> str:
+    """Return the message of a gateway with that of the provider behind it, as OpenRouter has it."""
+    raw = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
+    if not isinstance(raw, str) or not raw:
+        return message
+    try:
+        raw = find_error_message(msgspec.json.decode(raw)) or raw
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    return f"{message}: {raw}"
 
 
 def _make_url_remedy(hints: ProviderHints) -> str:

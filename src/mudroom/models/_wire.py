@@ -31,7 +31,8 @@ from ._http import HttpClient, Remedy, StreamReader
 from ._images import has_images, replace_images, warn_unsent_images
 from ._json import clean, encode
 from ._tool_names import ToolNames
-from .model_facts import ModelFacts, find_facts, find_room, learn_facts, remember_facts
+from .model_facts import ModelFacts, find_facts, remember_facts
+from .refusals.repairs import find_room, learn_facts
 
 log = logging.getLogger("mudroom")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,8 +31,9 @@ from .._core.ports import (
     ToolHookDecision,
     Workspace,
 )
+from .._core.ports.hooks import HOOKS_UNWATCHED
 from .._core.runs import Brief
-from .._core.tools import Effect, Tool, ToolResult, find_no_key
+from .._core.tools import Effect, Tool, ToolResult, find_no_key, join_reasons
 from .._engine.call_context import CallContext
 from .._engine.children.merge import find_recorded_merge
 from .._engine.children.task_arguments import TaskArguments
@@ -146,6 +147,7 @@ class RecordedHooks(Hooks):
         self._prompt_notes: dict[str, str] = {}
         self._compaction_notes: dict[str, list[str]] = {}
         self._compacted: set[str] = set()
+        self._unwatched = set(_find_unwatched(events))
         self._message_hooks = RecordedMessageHooks(events)
         for event in events:
             if isinstance(event, ToolCallStarted):
@@ -201,12 +203,39 @@ class RecordedHooks(Hooks):
         arguments = started.call.arguments if is_changed else None
         return ToolHookDecision(arguments=arguments, context=self._contexts.get(key, ""))
 
+    async def after_tool(
+        self, brief: Brief, call: ToolCallBlock, result: ToolResult
+    ) -> ToolResult | None:
+        """Return the result with the recorded reason why hooks may have changed files."""
+        if (brief.run_id, call.id) not in self._unwatched:
+            return None
+        return replace(
+            result, unknown_changes=join_reasons(result.unknown_changes, HOOKS_UNWATCHED)
+        )
+
     async def before_finish(self, brief: Brief, text: str) -> str:
         """Return the note with which the run continued."""
         event = await self.reach_next(brief.run_id)
         if isinstance(event, NoteInjected) and event.origin == "hook":
             return event.text
         return ""
+
+    async def explain_changes(self, brief: Brief) -> str:
+        """Return the reason if the report of the run has it."""
+        return HOOKS_UNWATCHED if (brief.run_id, "") in self._unwatched else ""
+
+
+def _find_unwatched(events: Iterable[StoredEvent]) -> Iterator[tuple[str, str]]:
+    """Yield runs and call ids whose hooks may have changed files; "" stands for the whole run."""
+    for event in events:
+        if isinstance(event, ToolCallFinished):
+            unknown, call_id = event.result.unknown_changes, event.call_id
+        elif isinstance(event, RunFinished):
+            unknown, call_id = event.report.unknown_changes, ""
+        else:
+            continue
+        if HOOKS_UNWATCHED in unknown.split("; "):
+            yield event.run, call_id
 
 
 class RecordedOutputChecks(OutputChecks):

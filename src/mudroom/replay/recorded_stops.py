@@ -90,10 +90,10 @@ class RunEnd(Struct):
         elif isinstance(event, ToolCallFinished) and is_cut_off(event):
             self.results = {**self.results, event.call_id: event.result}
             self.is_cut = True
-        elif isinstance(event, NoteInjected) and event.text in NEAR_LIMIT_NOTES:
-            self.warning = event.turn, NEAR_LIMIT_NOTES[event.text]
-        elif isinstance(event, NoteInjected) and event.text == WRAP_UP_NOTE:
-            self.wraps_up = True
+        elif isinstance(event, NoteInjected):
+            self.wraps_up |= event.text == WRAP_UP_NOTE
+            if limit := NEAR_LIMIT_NOTES.get(event.text):
+                self.warning = event.turn, limit
         elif isinstance(event, RunFinished):
             self.report = event.report
         elif isinstance(event, RunWaiting):

@@ -14,6 +14,9 @@ from ..tools import ToolResult
 
 T = TypeVar("T")
 
+HOOKS_UNWATCHED = "hooks ran, and nothing compared the files before and after them"
+"""Reason in `Report.unknown_changes` of a run whose hooks may have changed files."""
+
 HookFunction = Callable[[dict[str, Any]], Awaitable[dict[str, Any] | None]]
 """Function that is called like a hook program: with its input, and returns its output."""
 
@@ -179,6 +182,16 @@ class Hooks:
         """Return a note to continue the run with, or "" to let it end. `text`: the final answer."""
         return ""
 
+    async def explain_changes(self, brief: Brief) -> str:
+        """Return why hooks of a run may have changed files since the last call, or "".
+
+        The engine compares files around tool calls, not around hooks. It asks after each call and
+        at the end of the run, and puts the answer into `Report.unknown_changes`. By default this is
+        a reason if the class overrides a function that is called during runs. Return "" if your
+        functions change no file.
+        """
+        return HOOKS_UNWATCHED if _acts_in_runs(type(self)) else ""
+
     async def before_compaction(self, brief: Brief) -> str:
         """Return text to add to the prompt of a run that summarises the conversation, or ""."""
         return ""
@@ -192,6 +205,14 @@ class Hooks:
         next prompt returns the text.
         """
         return ""
+
+
+_NOT_IN_RUNS = {"on_session_start", "on_session_end", "on_run_end", "explain_changes"}
+
+
+def _acts_in_runs(kind: type[Hooks]) -> bool:
+    names = {name for name in vars(Hooks) if not name.startswith("_")} - _NOT_IN_RUNS
+    return any(getattr(kind, name) is not getattr(Hooks, name) for name in names)
 
 
 def check_hook_result(hook: str, value: T, expected: type) -> T:

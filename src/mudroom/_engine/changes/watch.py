@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ..._core.ports import Workspace
-from ..._core.tools import ToolResult
+from ..._core.tools import ToolResult, join_reasons
 from .snapshot import Snapshot, compare_snapshots, list_folders_above, take_snapshot
 
 MAX_LISTED_CHANGES = 500
@@ -85,13 +85,21 @@ class ChangeWindow:
 
     Arguments:
         writes: files that the call writes with its context; the list grows while the call runs.
+        unwatched: why the call may change files that no snapshot has, or "".
 
     Attributes:
         written_by_tools: files that tools wrote meanwhile.
     """
 
-    def __init__(self, watch: ChangeWatch, workspace: Workspace, writes: Sequence[str]) -> None:
+    def __init__(
+        self,
+        watch: ChangeWatch,
+        workspace: Workspace,
+        writes: Sequence[str],
+        unwatched: str = "",
+    ) -> None:
         self.written_by_tools: set[str] = set()
+        self._unwatched = unwatched
         self._watch = watch
         self._workspace = workspace
         self._writes = writes
@@ -123,8 +131,9 @@ class ChangeWindow:
         ]
         if len(observed) > MAX_LISTED_CHANGES:
             omission = f"only {MAX_LISTED_CHANGES:,} of {len(observed):,} files are listed"
-            unknown = ", ".join(filter(None, (omission, unknown)))
+            unknown = join_reasons(omission, unknown)
             observed = observed[:MAX_LISTED_CHANGES]
+        unknown = join_reasons(unknown, self._unwatched, result.unknown_changes)
         if not observed and not unknown:
             return result
         return replace(result, observed_changes=tuple(observed), unknown_changes=unknown)
@@ -157,14 +166,20 @@ class WriteWindow:
 
     Arguments:
         writes: files that the call writes; the list grows while the call runs.
+        unwatched: why the call may change more files, or "".
     """
 
-    def __init__(self, writes: Sequence[str]) -> None:
+    def __init__(self, writes: Sequence[str], unwatched: str = "") -> None:
         self._writes = writes
+        self._unwatched = unwatched
 
     async def close(self, result: ToolResult) -> ToolResult:
         """Return the result of the call with the files that it wrote."""
-        return add_writes(result, self._writes)
+        result = add_writes(result, self._writes)
+        if not self._unwatched:
+            return result
+        unknown = join_reasons(self._unwatched, result.unknown_changes)
+        return replace(result, unknown_changes=unknown)
 
 
 class _Scanner:

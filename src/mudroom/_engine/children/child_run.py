@@ -18,6 +18,7 @@ from ..._core.tools import ToolResult
 from ...errors import MudroomError
 from ...projections.engine_text import quote
 from ..call_context import CallContext
+from ..changes.unwatched import select_outside
 from ..child_report import format_report
 from ..inbox.notification import choose_status, make_notification
 from ..meters.run_timer import GRACE_SECONDS
@@ -153,7 +154,12 @@ class ChildRun:
             detail["merge"] = self._merged.state
             changes = self._merged.files
         is_error = report.reason in (Reason.ERROR, Reason.CANCELLED, Reason.LOST)
-        return ToolResult(text, is_error, changes=changes, detail=detail, spill=spill)
+        unknown = ""
+        if self._brief.workspace.has_own_files:
+            unknown = select_outside(report.unknown_changes)
+        return ToolResult(
+            text, is_error, changes=changes, detail=detail, spill=spill, unknown_changes=unknown
+        )
 
     async def _wait_for_notification(self) -> InboxMessage:
         """Wait for the end of the child and return the notification, also after an error."""
@@ -161,11 +167,14 @@ class ChildRun:
         try:
             await self._wait()
             report, text, _ = self._format()
-            if not self._brief.workspace.has_own_files:
-                self._context.run.evidence.add_report(report)
+            evidence = self._context.run.evidence
+            if self._brief.workspace.has_own_files:
+                evidence.add_outside_changes(report)
+            else:
+                evidence.add_report(report)
             status = choose_status(report.reason)
         except Exception as error:  # noqa: BLE001  the parent continues, as after a failed call
-            self._context.run.evidence.unknown_changes = NO_REPORT
+            self._context.run.evidence.add_unknown_changes(NO_REPORT)
             text = quote(str(error))
         finally:
             await self._end()

@@ -159,6 +159,8 @@ def may_request_notes(run: RunContext, thresholds: Thresholds, size: int) -> boo
     failed = [event for event in earlier if event.summary_run and not event.parts["notes_tokens"]]
     if len(failed) >= MAX_FAILED_SUMMARIES:
         return False
+    if failed and run.turn - failed[-1].turn < CROWDED_TURNS:
+        return False
     last_two = earlier[-2:]
     largest = thresholds.window * (1 - _MIN_FREE)
     if len(last_two) == 2 and all(event.after > largest for event in last_two):

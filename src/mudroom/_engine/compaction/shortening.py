@@ -45,11 +45,11 @@ async def shorten_conversation(run: RunContext) -> None:
 async def reopen_request(run: RunContext, error: ContextOverflow) -> None:
     """Take back a request that was refused as too long."""
     size = run.estimate_request_tokens()
-    run.services.context_policy.learn_window(run.brief.model, size, str(error))
     run.meter.add_turns(-1)
     run.recorder.turn -= 1
     context = await ConversationRecord(run).read_context()
-    run.conversation.reopen_last_request(context.sent_messages, context.waiting_blocks, str(error))
+    run.conversation.reopen_last_request(context.sent_messages, context.waiting_blocks)
+    run.add_overflow(size, str(error))
 
 
 async def _compact_on_request(run: RunContext) -> bool:

@@ -11,6 +11,7 @@ from ..._core.ports import ToolContext
 from ..._core.tools import Effect, Tool, ToolResult
 from ...errors import MudroomError, WorkspaceError
 from ..call_context import CallContext
+from ..changes.unwatched import explain_unwatched
 from ..changes.watch import ChangeWindow, WriteWindow, add_writes
 from ..run_context import RunContext
 from .prepared_call import PreparedCall
@@ -24,7 +25,8 @@ _SPILL_NOTICE_CHARACTERS = 400
 
 async def act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolResult:
     """Run the tool; return its result with the files that it changed."""
-    watch = context.run.services.change_watch
+    services = context.run.services
+    watch = services.change_watch
     tool = prepared.tool
     call_id = prepared.call.id
     assert tool is not None
@@ -32,12 +34,15 @@ async def act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolR
         return add_writes(await run_tool(tool, context, prepared.arguments), context.writes)
     # If the call is cut off, the end of the run closes its window.
     windows = context.run.evidence.open_windows
+    unwatched = ""
+    if services.recorded_work is None:  # recorded results have their reasons already
+        unwatched = explain_unwatched(tool, context.sandbox.tier)
     if watch and tool.effect is Effect.EFFECTFUL:
         workspace = context.run.environment.workspace
-        windows[call_id] = window = ChangeWindow(watch, workspace, context.writes)
+        windows[call_id] = window = ChangeWindow(watch, workspace, context.writes, unwatched)
         await window.start()
     else:
-        windows[call_id] = WriteWindow(context.writes)
+        windows[call_id] = WriteWindow(context.writes, unwatched)
     result = await run_tool(tool, context, prepared.arguments)
     result = await windows[call_id].close(result)  # the task tool puts in a window of its own
     del windows[call_id]

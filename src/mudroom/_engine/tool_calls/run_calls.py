@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from ..._core.events import ToolCallFinished, ToolCallStarted
 from ..._core.messages import ToolCallBlock
+from ..._core.ports import Hooks
 from ..._core.ports.hooks import check_hook_result
-from ..._core.tools import Effect, ToolResult, clean_result
+from ..._core.tools import Effect, ToolResult, clean_result, join_reasons
 from ...projections.engine_text import quote_appended, quote_hook
 from ...projections.safe_text import make_call_title
 from ..call_batch import CallOutcome
@@ -120,6 +121,7 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
             changed = await run.services.hooks.after_tool(run.brief, prepared.call, result)
             check_hook_result("after_tool", changed, ToolResult)
             result = keep_evidence(changed, result) if changed else result
+            result = await _add_changes_of_hooks(run, run.services.hooks, result)
         result = cap_result(context, redact_result(run, result))
     seconds = round(run.services.clock.monotonic() - started_at, 3)
     if prepared.hook and prepared.hook.context:
@@ -129,6 +131,15 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
     result = clean_result(result)
     outcome = CallOutcome(prepared.call.id, prepared.name, result, refusal is not None)
     await _record_outcome(run, prepared, outcome, seconds)
+
+
+async def _add_changes_of_hooks(run: RunContext, hooks: Hooks, result: ToolResult) -> ToolResult:
+    """Return the result with the reason why hooks of the call may have changed files."""
+    if run.services.recorded_work is not None:
+        return result  # a recorded result has it already
+    if not (why := await hooks.explain_changes(run.brief)):
+        return result
+    return replace(result, unknown_changes=join_reasons(result.unknown_changes, why))
 
 
 async def _record_start(run: RunContext, prepared: PreparedCall, *, is_refused: bool) -> None:

@@ -84,7 +84,9 @@ def describe_changed_files(report: Report) -> str:
         text = ". ".join(filter(None, (text, merges)))
     if not report.unknown_changes:
         return text
-    return f"{text or 'Files changed: not known'} (perhaps more: {report.unknown_changes})"
+    if not text:
+        return f"Files changed: not known ({report.unknown_changes})"
+    return f"{text} (perhaps more: {report.unknown_changes})"
 
 
 def encode_answer(report: Report, *, as_json: bool = False) -> bytes:

@@ -64,6 +64,7 @@ class HookSet:
         self._threads = ThreadPoolExecutor(MAX_PROCESSES, "hook")
         self._background: set[asyncio.Task[None]] = set()
         self._finished_once: set[int] = set()
+        self._acted_for: set[str] = set()
 
     def has(self, event: str) -> bool:
         """Return whether an event has hooks."""
@@ -93,6 +94,7 @@ class HookSet:
         ]
         if not specs and not callbacks:
             return HookOutcome()
+        self._acted_for.add(str(fields.get("agent_id", "")))
         runs = [self._run_spec(spec, fields, seconds) for spec in specs]
         runs += [self._run_callback(event, each, fields, seconds) for each in callbacks]
         outcomes = await _gather(runs)
@@ -100,6 +102,16 @@ class HookSet:
             if outcome.message:
                 log.warning("%s (%s hook, %s)", outcome.message, event, outcome.origin)
         return merge_outcomes(outcomes)
+
+    def take_acted(self, run_id: str) -> bool:
+        """Return whether hooks of a run have run since the last call.
+
+        Arguments:
+            run_id: "" for a run without a parent.
+        """
+        has_acted = run_id in self._acted_for
+        self._acted_for.discard(run_id)
+        return has_acted
 
     def _select(
         self, event: str, subject: str, matches_condition: MatchesCondition | None

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ..._core.agents import Mode
 from ..._core.messages import ToolCallBlock
 from ..._core.ports import Hooks, MessageHookDecision, ToolHookDecision
+from ..._core.ports.hooks import HOOKS_UNWATCHED
 from ..._core.run_ids import find_root_id
 from ..._core.runs import Brief, Reason, Report
 from ..._core.tools import ToolResult
@@ -235,6 +236,11 @@ class SessionHooks(Hooks):
             self._children[brief.run_id] = brief.agent.name
         return self._cut_context(f"[hook {event}] {text}")
 
+    async def explain_changes(self, brief: Brief) -> str:
+        """Return the reason if hooks have run for the run, whatever their kind."""
+        run_id = brief.run_id if brief.depth else ""
+        return HOOKS_UNWATCHED if self._hooks.take_acted(run_id) else ""
+
     async def before_compaction(self, brief: Brief) -> str:
         """Run the hooks of PreCompact."""
         if not self._hooks.has("PreCompact"):
@@ -378,14 +384,8 @@ class SessionHooks(Hooks):
     def _log_child(self, event: str, run_id: str, agent: str) -> None:
         """Note that hooks are told about a child, for a later process."""
         if self._hooks.has("SubagentStop"):
-            run = HookRun(
-                at=time.time(),
-                session=self._facts.session,
-                event=event,
-                agent=run_id,
-                agent_type=agent,
-            )
-            self._log.append(run)
+            run = HookRun(at=time.time(), session=self._facts.session, event=event)
+            self._log.append(replace(run, agent=run_id, agent_type=agent))
 
     def _make_context(self, event: str, outcome: HookOutcome) -> str:
         return self._cut_context(f"[hook {event}] {outcome.context}") if outcome.context else ""

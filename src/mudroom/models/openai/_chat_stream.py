@@ -19,10 +19,12 @@ from ..._core.messages import (
 )
 from ..._core.ports import StreamChunk
 from ...errors import ModelGarbled
+from .._errors import find_error_message
 from .._http import StreamCut, StreamError
 from .._json import clean, encode, make_decoder, parse_arguments, read_arguments
 from .._tool_names import ToolNames
 from .._wire import describe_stop
+from ..refusals.overflow import CONTEXT_FULL, WINDOW_IS_FULL
 
 WIRE = "openai"
 REASONING_FIELD = "reasoning_content"
@@ -102,7 +104,7 @@ _STOP_REASONS = {
         ("stop", "stop_sequence", "end_turn", "eos", "eos_token", "complete"), StopReason.END
     ),
     **dict.fromkeys(("tool_calls", "tool_call", "tool_use", "function_call"), StopReason.CALLS),
-    **dict.fromkeys(("length", "max_tokens", "model_length"), StopReason.LENGTH),
+    **dict.fromkeys(("length", "max_tokens"), StopReason.LENGTH),
     **dict.fromkeys(("content_filter", "refusal", "sensitive"), StopReason.REFUSAL),
 }
 """Meanings of finish reasons, in lower case: servers use different words."""
@@ -238,8 +240,7 @@ class OpenAIReader:
     def _read_choice(self, choice: _Choice) -> list[StreamChunk]:
         if choice.finish_reason:
             self._finish_reason = choice.finish_reason
-        if choice.finish_reason in _FAILURES:
-            raise StreamError(502, f"the provider ended its answer: {choice.finish_reason}")
+            _check_finish_reason(choice.finish_reason)
         chunks: list[StreamChunk] = []
         delta = choice.delta
         if delta is None:
@@ -366,6 +367,14 @@ def _to_price(value: object, field: str) -> float:
     return price if 0 < price < math.inf else 0.0
 
 
+def _check_finish_reason(reason: str) -> None:
+    """Raise StreamError if the answer stopped for a fault, or for lack of room."""
+    if reason.lower() in CONTEXT_FULL:
+        raise StreamError(400, f"{WINDOW_IS_FULL} ({reason})")
+    if reason in _FAILURES:
+        raise StreamError(502, f"the provider ended its answer: {reason}")
+
+
 def to_stream_error(error: object) -> StreamError:
     """Return an error object of the stream with the status it would have as a response."""
     if not isinstance(error, dict):
@@ -376,5 +385,6 @@ def to_stream_error(error: object) -> StreamError:
         if isinstance(value, str):
             value = int(value) if value.isdigit() else _ERROR_STATUSES.get(value)
         if isinstance(value, int) and 400 <= value < 600:
-            return StreamError(value, str(fields.get("message") or value), encode(fields))
-    return StreamError(500, str(fields.get("message") or "the provider sent an error"))
+            return StreamError(value, find_error_message(fields) or str(value), encode(fields))
+    message = find_error_message(fields) or "the provider sent an error"
+    return StreamError(500, message, encode(fields))

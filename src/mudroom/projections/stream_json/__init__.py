@@ -179,7 +179,9 @@ class StreamJson:
         """
         root = self._runs.get(report.run_id)
         error = [] if report.ok else [report.error or f"The run ended with {report.reason.value}."]
-        outcome = {"result": report.text} if report.ok else {"errors": error}
+        outcome: dict[str, Any] = {"errors": error} if error else {}
+        if report.ok or report.text:
+            outcome["result"] = report.text  # beside errors: the part that was done
         return self._make_line(
             "result",
             subtype=_find_subtype(report),

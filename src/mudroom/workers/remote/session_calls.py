@@ -44,6 +44,7 @@ _ARGUMENTS: dict[str, Any] = {
     "on_child_start": tuple[Brief, Brief],
     "on_child_end": tuple[Brief, Brief, Report[dict[str, Any]]],
     "before_finish": tuple[Brief, str],
+    "explain_changes": tuple[Brief],
     "before_compaction": tuple[Brief],
     "after_compaction": tuple[Brief],
     _FIND_REFUSAL: tuple[str, dict[str, Any]],
@@ -163,6 +164,10 @@ class RemoteHooks(Hooks):
     async def before_finish(self, brief: Brief, text: str) -> str:
         """Call the hook in the session's process."""
         return _decode(await self._link.call("before_finish", brief, text), type=str)
+
+    async def explain_changes(self, brief: Brief) -> str:
+        """Call the hook in the session's process."""
+        return _decode(await self._link.call("explain_changes", brief), type=str)
 
     async def before_compaction(self, brief: Brief) -> str:
         """Call the hook in the session's process."""

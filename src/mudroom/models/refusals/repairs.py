@@ -1,0 +1,100 @@
+"""Repairs: what a refusal says of the fields and the output limit of a request."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from ..._platform.lazy_pattern import compile_later
+from ..model_facts import MIN_OUTPUT, ModelFacts
+
+_UNSUPPORTED = compile_later(
+    r"(?i)unsupported|not supported|not support|unrecognized|unknown|not permitted|forbidden"
+    r"|deprecated|cannot both|not allowed"
+)
+_NO_SEARCH = compile_later(
+    r"(?i)(web|google)[ _]?search|search grounding|built-in tool|server.?side.?tool"
+    r"|tool use with function calling"
+)
+_FIELD = compile_later(
+    r"\b(max_completion_tokens|max_tokens|temperature|top_p|stream_options|tool_choice"
+    r"|reasoning_effort)\b"
+)
+_OUTPUT_CAPS = (
+    compile_later(r"at most (\d+) completion tokens"),
+    compile_later(r"> (\d+), which is the maximum allowed number of output tokens"),
+    compile_later(r"max(?:_completion)?_tokens`? must be less than or equal to `?(\d+)"),
+    compile_later(r"(?i)range of max_tokens (?:is|should be) \[1, (\d+)\]"),
+    compile_later(r"max tokens must be less than or equal to (\d+)"),
+    compile_later(r"supported range is from 1 \(inclusive\) to (\d+)"),
+)
+_PROMPT_AND_OUTPUT = (
+    compile_later(
+        r"context length is (?P<window>\d+) tokens.{0,40}requested (?:about )?(?P<total>\d+) tokens"
+        r" \(.*?(?P<output>\d+) in the (?:completion|output)\)"
+    ),
+    compile_later(r"context length is (?P<window>\d+) tokens.*?(?P<prompt>\d+) input tokens"),
+    compile_later(r"exceed context limit: (?P<prompt>\d+) \+ \d+ > (?P<window>\d+)"),
+    compile_later(r"must be <= (?P<window>\d+)\. Given: (?P<prompt>\d+) `inputs` tokens"),
+    compile_later(
+        r"context length of (?P<window>\d+) tokens.*?(?P<prompt>\d+) tokens from the input"
+    ),
+    compile_later(
+        r"You passed (?P<prompt>\d+) input tokens.*?context length is only (?P<window>\d+) tokens"
+    ),
+)
+
+
+def learn_facts(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | None:
+    """Return facts that fit a refusal, and the change in words; None if it names no known field.
+
+    Arguments:
+        facts: those that the refused request was made of.
+        refusal: the provider's error text.
+    """
+    for pattern in _OUTPUT_CAPS:
+        if (match := pattern.search(refusal)) and int(match[1]) != facts.output_cap:
+            cap = int(match[1])
+            return replace(facts, output_cap=cap), f"answers have at most {cap:,} tokens"
+    if facts.server_tools and _NO_SEARCH.search(refusal):
+        return replace(facts, server_tools=frozenset()), "the model does not search the web"
+    match = _FIELD.search(refusal)
+    if match is None or not _UNSUPPORTED.search(refusal):
+        return None
+    field = match[1]
+    if field == "reasoning_effort":
+        if facts.tool_effort or "tools" not in refusal:
+            return None
+        return replace(facts, tool_effort="none"), "the model does not reason beside tools"
+    if "cannot both" in refusal and not facts.takes_one_sampling:
+        return replace(facts, takes_one_sampling=True), f"only {field} is sent"
+    if field in facts.refused:
+        return None
+    facts = replace(facts, refused=facts.refused | {field})
+    if field != facts.limit_field:
+        return facts, f"{field} is not sent"
+    others = {"max_tokens", "max_completion_tokens"} - facts.refused
+    other = next(iter(others), "")
+    return replace(facts, limit_field=other), f"{other or 'no output limit'} is sent, not {field}"
+
+
+def find_room(refusal: str) -> tuple[int, int]:
+    """Return the window and the room that a prompt leaves in it, as a refusal states them.
+
+    Zeros if it states none, or if the room is too small for an answer. Without a window, the room
+    is what the credit of the account suffices for.
+    """
+    if match := re.search(r"fewer max_tokens.*can only afford (\d+)", refusal):
+        return 0, _check_room(int(match[1]))
+    for pattern in _PROMPT_AND_OUTPUT:
+        if match := pattern.search(refusal):
+            parts = {name: int(value) for name, value in match.groupdict().items()}
+            prompt = parts["prompt"] if "prompt" in parts else parts["total"] - parts["output"]
+            room = _check_room(parts["window"] - prompt)
+            return (parts["window"], room) if room else (0, 0)
+    return 0, 0
+
+
+def _check_room(tokens: int) -> int:
+    return tokens if tokens >= MIN_OUTPUT else 0

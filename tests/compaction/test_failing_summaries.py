@@ -1,0 +1,205 @@
+"""Summaries that fail or call tools: refused or given up early, and the run goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mudroom import Budget, Reason, Report, Session, TextBlock, ToolCallBlock
+from mudroom._core.events import (
+    Compacted,
+    ModelCallRetried,
+    RunFinished,
+    RunStarted,
+    ToolCallFinished,
+    TurnStarted,
+)
+from mudroom.errors import ModelUnavailable
+from mudroom.journals.memory import MemoryJournal
+from mudroom.models.scripted import Answer, Request, call
+from mudroom.replay import replay
+from mudroom.testing.clock import run_virtual
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
+
+from .conftest import Stage, is_summary, is_valid, join_request, make_talker
+
+PROMPT = "Read all files. Never touch 3.txt."
+BROKEN = Fault(status=500, body=b'{"error": {"message": "broken"}}')
+OVERLOADED = Fault(status=529, body=b'{"error": {"message": "overloaded"}}')
+TOO_LONG = b'{"error": {"message": "prompt is too long: 30000 tokens > 22000 maximum"}}'
+LIMIT = 90_000
+TURNS = 14
+
+
+def make_server_script(fault: Fault, faults: int = 1_000):
+    """Return a server script: a run that reads a file a turn; its summaries fail."""
+    failed = [0]
+
+    def answer(request: ServerRequest) -> ServerAnswer | Fault:
+        text = request.body.decode()
+        if "Summarise this conversation" in text:
+            failed[0] += 1
+            return fault if failed[0] <= faults else (TextBlock("Goal: read all."),)
+        if len(request.body) > LIMIT:
+            return Fault(status=400, body=TOO_LONG)
+        number = max((n for n in range(1, TURNS + 1) if f"thought-{n}-" in text), default=0)
+        if number >= TURNS:
+            return (TextBlock("done"),)
+        thought = TextBlock(f"thought-{number + 1}- {'y' * 4_000}")
+        return (thought, ToolCallBlock(f"c{number}", "read", {"file_path": f"{number}.txt"}))
+
+    return answer
+
+
+async def run_with_server(folder: Path, server: ModelServer) -> tuple[Report, MemoryJournal]:
+    work = folder / "work"
+    work.mkdir()
+    for number in range(TURNS):
+        (work / f"{number}.txt").write_text("a line of some file\n" * 300)
+    journal = MemoryJournal()
+    async with Session(
+        model="anthropic:m",
+        cwd=str(work),
+        home=str(folder / "home"),
+        environ={"ANTHROPIC_API_KEY": "k-test", "ANTHROPIC_BASE_URL": server.url},
+        journal=journal,
+        sandbox="off",
+    ) as session:
+        return await session.run(PROMPT), journal
+
+
+def select_summaries(journal: MemoryJournal) -> list[str]:
+    events = journal.events
+    return [e.run for e in events if isinstance(e, RunStarted) and e.brief.is_compaction]
+
+
+@pytest.mark.parametrize("fault", [BROKEN, OVERLOADED], ids=["broken", "overloaded"])
+def test_a_summary_whose_requests_fail_is_tried_twice_and_done_without(
+    tmp_path: Path, fault: Fault
+) -> None:
+    async def work() -> tuple[Report, MemoryJournal, int]:
+        async with ModelServer(make_server_script(fault)) as server:
+            report, journal = await run_with_server(tmp_path, server)
+            requests = [each for each in server.requests if b"Summarise this" in each.body]
+            return report, journal, len(requests)
+
+    report, journal, requests = run_virtual(work())
+    assert (report.reason, report.text) == (Reason.GOAL, "done"), report.error
+    summaries = select_summaries(journal)
+    assert len(summaries) == 1
+    assert requests == 2
+    assert any(isinstance(event, Compacted) for event in journal.events)
+    waits = [event.delay for event in journal.events if isinstance(event, ModelCallRetried)]
+    assert sum(waits) < 10, "seconds that the run lost"
+
+
+def test_a_summary_that_fails_once_has_its_notes(tmp_path: Path) -> None:
+    async def work() -> tuple[Report, MemoryJournal, int]:
+        async with ModelServer(make_server_script(BROKEN, faults=1)) as server:
+            report, journal = await run_with_server(tmp_path, server)
+            requests = [each for each in server.requests if b"Summarise this" in each.body]
+            return report, journal, len(requests)
+
+    report, journal, requests = run_virtual(work())
+    assert (report.reason, requests) == (Reason.GOAL, 1 + len(select_summaries(journal)))
+    (first, *_) = [event for event in journal.events if isinstance(event, Compacted)]
+    assert first.parts["notes_tokens"]
+
+
+CALLS = [call("bash", command="touch made"), call("read", file_path="0.txt")]
+
+
+@pytest.mark.parametrize("words", ["Goal: the notes", ""])
+async def test_a_compaction_refuses_the_calls_of_its_summary(stage: Stage, words: str) -> None:
+    stage.write_files(40)
+
+    def summarise(request: Request) -> Answer:
+        return "Goal: asked again" if request.results else [*filter(None, [words]), *CALLS]
+
+    async with stage.open(make_talker(14, summarise)) as session:
+        report = await session.run(PROMPT)
+    assert (report.reason, report.text) == (Reason.GOAL, "done")
+    await check_summaries(stage, words or "Goal: asked again", requests=1 if words else 2)
+
+
+@pytest.mark.parametrize("words", ["Goal: the notes", ""])
+async def test_a_compaction_of_the_user_refuses_the_calls_of_its_summary(
+    stage: Stage, words: str
+) -> None:
+    stage.write_files(40)
+
+    def summarise(request: Request) -> Answer:
+        return "Goal: asked again" if request.results else [*filter(None, [words]), *CALLS]
+
+    async with stage.open(make_talker(4, summarise), context_window=None) as session:
+        await session.run(PROMPT)
+        report = await session.compact()
+        assert report.text == (words or "Goal: asked again")
+        await session.run("Go on.")
+    await check_summaries(stage, words or "Goal: asked again", requests=1 if words else 2)
+
+
+async def check_summaries(stage: Stage, notes: str, requests: int) -> None:
+    (summary,) = [e for e in stage.select(RunStarted) if e.brief.is_compaction]
+    calls = [e for e in stage.select(ToolCallFinished) if e.run == summary.run]
+    assert [event.refused for event in calls] == [True, True]
+    assert not (stage.folder / "made").exists()
+    turns = [event for event in stage.select(TurnStarted) if event.run == summary.run]
+    assert len(turns) == requests
+    (end,) = [event for event in stage.select(RunFinished) if event.run == summary.run]
+    assert end.report.calls == {}
+    assert notes in join_request(stage.model.requests[-1])
+    assert all(is_valid(request.messages) for request in stage.model.requests)
+    assert await replay(stage.events) == stage.events
+
+
+@pytest.mark.parametrize("words", ["my summary", ""])
+@pytest.mark.parametrize("way", ["limit", "wrap-up"])
+async def test_a_last_turn_refuses_its_calls_and_is_not_repeated(
+    stage: Stage, way: str, words: str
+) -> None:
+    stage.write_files(3)
+
+    def is_last(request: Request) -> bool:
+        return "Summarise now" in join_request(request)
+
+    def script(request: Request) -> Answer:
+        if is_last(request):
+            return [*filter(None, [words]), *CALLS]
+        return ["my first finding", call("read", file_path="0.txt")]
+
+    budget = Budget(turns=1) if way == "limit" else Budget()
+    async with stage.open(script, prompt_budget=budget) as session:
+
+        def wrap_up(event: object) -> None:
+            if way == "wrap-up" and isinstance(event, ToolCallFinished):
+                session.wrap_up("1")
+
+        session.watch(wrap_up)
+        report = await session.run(PROMPT)
+    assert report.text == (words or "my first finding")
+    assert not (stage.folder / "made").exists()
+    assert len([request for request in stage.model.requests if is_last(request)]) == 1
+    assert is_last(stage.model.requests[-1])
+    late = [event.refused for event in stage.select(ToolCallFinished)]
+    assert late[-2:] == [True, True]
+    assert await replay(stage.events) == stage.events
+
+
+async def test_a_last_turn_that_fails_leaves_the_text_so_far(stage: Stage) -> None:
+    stage.write_files(3)
+
+    def script(request: Request) -> Answer:
+        if request.results:
+            return ModelUnavailable("broken")
+        return ["my first finding", call("read", file_path="0.txt")]
+
+    async with stage.open(script, prompt_budget=Budget(turns=1)) as session:
+        report = await session.run(PROMPT)
+    assert (report.reason, report.recovered) == (Reason.MAX_TURNS, False)
+    assert report.text == "my first finding"
+    assert not any(is_summary(request) for request in stage.model.requests)
+    assert json.dumps(report.text)
+    assert await replay(stage.events) == stage.events
