@@ -138,7 +138,7 @@ async def test_a_conflict_changes_nothing_and_gives_all_sides(project: Path) -> 
     results = get_results(model)
     assert "are in your files now: a.txt, one.txt" in results[0] or "one.txt, a.txt" in results[0]
     assert "not done, 1 conflict" in results[1]
-    assert "a.txt (marked)" in results[1], "it got its work back and did nothing"
+    assert "a.txt (both-modified)" in results[1], "it got its work back and did nothing"
     assert not (project / "two.txt").exists()
     assert "ours" in (project / "a.txt").read_text()
     sides = [line for line in results[1].split() if line.startswith("/")]

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from .agents import Agent, Mode, WorkspaceSpec
 from .budgets import Budget, LimitState
+from .file_conflicts import FileConflict
 from .messages import ImageBlock, Message, TextBlock, Usage
 
 if TYPE_CHECKING:
@@ -181,6 +182,8 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
         base: id of the tree of files at its start. tree: id at its end.
         files: paths of the files that differ, relative to the workspace.
         missing: files that could not be stored, with reasons.
+        conflicts: conflicts with which the run began and which it has not resolved. own: id of the
+            tree with its own version of these files.
 
     Example:
         report = await session.task("Rename the class.", agent="refactor")
@@ -191,6 +194,8 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     tree: str
     files: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    conflicts: tuple[FileConflict, ...] = ()
+    own: str = ""
 
 
 class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -76,6 +76,15 @@ class Evidence:
         """Return the ids of the runs whose work was merged or could not be, in this order."""
         return list(dict.fromkeys(child for child, _ in self._merges))
 
+    def list_earlier_legs(self, run_id: str) -> list[str]:
+        """Return the runs whose work came back to a run, or to one of these, the latest first."""
+        before = {each.returned: each.child for each in self._merges.values() if each.returned}
+        legs: list[str] = []
+        while run_id in before:
+            run_id = before[run_id]
+            legs.append(run_id)
+        return legs
+
     @property
     def merges(self) -> MergeCounts | None:
         """What became of the work of children."""

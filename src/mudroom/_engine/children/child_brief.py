@@ -186,7 +186,13 @@ def make_returned_brief(run: RunContext, earlier: Brief, merged: WorkMerged, gra
     return replace(
         brief,
         prompt=make_return_prompt(merged),
-        workspace=replace(brief.workspace, base=merged.base, tree=merged.tree),
+        workspace=replace(
+            brief.workspace,
+            base=merged.base,
+            tree=merged.tree,
+            own=merged.own,
+            conflicts=merged.open_conflicts,
+        ),
         message_ids=(),
     )
 

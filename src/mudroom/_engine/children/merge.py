@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from ..._core.counts import count_noun
 from ..._core.events import CheckFinished, WorkMerged
@@ -17,6 +17,7 @@ from ..run_context import RunContext
 from .checks import describe_check
 from .merge_queue import MergeOutcome, merge_work
 from .overlaps import describe_overlaps, list_overlaps
+from .resolutions import describe_notes, read_resolutions
 
 _MAX_REFUSAL = 2_000
 """Characters of the reason why work is not merged."""
@@ -43,7 +44,13 @@ async def merge_report(
     if merged := find_recorded_merge(context.run, report.run_id):
         context.run.evidence.add_merge(merged)
         return merged
-    return await merge_once(context, brief, report.work, prepare_return)
+    work = report.work
+    began_with = brief.workspace.conflicts
+    resolutions = read_resolutions(report.text, began_with, work.conflicts)
+    isolation = context.run.environment.isolation
+    if resolutions.sides and isolation:
+        work = await asyncio.to_thread(isolation.resolve, report.run_id, work, resolutions.sides)
+    return await merge_once(context, brief, work, prepare_return, notes=describe_notes(resolutions))
 
 
 async def merge_once(
@@ -54,6 +61,7 @@ async def merge_once(
     *,
     call: str = "",
     choice: MergeChoice = NO_CHOICE,
+    notes: str = "",
 ) -> WorkMerged:
     """Merge the work of a run and record the outcome.
 
@@ -62,6 +70,7 @@ async def merge_once(
         prepare_return: called if the work can go back to the child, before the outcome is recorded.
         call: place of the call that asks for the merge; "" at the end of the run.
         choice: decides conflicts.
+        notes: further lines for the parent.
     """
     run = context.run
     run_id = brief.run_id
@@ -75,6 +84,12 @@ async def merge_once(
     overlaps = await asyncio.to_thread(list_overlaps, run, run_id, work, outcome.conflicts)
     if overlaps:
         text += f"\n{describe_overlaps(run, overlaps)}"
+    if notes:
+        text += f"\n{notes}"
+    left_out = await asyncio.to_thread(_list_left_out, run, run_id, work, outcome)
+    if left_out:
+        listed = format_paths(left_out)
+        text += f"\n[decided otherwise, so these files are as you had them: {listed}]"
     if work.missing:
         text += f"\n[not stored, so not merged: {', '.join(map(format_value, work.missing))}]"
     event = run.recorder.make_event(
@@ -83,10 +98,13 @@ async def merge_once(
         state=outcome.state,
         files=outcome.files,
         conflicts=tuple((conflict.path, conflict.kind) for conflict in outcome.conflicts),
+        open_conflicts=tuple(conflict.file for conflict in outcome.conflicts),
+        left_out=left_out,
         text=text,
         check=_describe_result(outcome, check),
         base=outcome.base,
         tree=outcome.tree,
+        own=outcome.own,
         call=call,
         overlaps=overlaps,
     )
@@ -95,6 +113,29 @@ async def merge_once(
     await run.recorder.record(event)
     run.evidence.add_merge(event)
     return event
+
+
+def _list_left_out(
+    run: RunContext, run_id: str, work: Work, outcome: MergeOutcome
+) -> tuple[str, ...]:
+    """Return the paths that the child changed, and that merged work leaves as the parent had them.
+
+    It took the change back when its work came back to it, or it or the parent chose the version of
+    the parent. The function blocks.
+    """
+    isolation = run.environment.isolation
+    if outcome.state != "merged" or isolation is None:
+        return ()
+    works = [isolation.find_work(leg) for leg in run.evidence.list_earlier_legs(run_id)]
+    changed = dict.fromkeys(path for each in (*works, work) if each for path in each.files)
+    return tuple(path for path in changed if path not in outcome.files)
+
+
+def format_paths(paths: Sequence[str]) -> str:
+    """Return the first of some paths, and the number of the others."""
+    listed = ", ".join(map(format_value, paths[:_MAX_LISTED]))
+    more = len(paths) - _MAX_LISTED
+    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def _describe_result(outcome: MergeOutcome, check: Check | None) -> str:
@@ -154,9 +195,7 @@ def _describe(context: CallContext, run_id: str, outcome: MergeOutcome) -> str:
         return _describe_conflicts(context, isolation, run_id, outcome.conflicts)
     if not outcome.files:
         return "[merge: the child changed no file]"
-    listed = ", ".join(map(format_value, outcome.files[:_MAX_LISTED]))
-    more = len(outcome.files) - _MAX_LISTED
-    listed += f" and {more} more" if more > 0 else ""
+    listed = format_paths(outcome.files)
     count = count_noun(len(outcome.files), "file")
     return f"[merge: the child's changes of {count} are in your files now: {listed}]"
 
@@ -182,12 +221,9 @@ def _describe_conflicts(
         + (" Decide with merge." if MERGE in context.run.tools else "")
     ]
     for number, conflict in enumerate(conflicts[:_MAX_LISTED], 1):
-        sides = {
-            "base": conflict.base,
-            "parent": conflict.ours,
-            "child": conflict.theirs,
-            "both, marked": conflict.text,
-        }
+        sides = {"base": conflict.base, "parent": conflict.ours, "child": conflict.theirs}
+        if conflict.version == "both":
+            sides["both, marked"] = conflict.text
         places = [
             f"{name} {_write_side(context, isolation, number, name, content)}"
             for name, content in sides.items()
