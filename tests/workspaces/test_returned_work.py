@@ -308,3 +308,12 @@ async def test_the_parent_decides_about_a_text_with_marks(project: Path) -> None
     parent: list[Answer] = [[call("merge", run="1.1.2~2", how="side", side="child")], "Merged."]
     await run_pair(project, ["REPORT"], parent=parent, isolate=True)
     assert "line 6\ntheirs\nline 8\n" in (project / "a.txt").read_text()
+
+
+async def test_the_evidence_has_all_runs_of_a_child_whose_work_came_back(project: Path) -> None:
+    report, model, _ = await run_pair(project, ["REPORT"])
+    second = read_results(model)[1]
+    assert "it called no tool" not in second
+    assert "[evidence: 2 tool calls (bash 2)" in second
+    assert report.merges
+    assert report.merges.unmerged == {"1.1.2~2": "conflict"}

@@ -205,6 +205,8 @@ class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
         works: children whose work was to be merged. landed: those whose work was merged.
         after_conflict, after_red: those that landed after a conflict, or after a check that failed.
         checks: commands that succeeded with merged files.
+        unmerged: what keeps the other work from landing, by id of the run that did it: "conflict",
+            "red" (a check failed), "refused" or "dropped".
 
     Example:
         if report.merges:
@@ -216,6 +218,7 @@ class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
     after_conflict: int = 0
     after_red: int = 0
     checks: tuple[str, ...] = ()
+    unmerged: dict[str, str] = {}
 
 
 class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defaults=True):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .._core.budgets import LimitState
 from .._core.counts import count_noun
 from .._core.merge_counts import describe_merges
+from .._core.messages import Usage
 from .._core.runs import Reason, Report
 from .._platform.lazy_pattern import compile_later
 from ..projections.engine_text import format_value, quote
@@ -64,6 +67,40 @@ def format_report(context: CallContext, report: Report) -> tuple[str, str]:
         notice = f"\n[… cut: the whole report, {len(text):,} characters, is in {spill}]"
     words = context.run.services.mark_report(text[:REPORT_CAP]) + notice
     return add_facts(report, words), spill
+
+
+def join_evidence(legs: Sequence[Report]) -> Report:
+    """Return the last report of a child with the evidence of all its runs.
+
+    Arguments:
+        legs: the reports of a child whose work came back to it, the oldest first.
+    """
+    last = legs[-1]
+    if len(legs) == 1:
+        return last
+    calls: dict[str, int] = {}
+    for each in legs:
+        for name, count in each.calls.items():
+            calls[name] = calls.get(name, 0) + count
+    return replace(
+        last,
+        calls=calls,
+        failed=sum(each.failed for each in legs),
+        files_read=_join(each.files_read for each in legs),
+        files_changed=_join(each.files_changed for each in legs),
+        observed_changes=_join(each.observed_changes for each in legs),
+        unknown_changes=next((each.unknown_changes for each in legs if each.unknown_changes), ""),
+        missing_tools=_join(each.missing_tools for each in legs),
+        stopped_commands=_join(each.stopped_commands for each in legs),
+        has_unknown_usage=any(each.has_unknown_usage for each in legs),
+        usage=sum((each.usage for each in legs), Usage()),
+        seconds=sum(each.seconds for each in legs),
+    )
+
+
+def _join(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the texts of all groups, each once."""
+    return tuple(dict.fromkeys(text for group in groups for text in group))
 
 
 def format_words(report: Report) -> str:

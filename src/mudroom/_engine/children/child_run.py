@@ -18,7 +18,7 @@ from ..._core.tools import ToolResult
 from ...errors import MudroomError
 from ...projections.engine_text import quote
 from ..call_context import CallContext
-from ..child_report import format_report
+from ..child_report import format_report, join_evidence
 from ..inbox.notification import choose_status, make_notification
 from ..phase import Phase
 from ..run_context import RunContext
@@ -94,6 +94,7 @@ class ChildRun:
         self._team = team
         self._id = brief.run_id
         self._report: Report | None = None
+        self._legs: list[Report] = []
         self._merged: WorkMerged | None = None
         self._next: tuple[Brief, Grant] | None = None
         self._returns = 0
@@ -189,6 +190,7 @@ class ChildRun:
             if not has_ended:
                 return False
             self._report = await self._finish()
+            self._legs.append(self._report)
             self._merged = await merge_report(
                 self._context, self._brief, self._report, self._prepare_return
             )
@@ -256,7 +258,7 @@ class ChildRun:
     def _format(self) -> tuple[Report, str, str]:
         """Return the report, its text as the parent reads it, and the path of the whole text."""
         assert self._report is not None
-        text, spill = format_report(self._context, self._report)
+        text, spill = format_report(self._context, join_evidence(self._legs))
         if self._brief.workspace.kind is WorkspaceKind.COPY and self._report.turns:
             text += _COPY_NOTE
         if self._brief.is_plan:

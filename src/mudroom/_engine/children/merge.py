@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+from ..._core.agents import WorkspaceKind
 from ..._core.counts import count_noun
 from ..._core.events import CheckFinished, WorkMerged
 from ..._core.ports import MERGE, NO_CHOICE, Isolation, MergeChoice, MergeConflict
@@ -24,6 +25,11 @@ _MAX_REFUSAL = 2_000
 _MAX_LISTED = 20
 """Files and conflicts that the model reads by name."""
 
+_NOT_STORED = (
+    "[merge: not done: {reason}. Your files are unchanged. What the child wrote stays in its "
+    "folder, if that is still there; the next start of mudroom stores it.]"
+)
+
 PrepareReturn = Callable[[WorkMerged], Awaitable[WorkMerged]]
 """Function that decides whether a child gets its work back. Returns the event for the record."""
 
@@ -39,11 +45,14 @@ async def merge_report(
         brief: of the run that ended.
         prepare_return: called if the work can go back to the child, before the outcome is recorded.
     """
-    if report.work is None:
+    is_isolated = brief.workspace.kind is WorkspaceKind.ISOLATED
+    if report.work is None and not (is_isolated and report.turns):
         return None
     if merged := find_recorded_merge(context.run, report.run_id):
         context.run.evidence.add_merge(merged)
         return merged
+    if report.work is None:
+        return await _record_lost_work(context.run, report)
     work = report.work
     began_with = brief.workspace.conflicts
     resolutions = read_resolutions(report.text, began_with, work.conflicts)
@@ -51,6 +60,20 @@ async def merge_report(
     if resolutions.sides and isolation:
         work = await asyncio.to_thread(isolation.resolve, report.run_id, work, resolutions.sides)
     return await merge_once(context, brief, work, prepare_return, notes=describe_notes(resolutions))
+
+
+async def _record_lost_work(run: RunContext, report: Report) -> WorkMerged | None:
+    """Record that the files of a child could not be stored, so that nothing of them is merged."""
+    if run.services.recorded_work:
+        return None  # a record of an older version: its replay has no further event
+    reason = report.unknown_changes or report.error or "its files could not be stored"
+    refusal = quote(sanitize_line(reason, _MAX_REFUSAL)).rstrip(".")
+    event = run.recorder.make_event(
+        WorkMerged, child=report.run_id, state="refused", text=_NOT_STORED.format(reason=refusal)
+    )
+    await run.recorder.record(event)
+    run.evidence.add_merge(event)
+    return event
 
 
 async def merge_once(
@@ -82,16 +105,8 @@ async def merge_once(
         outcome = MergeOutcome(refusal=str(error))
     text = await asyncio.to_thread(_describe, context, run_id, outcome)
     overlaps = await asyncio.to_thread(list_overlaps, run, run_id, work, outcome.conflicts)
-    if overlaps:
-        text += f"\n{describe_overlaps(run, overlaps)}"
-    if notes:
-        text += f"\n{notes}"
     left_out = await asyncio.to_thread(_list_left_out, run, run_id, work, outcome)
-    if left_out:
-        listed = format_paths(left_out)
-        text += f"\n[decided otherwise, so these files are as you had them: {listed}]"
-    if work.missing:
-        text += f"\n[not stored, so not merged: {', '.join(map(format_value, work.missing))}]"
+    facts = (describe_overlaps(run, overlaps), notes, *_describe_other_files(work, left_out))
     event = run.recorder.make_event(
         WorkMerged,
         child=run_id,
@@ -100,7 +115,7 @@ async def merge_once(
         conflicts=tuple((conflict.path, conflict.kind) for conflict in outcome.conflicts),
         open_conflicts=tuple(conflict.file for conflict in outcome.conflicts),
         left_out=left_out,
-        text=text,
+        text="\n".join(filter(None, (text, *facts))),
         check=_describe_result(outcome, check),
         base=outcome.base,
         tree=outcome.tree,
@@ -129,6 +144,15 @@ def _list_left_out(
     works = [isolation.find_work(leg) for leg in run.evidence.list_earlier_legs(run_id)]
     changed = dict.fromkeys(path for each in (*works, work) if each for path in each.files)
     return tuple(path for path in changed if path not in outcome.files)
+
+
+def _describe_other_files(work: Work, left_out: Sequence[str]) -> Iterator[str]:
+    """Yield lines about the files that are not merged, although the rest of the work is."""
+    if left_out:
+        paths = format_paths(left_out)
+        yield f"[decided otherwise, so these files are as you had them: {paths}]"
+    if work.missing:
+        yield f"[not stored, so not merged: {', '.join(map(format_value, work.missing))}]"
 
 
 def format_paths(paths: Sequence[str]) -> str:
