@@ -175,6 +175,20 @@ class InboxMessage(Struct, frozen=True, gc=False):
     notes: tuple[str, ...] = ()
 
 
+class IgnoredFiles(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Files that a run made in its isolated workspace and that are not merged, as git ignores them.
+
+    Arguments:
+        count: how many; at most about a thousand are counted. names: the first ones.
+        kept: how many are kept beside the work. tree: id of the tree that has them, "" for none.
+    """
+
+    count: int
+    names: tuple[str, ...]
+    kept: int = 0
+    tree: str = ""
+
+
 class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     """What a run made of its isolated workspace.
 
@@ -184,6 +198,7 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
         missing: files that could not be stored, with reasons.
         conflicts: conflicts with which the run began and which it has not resolved. own: id of the
             tree with its own version of these files.
+        ignored: files that git ignores and that are left out; None if there are none.
 
     Example:
         report = await session.task("Rename the class.", agent="refactor")
@@ -196,6 +211,13 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     missing: tuple[str, ...] = ()
     conflicts: tuple[FileConflict, ...] = ()
     own: str = ""
+    ignored: IgnoredFiles | None = None
+
+    @property
+    def trees(self) -> tuple[str, ...]:
+        """Ids of the trees that the run made, and of the one that it began with."""
+        kept = self.ignored.tree if self.ignored else ""
+        return (self.base, self.tree, kept) if kept else (self.base, self.tree)
 
 
 class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -233,7 +233,9 @@ async def _store_work(run: RunContext) -> Work | None:
         return work
     assert isolation
     try:
-        return await asyncio.to_thread(isolation.store_work)
+        observed = set(run.evidence.observed_changes)
+        written = [path for path in run.evidence.files_changed if path not in observed]
+        return await asyncio.to_thread(isolation.store_work, written)
     except FilesLostError:
         run.evidence.unknown_changes = "its files are on another machine"
         raise

@@ -330,9 +330,9 @@ class IsolatedFiles:
         self._open_workspaces = open_workspaces
         self._owner = owner
 
-    def store_work(self) -> Work:
+    def store_work(self, written: Sequence[str] = ()) -> Work:
         """Store the files of the isolated workspace."""
-        return self._open_workspaces().store_work(self._owner)
+        return self._open_workspaces().store_work(self._owner, written)
 
     def store_files(self) -> str:
         """Store the present files; return the id of their tree."""

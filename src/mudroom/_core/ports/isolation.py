@@ -157,8 +157,12 @@ class Isolation(Protocol):
         """Held while work is merged with these files."""
         ...
 
-    def store_work(self) -> Work:
-        """Store the files of an isolated environment. Raises WorkspaceError."""
+    def store_work(self, written: Sequence[str] = ()) -> Work:
+        """Store the files of an isolated environment. Raises WorkspaceError.
+
+        Arguments:
+            written: paths that tools for files wrote; they are work although git ignores them.
+        """
         ...
 
     def store_files(self) -> str:

@@ -25,6 +25,9 @@ _MAX_REFUSAL = 2_000
 _MAX_LISTED = 20
 """Files and conflicts that the model reads by name."""
 
+_MAX_IGNORED = 3
+"""Ignored files that the model reads by name."""
+
 _NOT_STORED = (
     "[merge: not done: {reason}. Your files are unchanged. What the child wrote stays in its "
     "folder, if that is still there; the next start of mudroom stores it.]"
@@ -153,6 +156,11 @@ def _describe_other_files(work: Work, left_out: Sequence[str]) -> Iterator[str]:
         yield f"[decided otherwise, so these files are as you had them: {paths}]"
     if work.missing:
         yield f"[not stored, so not merged: {', '.join(map(format_value, work.missing))}]"
+    if ignored := work.ignored:
+        names = ", ".join(map(format_value, ignored.names[:_MAX_IGNORED]))
+        more = ", …" if ignored.count > _MAX_IGNORED else ""
+        verb = "is" if ignored.count == 1 else "are"
+        yield f"[{count_noun(ignored.count, 'ignored file')} {verb} not merged: {names}{more}]"
 
 
 def format_paths(paths: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -25,6 +25,8 @@ from ..._platform.private_files import make_private_folder, replace_private_file
 from ..._platform.scratch_dirs import remove_tree
 from ...errors import WorkspaceError
 from .checkout import check_out
+from .git_store import GitStore
+from .ignored_work import add_named, keep_others
 from .merge import choose_side, merge_trees
 from .obstacles import find_obstacles
 from .open_conflicts import add_open, find_open, make_own_tree, resolve
@@ -207,17 +209,27 @@ class IsolatedWorkspaces:
             return None
         return get_decoder(IsolatedFolder).decode(record)
 
-    def store_work(self, run_id: str) -> Work:
-        """Store the files of a run as they are. Raises WorkspaceError if it has no workspace."""
+    def store_work(self, run_id: str, written: Sequence[str] = ()) -> Work:
+        """Store the files of a run as they are. Raises WorkspaceError if it has no workspace.
+
+        Arguments:
+            written: see `Isolation.store_work`.
+        """
         folder = self.find(run_id)
         if folder is None:
             raise WorkspaceError(f"run {run_id} has no isolated workspace")
-        stored = self.store.store_files(folder.files, run_id)
-        changes = self.store.list_changes(folder.base, stored.tree)
+        store = self.store
+        if isinstance(store, GitStore):
+            add_named(store, folder.files, run_id, written)
+        stored = store.store_files(folder.files, run_id)
+        ignored = None
+        if isinstance(store, GitStore):
+            ignored = keep_others(store, folder.files, run_id, folder.read_only)
+        changes = store.list_changes(folder.base, stored.tree)
         files = tuple(path_to_text(change.path) for change in changes)
         missing = tuple(map(path_to_text, stored.missing))
         conflicts = find_open(self.store, folder.conflicts, folder.start, stored.tree)
-        work = Work(folder.base, stored.tree, files, missing, conflicts, folder.own)
+        work = Work(folder.base, stored.tree, files, missing, conflicts, folder.own, ignored)
         self.store.keep(run_id, work)
         return work
 
@@ -243,7 +255,7 @@ class IsolatedWorkspaces:
 
     def add_work(self, run_id: str, work: Work, path: str) -> None:
         """Store work from a file that another machine sent; see `TreeStore.unpack_trees`."""
-        self.store.unpack_trees((work.base, work.tree), path)
+        self.store.unpack_trees(work.trees, path)
         self.store.expect_marks()  # it may have begun with them there
         self.store.keep(run_id, work)
 
