@@ -259,6 +259,8 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defau
             once, in order.
         observed_changes: the files among `files_changed` that changed while effectful calls ran,
             such as commands; another program or run may have changed them at the same time.
+        parallel_runs: ids of the runs, not below this one, whose commands ran at the same time in
+            the same files, and that may have changed the observed ones instead.
         unknown_changes: why effectful calls may have changed more files; "" if all are known.
         run_id: key of the transcript in the journal.
         spill: path of a file with the whole text if the parent received only a part, else "".
@@ -307,6 +309,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defau
     merges: MergeCounts | None = None
     missing_tools: tuple[str, ...] = ()
     is_interrupted: bool = False
+    parallel_runs: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

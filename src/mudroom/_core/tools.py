@@ -61,8 +61,9 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defa
         detail: for debugging; JSON values only.
         reads, changes: files that the tool read or changed, relative to the workspace.
         observed_changes: other files that changed while an effectful call ran: by a command, or by
-            something else at the same time. unknown_changes: why more may have changed, or "". The
-            engine sets both.
+            something else at the same time. unknown_changes: why more may have changed, or "".
+            parallel_runs: ids of other runs whose commands ran at the same time in the same files.
+            The engine sets all three.
         spill: path of the whole output if `text` is only its head and tail.
         images: for the model, after the text. A model that takes no images gets a placeholder.
         context: text of hooks for the model, after the result.
@@ -85,6 +86,7 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defa
     observed_changes: tuple[str, ...] = ()
     unknown_changes: str = ""
     context: str = ""
+    parallel_runs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise TypeError for a field of another type: a record could not hold it."""

@@ -90,6 +90,7 @@ def join_evidence(legs: Sequence[Report]) -> Report:
         files_changed=_join(each.files_changed for each in legs),
         observed_changes=_join(each.observed_changes for each in legs),
         unknown_changes=next((each.unknown_changes for each in legs if each.unknown_changes), ""),
+        parallel_runs=_join(each.parallel_runs for each in legs),
         missing_tools=_join(each.missing_tools for each in legs),
         stopped_commands=_join(each.stopped_commands for each in legs),
         has_unknown_usage=any(each.has_unknown_usage for each in legs),
@@ -211,12 +212,23 @@ def _clean(text: str) -> str:
 def _list_changes(report: Report) -> list[str]:
     facts = [
         _list_files("wrote", report.files_written),
-        _list_files("changed while commands ran:", report.observed_changes),
+        _list_observed(report),
     ]
     if report.unknown_changes:
         why = _clean(report.unknown_changes)
         facts.append(f"commands may have changed other files ({why})")
     return list(filter(None, facts)) or ["no changed file seen"]
+
+
+def _list_observed(report: Report) -> str:
+    """Return the files that changed while commands ran, and the runs that may have done it."""
+    text = _list_files("changed while commands ran:", report.observed_changes)
+    if not text or not report.parallel_runs:
+        return text
+    others = ", ".join(report.parallel_runs[:_MAX_LISTED_FILES])
+    more = len(report.parallel_runs) - _MAX_LISTED_FILES
+    others += f" and {more} more" if more > 0 else ""
+    return f"{text} (also while {others} ran a command)"
 
 
 def _list_files(verb: str, paths: tuple[str, ...]) -> str:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from .._core.merge_counts import count_merges
 from .._core.merge_events import WorkMerged
+from .._core.run_ids import is_run_above
 from .._core.runs import MergeCounts, Report
 from .._core.tools import ToolResult
 from .board_reminder import BoardReminder
@@ -29,6 +30,7 @@ class Evidence:
 
     Attributes:
         unknown_changes, missing_tools: see `Report`.
+        parallel_runs: other runs whose commands ran at the same time, those below included.
         board_reminder: reminds of the tasks of the board that the run works on.
         open_windows: windows of the calls that run now: effectful calls and children, by call id.
     """
@@ -44,6 +46,7 @@ class Evidence:
         self._files_changed: dict[str, None] = {}
         self._folders_of_writes: dict[str, None] = {}
         self._observed_changes: dict[str, None] = {}
+        self.parallel_runs: dict[str, None] = {}
         self._merges: dict[tuple[str, str], WorkMerged] = {}
 
     def add(self, outcomes: Iterable[CallOutcome]) -> None:
@@ -66,6 +69,7 @@ class Evidence:
         self._files_changed.update(dict.fromkeys((*result.changes, *result.observed_changes)))
         self._folders_of_writes.update(dict.fromkeys(list_folders_above(result.changes)))
         self._observed_changes.update(dict.fromkeys(result.observed_changes))
+        self.parallel_runs.update(dict.fromkeys(result.parallel_runs))
 
     def add_merge(self, event: WorkMerged) -> None:
         """Add the merge of the work of a child, once."""
@@ -96,7 +100,13 @@ class Evidence:
         self._files_changed.update(dict.fromkeys(report.files_changed))
         self._folders_of_writes.update(dict.fromkeys(list_folders_above(report.files_written)))
         self._observed_changes.update(dict.fromkeys(report.observed_changes))
+        self.parallel_runs.update(dict.fromkeys(report.parallel_runs))
         self.unknown_changes = self.unknown_changes or report.unknown_changes
+
+    def list_parallel_runs(self, run_id: str) -> tuple[str, ...]:
+        """Return the other runs whose commands ran at the same time, without those below a run."""
+        others = (each for each in self.parallel_runs if each != run_id)
+        return tuple(sorted(each for each in others if not is_run_above(run_id, each)))
 
     @property
     def files_read(self) -> tuple[str, ...]:
@@ -126,4 +136,5 @@ def keep_evidence(changed: ToolResult, result: ToolResult) -> ToolResult:
         changes=tuple(dict.fromkeys((*result.changes, *changed.changes))),
         observed_changes=result.observed_changes,
         unknown_changes=result.unknown_changes,
+        parallel_runs=result.parallel_runs,
     )

@@ -306,4 +306,5 @@ class ChildWindow:
             changes=report.files_written,
             observed_changes=report.observed_changes,
             unknown_changes=report.unknown_changes,
+            parallel_runs=report.parallel_runs,
         )

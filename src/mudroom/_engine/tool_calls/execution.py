@@ -34,7 +34,9 @@ async def act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolR
     windows = context.run.evidence.open_windows
     if watch and tool.effect is Effect.EFFECTFUL:
         workspace = context.run.environment.workspace
-        windows[call_id] = window = ChangeWindow(watch, workspace, context.writes)
+        windows[call_id] = window = ChangeWindow(
+            watch, workspace, context.writes, context.run.run_id
+        )
         await window.start()
     else:
         windows[call_id] = WriteWindow(context.writes)
