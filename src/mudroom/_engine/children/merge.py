@@ -18,7 +18,6 @@ from ..run_context import RunContext
 from .checks import describe_check
 from .merge_queue import MergeOutcome, merge_work
 from .overlaps import describe_overlaps, list_overlaps
-from .resolutions import describe_notes, read_resolutions
 
 _MAX_REFUSAL = 2_000
 """Characters of the reason why work is not merged."""
@@ -56,13 +55,15 @@ async def merge_report(
         return merged
     if report.work is None:
         return await _record_lost_work(context.run, report)
-    work = report.work
-    began_with = brief.workspace.conflicts
-    resolutions = read_resolutions(report.text, began_with, work.conflicts)
+    work, notes = report.work, ""
     isolation = context.run.environment.isolation
-    if resolutions.sides and isolation:
+    if brief.workspace.conflicts and isolation:
+        from .resolutions import describe_notes, read_resolutions  # rare: work that came back
+
+        resolutions = read_resolutions(report.text, brief.workspace.conflicts, work.conflicts)
+        notes = describe_notes(resolutions)
         work = await asyncio.to_thread(isolation.resolve, report.run_id, work, resolutions.sides)
-    return await merge_once(context, brief, work, prepare_return, notes=describe_notes(resolutions))
+    return await merge_once(context, brief, work, prepare_return, notes=notes)
 
 
 async def _record_lost_work(run: RunContext, report: Report) -> WorkMerged | None:

@@ -13,7 +13,6 @@ import msgspec
 from ..._core.agents import Mode
 from ..._core.counts import count_noun
 from ..._core.events import AnyEvent, PermissionDecided, StoredEvent, TurnFailed, WorkMerged
-from ..._core.merge_counts import count_merges
 from ..._core.run_ids import find_root_id, is_child_id
 from ..._core.runs import Reason, Report
 from ...config import Settings
@@ -78,7 +77,11 @@ class ExitCodeRule:
             return EXIT_TRY_LATER
         if not report.ok:
             return 1
-        merges = count_merges(self._merges) if self._strict_merges else None
+        if not self._strict_merges:
+            return 0
+        from ..._core.merge_counts import count_merges  # few runs need it
+
+        merges = count_merges(self._merges)
         return EXIT_NOT_LANDED if merges and merges.landed < merges.works else 0
 
 
