@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.long_form import count_examples
 from tests.workspaces.git_projects import make_repository, read_files
 
 from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
@@ -218,7 +219,7 @@ def read_tree_of(pair: Pair, tree: str) -> dict[str, tuple[bytes, bool]]:
     }
 
 
-@pytest.mark.parametrize(("first", "second"), CASES)
+@pytest.mark.parametrize(("first", "second"), CASES[:: count_examples(3, 1)])
 def test_a_file_that_the_child_writes_is_resolved(
     tmp_path: Path, first: Change, second: Change
 ) -> None:
