@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mudroom._core.budgets import Limit, LimitState
-from mudroom._core.events import TurnFailed
+from mudroom._core.events import TurnFailed, WorkMerged
 from mudroom._core.runs import Reason, Report
 from mudroom.cli.output.report import explain_failure
 from mudroom.cli.output.run_reporter import ExitCodeRule
@@ -75,3 +75,16 @@ def test_failure_is_explained_in_one_line() -> None:
 )
 def test_the_failure_line_names_the_limit(reason: Reason, state: LimitState, text: str) -> None:
     assert text in explain_failure(make_report(reason, limit=state))
+
+
+def test_work_that_did_not_land_has_an_exit_code_on_request() -> None:
+    landed = WorkMerged(at=1, run="1", child="1.1.1", state="merged", files=("a",))
+    conflict = WorkMerged(at=2, run="1.1.1", child="1.1.1.1.1", state="conflict")
+    strict, plain = ExitCodeRule(strict_merges=True), ExitCodeRule()
+    strict.apply(landed)
+    assert strict.exit_code(make_report(Reason.GOAL), []) == 0
+    for rule in (strict, plain):
+        rule.apply_past(conflict)
+    assert strict.exit_code(make_report(Reason.GOAL), []) == 3
+    assert strict.exit_code(make_report(Reason.BUDGET), []) == 1
+    assert plain.exit_code(make_report(Reason.GOAL), []) == 0

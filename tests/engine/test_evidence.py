@@ -12,6 +12,7 @@ from tests.engine.conftest import Stage
 from mudroom import Effect, Reason, Report, Session, ToolCallBlock, ToolResult, tool
 from mudroom._engine.call_batch import CallOutcome
 from mudroom._engine.changes import snapshot, watch
+from mudroom._engine.child_report import format_evidence
 from mudroom._engine.evidence import Evidence
 from mudroom.events import ToolCallFinished, ToolCallStarted
 from mudroom.journals.memory import MemoryJournal
@@ -61,6 +62,41 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(SharedWorkspace, "walk_entries", count)
     return listings
+
+
+UNTIL = "while [ ! -e {} ]; do sleep 0.02; done"
+
+
+async def test_a_child_whose_command_ran_beside_anothers_says_so(stage: Stage) -> None:
+    first = f"touch by0.txt; {UNTIL.format('by1.txt')}; touch end; {UNTIL.format('end2')}"
+    second = f"touch by1.txt; {UNTIL.format('end')}; touch end2"
+    report = await stage.run(
+        {
+            "PARENT": [[call_task("ONE"), call_task("TWO")], "done"],
+            "ONE": [call_bash(first), "Done."],
+            "TWO": [call_bash(second), "Done."],
+        }
+    )
+    assert report.parallel_runs == ()
+    one, two = (stage.reports[run] for run in ("1.1.1", "1.1.2"))
+    assert one.parallel_runs == ("1.1.2",)
+    assert two.parallel_runs == ("1.1.1",)
+    assert "(also while 1.1.2 ran a command); " in format_evidence(one)
+    assert "(also while 1.1.1 ran a command); " in format_evidence(two)
+
+
+async def test_a_child_is_not_told_of_commands_before_and_after_its_own(stage: Stage) -> None:
+    await stage.run(
+        {
+            "PARENT": [call_task("ONE"), call_task("TWO"), "done"],
+            "ONE": [call_bash("touch by0.txt"), "Done."],
+            "TWO": [call_bash("touch by1.txt"), "Done."],
+        }
+    )
+    for run, name in (("1.1.1", "by0.txt"), ("1.2.1", "by1.txt")):
+        assert stage.reports[run].parallel_runs == ()
+        evidence = format_evidence(stage.reports[run])
+        assert f"changed while commands ran: {name}; " in evidence
 
 
 async def test_files_that_a_childs_command_changed_are_in_its_evidence(stage: Stage) -> None:

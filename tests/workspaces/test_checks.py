@@ -139,7 +139,7 @@ def test_the_counts_of_merges_have_each_work_once() -> None:
         WorkMerged(at=1, child="1.1.5", state="merged"),
     ]
     counts = count_merges(events)
-    assert counts == MergeCounts(4, 3, 2, 1, ("make test",))
+    assert counts == MergeCounts(4, 3, 2, 1, ("make test",), {"1.1.4": "refused"})
     assert counts
     text = "3 of 4 landed; 2 after a conflict, 1 after a red check; make test green"
     assert describe_merges(counts) == text

@@ -13,9 +13,13 @@ from mudroom import Agent, Report, Session
 from mudroom._core.agents import WorkspaceKind
 from mudroom._core.events import WorkMerged
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
+from mudroom._core.runs import MergeCounts
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
+from mudroom.replay import replay
+from mudroom.testing.invariants import find_violations
+from mudroom.workspaces.isolated import store
 from mudroom.workspaces.isolated import workspaces as isolated_workspaces
 from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
@@ -138,7 +142,7 @@ async def test_a_conflict_changes_nothing_and_gives_all_sides(project: Path) -> 
     results = get_results(model)
     assert "are in your files now: a.txt, one.txt" in results[0] or "one.txt, a.txt" in results[0]
     assert "not done, 1 conflict" in results[1]
-    assert "a.txt (marked)" in results[1], "it got its work back and did nothing"
+    assert "a.txt (both-modified)" in results[1], "it got its work back and did nothing"
     assert not (project / "two.txt").exists()
     assert "ours" in (project / "a.txt").read_text()
     sides = [line for line in results[1].split() if line.startswith("/")]
@@ -270,3 +274,19 @@ async def test_an_ignored_file_of_the_user_is_a_conflict_before_any_file_is_writ
     assert (project / "secret.txt").read_text() == "of the user\n"
     assert (project / ".gitignore").read_text() == "secret.txt\n"
     assert not (project / "another.txt").exists()
+
+
+async def test_work_that_cannot_be_stored_counts_as_work(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MAX_FILES", 40)
+    journal = MemoryJournal()
+    children = {"many": run_command("for i in $(seq 60); do echo $i > new$i; done")}
+    report, model = await run_children(project, children, journal=journal)
+    (result,) = get_results(model)
+    assert "[merge: not done: its files could not be stored: " in result
+    assert not list(project.glob("new*"))
+    assert report.merges == MergeCounts(works=1, landed=0, unmerged={"1.1.1": "refused"})
+    events = [event async for event in journal.read()]
+    assert not find_violations(events)
+    await replay(events)

@@ -11,6 +11,7 @@ from tests.workspaces.git_projects import make_repository, write_files
 
 from mudroom import Budget, Report, Session
 from mudroom._core.events import RunStarted, StoredEvent, WorkMerged
+from mudroom._core.file_conflicts import FileConflict
 from mudroom._core.messages import TextBlock
 from mudroom._engine.children.return_text import make_return_prompt
 from mudroom.cli.output.tree_lines import describe_task
@@ -18,6 +19,7 @@ from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.projections.run_tree import RunTree
 from mudroom.replay import replay
+from mudroom.testing.invariants import find_violations
 
 LINES = [f"line {number}\n" for number in range(40)]
 PROMPT = "Start the children."
@@ -47,6 +49,7 @@ async def run_pair(
     after: Sequence[Answer],
     *,
     parent: Sequence[Answer] = (),
+    second: Answer | None = None,
     named: bool = False,
     background: bool = False,
     **options: Any,
@@ -56,6 +59,7 @@ async def run_pair(
     Arguments:
         after: answers of "two" when it has its work back.
         parent: further answers of the parent, after the first reports.
+        second: what "two" does in place of a change of line 7.
         named: true for children with names. background: true if the parent waits for neither.
     """
 
@@ -66,7 +70,8 @@ async def run_pair(
             wait = [
                 call("bash", command=f"while ! grep -q ours {project}/a.txt; do sleep 0.02; done")
             ]
-            return [wait, change_line(7, "theirs"), "Done two.", *after][request.turn]
+            change = second or change_line(7, "theirs")
+            return [wait, change, "Done two.", *after][request.turn]
         if request.turn == 0:
             names = {"one": {"name": "alice"}, "two": {"name": "bob"}} if named else {}
             return [
@@ -154,7 +159,7 @@ async def test_conflict_marks_do_not_land(project: Path) -> None:
     assert "<<<<<<<" not in (project / "a.txt").read_text()
     assert not (project / "theirs.txt").exists()
     second = read_results(model)[1]
-    assert "a.txt (marked)" in second
+    assert "a.txt (both-modified)" in second
     assert "kept as run 1.1.2~2" in second
 
 
@@ -209,11 +214,106 @@ def test_the_child_reads_its_conflicts_and_not_the_overlaps() -> None:
         "- a.txt (both-modified): base /x/a, parent /x/b\n- b (type): base /x/c]\n"
         "[overlap: other children changed these files, too.\n- a.txt: 1.1.1 3, 1.1.2 3: conflict]"
     )
-    conflicts = (("a.txt", "both-modified"), ("b", "type"), ("c", "binary"))
-    merged = WorkMerged(at=1, child="1.1.2", state="conflict", conflicts=conflicts, text=text)
+    conflicts = (
+        FileConflict("a.txt", "both-modified", ("a.txt",), version="both"),
+        FileConflict("b", "type", ("b",), version="parent"),
+        FileConflict("c", "binary", ("c",)),
+    )
+    merged = WorkMerged(at=1, child="1.1.2", state="conflict", open_conflicts=conflicts, text=text)
     listed = [line for line in make_return_prompt(merged).splitlines() if line.startswith("- ")]
     assert listed == [
-        "- a.txt (both-modified): base /x/a, parent /x/b",
-        "- b (type): base /x/c",
-        "- c (binary)",
+        "- a.txt (both-modified): base /x/a, parent /x/b; your folder has both versions between "
+        "conflict marks",
+        "- b (type): base /x/c; your folder has the parent's version",
+        "- c (binary); your folder has no such file",
     ]
+
+
+REMOVE = [call("bash", command="rm a.txt; echo theirs > theirs.txt")]
+
+
+async def test_a_conflict_without_marks_stays_open_if_the_child_only_reports(
+    project: Path,
+) -> None:
+    report, model, events = await run_pair(project, ["REPORT"], second=REMOVE)
+    assert "line 6\nours\n" in (project / "a.txt").read_text()
+    assert not (project / "theirs.txt").exists()
+    second = read_results(model)[1]
+    assert "[merge: not done, 1 conflict; your files are unchanged" in second
+    assert "- a.txt (modified-deleted): base /" in second
+    assert report.merges
+    assert (report.merges.works, report.merges.landed) == (2, 1)
+    assert not find_violations(events)
+    await replay(events)
+
+
+@pytest.mark.parametrize("side", ["mine", "theirs", "new"])
+async def test_a_child_decides_a_conflict_in_its_report(project: Path, side: str) -> None:
+    after = [f"Done.\n- `resolved: {side} a.txt`"]
+    report, model, events = await run_pair(project, after, second=REMOVE)
+    assert (project / "a.txt").exists() == (side != "mine")
+    assert (project / "theirs.txt").exists()
+    first, second = read_results(model)
+    assert "ours.txt" in first
+    merged = [event for event in events if isinstance(event, WorkMerged)][-1]
+    assert merged.state == "merged"
+    if side == "mine":
+        assert set(merged.files) == {"a.txt", "theirs.txt"}
+        assert merged.left_out == ()
+    else:
+        assert merged.files == ("theirs.txt",)
+        assert merged.left_out == ("a.txt",)
+        assert "so these files are as you had them: a.txt]" in second
+    assert report.merges
+    assert (report.merges.landed, report.merges.after_conflict) == (2, 1)
+    assert not find_violations(events)
+    await replay(events)
+
+
+async def test_a_line_that_resolves_nothing_is_named(project: Path) -> None:
+    after = ["resolved: ours a.txt\nresolved: mine other.txt"]
+    _, model, _ = await run_pair(project, after, second=REMOVE)
+    second = read_results(model)[1]
+    assert "- resolved: ours a.txt: say mine, theirs or new, then the path" in second
+    assert "- resolved: mine other.txt: no file in conflict has this path" in second
+    assert "not done, 1 conflict" in second
+
+
+async def test_the_child_reads_which_version_its_folder_has(project: Path) -> None:
+    _, model, _ = await run_pair(project, ["REPORT"], second=REMOVE)
+    request = next(each for each in model.requests if each.prompt == "two" and each.turn > 2)
+    (block,) = request.messages[-1].content
+    assert isinstance(block, TextBlock)
+    line = next(line for line in block.text.splitlines() if line.startswith("- a.txt"))
+    assert line.endswith("; your folder has the parent's version")
+    assert "resolved: mine PATH (your version)" in block.text
+
+
+@pytest.mark.parametrize(("side", "exists"), [("parent", True), ("child", False)])
+async def test_the_parent_decides_what_the_child_left_open(
+    project: Path, side: str, exists: bool
+) -> None:
+    parent: list[Answer] = [[call("merge", run="1.1.2~2", how="side", side=side)], "Merged."]
+    report, _, events = await run_pair(
+        project, ["REPORT"], second=REMOVE, parent=parent, isolate=True
+    )
+    assert (project / "a.txt").exists() == exists
+    assert (project / "theirs.txt").exists()
+    assert report.merges
+    assert report.merges.landed == 2
+    assert not find_violations(events)
+
+
+async def test_the_parent_decides_about_a_text_with_marks(project: Path) -> None:
+    parent: list[Answer] = [[call("merge", run="1.1.2~2", how="side", side="child")], "Merged."]
+    await run_pair(project, ["REPORT"], parent=parent, isolate=True)
+    assert "line 6\ntheirs\nline 8\n" in (project / "a.txt").read_text()
+
+
+async def test_the_evidence_has_all_runs_of_a_child_whose_work_came_back(project: Path) -> None:
+    report, model, _ = await run_pair(project, ["REPORT"])
+    second = read_results(model)[1]
+    assert "it called no tool" not in second
+    assert "[evidence: 2 tool calls (bash 2)" in second
+    assert report.merges
+    assert report.merges.unmerged == {"1.1.2~2": "conflict"}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._core.agents import WorkspaceSpec
 from mudroom._core.ports import FilesLostError
 from mudroom.errors import WorkspaceError
 from mudroom.workspaces.isolated import node_workspaces
@@ -141,7 +142,7 @@ def test_work_of_another_machine_is_merged_like_local_work(
     session, node = open_both(tmp_path, source)
     tree = session.store_present("").tree
     node.fetch(tree, threading.Event())
-    folder = node.open("1.1.1", "", start=(tree, tree), same_path=False)
+    folder = node.open("1.1.1", "", start=WorkspaceSpec(base=tree, tree=tree), same_path=False)
     place = Path(folder.files.folder)
     write_files(place, {"a.txt": "by the child\n", "x.log": "ignored\n", "build/y": "ignored\n"})
     (place / "src/b.py").unlink()
@@ -166,7 +167,7 @@ def test_ignore_rules_above_the_folder_hold_on_the_other_machine(tmp_path: Path)
     session, node = open_both(tmp_path, top / "pkg")
     tree = session.store_present("").tree
     node.fetch(tree, threading.Event())
-    folder = node.open("1.1.1", "", start=(tree, tree), same_path=False)
+    folder = node.open("1.1.1", "", start=WorkspaceSpec(base=tree, tree=tree), same_path=False)
     write_files(Path(folder.files.folder), {"b.txt": "two\n", "c.tmp": "x", "d.bak": "x"})
     assert node.store_work("1.1.1").files == ("b.txt",)
 
@@ -177,7 +178,7 @@ def test_work_that_cannot_be_sent_is_kept_on_its_machine_and_said_to_be_lost(
     session, node = open_both(tmp_path, make_project(tmp_path))
     tree = session.store_present("").tree
     node.fetch(tree, threading.Event())
-    folder = node.open("1.1.1", "", start=(tree, tree), same_path=False)
+    folder = node.open("1.1.1", "", start=WorkspaceSpec(base=tree, tree=tree), same_path=False)
     write_files(Path(folder.files.folder), {"b.txt": "two\n"})
     get_carrier(node).failure = OSError(28, "No space left on device")
     with pytest.raises(FilesLostError, match=r"run 1\.1\.1 could not be sent .*No space left"):

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from ..errors import UsageError
 from .budgets import Budget, check_amount
+from .file_conflicts import FileConflict
 from .named_fields import NamedFields
 from .tool_patterns import list_call_patterns
 
@@ -68,6 +69,8 @@ class WorkspaceSpec(Struct, frozen=True, gc=False, omit_defaults=True):
         parent: owner of the isolated workspace that this one began as; "" for the session's folder.
         tree: id of the tree of files that the workspace begins with; "" for the present files of
             the parent. base: id of the tree since which its changes count.
+        conflicts: what the run has to decide, if its work came back to it. own: id of the tree with
+            its own version of these files.
         machine: name of the machine to which the files were sent that the run begins with; "" if it
             begins where the folder of the session is.
         has_changes: true if the run may have changed its files before it was interrupted: they must
@@ -80,6 +83,8 @@ class WorkspaceSpec(Struct, frozen=True, gc=False, omit_defaults=True):
     parent: str = ""
     base: str = ""
     tree: str = ""
+    own: str = ""
+    conflicts: tuple[FileConflict, ...] = ()
     machine: str = ""
     has_changes: bool = False
 

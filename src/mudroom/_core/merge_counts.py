@@ -30,6 +30,9 @@ def count_merges(events: Iterable[WorkMerged]) -> MergeCounts | None:
         landed=len(landed),
         after_conflict=sum("conflict" in each for each in states),
         after_red=sum("red" in each for each in states),
+        unmerged={
+            merges[-1].child: merges[-1].state for merges in counted if merges[-1].state != "merged"
+        },
         checks=tuple(dict.fromkeys(filter(None, (merges[-1].check for merges in landed)))),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from .event import Event
+from .file_conflicts import FileConflict
 
 
 class Overlap(Struct, frozen=True, omit_defaults=True):
@@ -62,6 +63,10 @@ class WorkMerged(Event, frozen=True, tag="work_merged"):
         check: command of the check; if it failed, also how, and the end of its output.
         call: place of the call `merge` that asked for it; "" at the end of the child.
         overlaps: files that other children changed, too.
+        open_conflicts: the same conflicts with what the child needs to decide them. own: id of the
+            tree with its own version of these files.
+        left_out: paths that the child changed and that are as the run had them, because the child
+            or a call of `merge` decided so.
     """
 
     child: str
@@ -75,6 +80,9 @@ class WorkMerged(Event, frozen=True, tag="work_merged"):
     check: str = ""
     call: str = ""
     overlaps: tuple[Overlap, ...] = ()
+    open_conflicts: tuple[FileConflict, ...] = ()
+    own: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 class CheckStarted(Event, frozen=True, tag="check_started"):

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from .agents import Agent, Mode, WorkspaceSpec
 from .budgets import Budget, LimitState
+from .file_conflicts import FileConflict
 from .messages import ImageBlock, Message, TextBlock, Usage
 
 if TYPE_CHECKING:
@@ -174,6 +175,20 @@ class InboxMessage(Struct, frozen=True, gc=False):
     notes: tuple[str, ...] = ()
 
 
+class IgnoredFiles(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Files that a run made in its isolated workspace and that are not merged, as git ignores them.
+
+    Arguments:
+        count: how many; at most about a thousand are counted. names: the first ones.
+        kept: how many are kept beside the work. tree: id of the tree that has them, "" for none.
+    """
+
+    count: int
+    names: tuple[str, ...]
+    kept: int = 0
+    tree: str = ""
+
+
 class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     """What a run made of its isolated workspace.
 
@@ -181,6 +196,9 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
         base: id of the tree of files at its start. tree: id at its end.
         files: paths of the files that differ, relative to the workspace.
         missing: files that could not be stored, with reasons.
+        conflicts: conflicts with which the run began and which it has not resolved. own: id of the
+            tree with its own version of these files.
+        ignored: files that git ignores and that are left out; None if there are none.
 
     Example:
         report = await session.task("Rename the class.", agent="refactor")
@@ -191,6 +209,15 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     tree: str
     files: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    conflicts: tuple[FileConflict, ...] = ()
+    own: str = ""
+    ignored: IgnoredFiles | None = None
+
+    @property
+    def trees(self) -> tuple[str, ...]:
+        """Ids of the trees that the run made, and of the one that it began with."""
+        kept = self.ignored.tree if self.ignored else ""
+        return (self.base, self.tree, kept) if kept else (self.base, self.tree)
 
 
 class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -200,6 +227,8 @@ class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
         works: children whose work was to be merged. landed: those whose work was merged.
         after_conflict, after_red: those that landed after a conflict, or after a check that failed.
         checks: commands that succeeded with merged files.
+        unmerged: what keeps the other work from landing, by id of the run that did it: "conflict",
+            "red" (a check failed), "refused" or "dropped".
 
     Example:
         if report.merges:
@@ -211,6 +240,7 @@ class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
     after_conflict: int = 0
     after_red: int = 0
     checks: tuple[str, ...] = ()
+    unmerged: dict[str, str] = {}
 
 
 class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -231,6 +261,8 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defau
             once, in order.
         observed_changes: the files among `files_changed` that changed while effectful calls ran,
             such as commands; another program or run may have changed them at the same time.
+        parallel_runs: ids of the runs, not below this one, whose commands ran at the same time in
+            the same files, and that may have changed the observed ones instead.
         unknown_changes: why more files may have changed than those listed, for example because
             commands ran without a sandbox; "" if all changes are known.
         run_id: key of the transcript in the journal.
@@ -281,6 +313,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defau
     missing_tools: tuple[str, ...] = ()
     is_interrupted: bool = False
     failed_outputs: tuple[str, ...] = ()
+    parallel_runs: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -63,6 +63,8 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defa
         reads, changes: files that the tool read or changed, relative to the workspace.
         observed_changes: other files that changed while an effectful call ran: by a command, or by
             something else at the same time. The engine sets them.
+        parallel_runs: ids of other runs whose commands ran at the same time in the same files. The
+            engine sets them.
         unknown_changes: why more may have changed, or "". The engine adds its own reasons.
         spill: path of the whole output if `text` is only its head and tail.
         images: for the model, after the text. A model that takes no images gets a placeholder.
@@ -86,6 +88,7 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defa
     observed_changes: tuple[str, ...] = ()
     unknown_changes: str = ""
     context: str = ""
+    parallel_runs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise TypeError for a field of another type: a record could not hold it."""

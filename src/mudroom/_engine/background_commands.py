@@ -99,7 +99,7 @@ async def _observe(
     watch = run.services.change_watch
     try:
         if window is None and watch:
-            window = new = ChangeWindow(watch, run.environment.workspace, (), unwatched)
+            window = new = ChangeWindow(watch, run.environment.workspace, (), run.run_id, unwatched)
             await new.start()
         result = await work
     except asyncio.CancelledError:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .._core.budgets import LimitState
 from .._core.counts import count_noun
 from .._core.merge_counts import describe_merges
+from .._core.messages import Usage
 from .._core.runs import Reason, Report
 from .._platform.lazy_pattern import compile_later
 from ..projections.engine_text import format_value, quote
@@ -66,6 +69,41 @@ def format_report(context: CallContext, report: Report) -> tuple[str, str]:
         notice = f"\n[… cut: the whole report, {len(text):,} characters, is in {spill}]"
     words = context.run.services.mark_report(text[:REPORT_CAP]) + notice
     return add_facts(report, words), spill
+
+
+def join_evidence(legs: Sequence[Report]) -> Report:
+    """Return the last report of a child with the evidence of all its runs.
+
+    Arguments:
+        legs: the reports of a child whose work came back to it, the oldest first.
+    """
+    last = legs[-1]
+    if len(legs) == 1:
+        return last
+    calls: dict[str, int] = {}
+    for each in legs:
+        for name, count in each.calls.items():
+            calls[name] = calls.get(name, 0) + count
+    return replace(
+        last,
+        calls=calls,
+        failed=sum(each.failed for each in legs),
+        files_read=_join(each.files_read for each in legs),
+        files_changed=_join(each.files_changed for each in legs),
+        observed_changes=_join(each.observed_changes for each in legs),
+        unknown_changes=next((each.unknown_changes for each in legs if each.unknown_changes), ""),
+        parallel_runs=_join(each.parallel_runs for each in legs),
+        missing_tools=_join(each.missing_tools for each in legs),
+        stopped_commands=_join(each.stopped_commands for each in legs),
+        has_unknown_usage=any(each.has_unknown_usage for each in legs),
+        usage=sum((each.usage for each in legs), Usage()),
+        seconds=sum(each.seconds for each in legs),
+    )
+
+
+def _join(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the texts of all groups, each once."""
+    return tuple(dict.fromkeys(text for group in groups for text in group))
 
 
 def format_words(report: Report) -> str:
@@ -178,7 +216,7 @@ def _clean(text: str) -> str:
 def _list_changes(report: Report) -> list[str]:
     facts = [
         _list_files("wrote", report.files_written),
-        _list_files("changed while commands ran:", report.observed_changes),
+        _list_observed(report),
     ]
     facts = list(filter(None, facts))
     if report.unknown_changes:
@@ -192,6 +230,17 @@ def _join_reasons(unknown_changes: str) -> str:
     listed = ", ".join(map(_clean, reasons[:_MAX_LISTED_REASONS]))
     more = len(reasons) - _MAX_LISTED_REASONS
     return f"{listed}, and {count_noun(more, 'more reason')}" if more > 0 else listed
+
+
+def _list_observed(report: Report) -> str:
+    """Return the files that changed while commands ran, and the runs that may have done it."""
+    text = _list_files("changed while commands ran:", report.observed_changes)
+    if not text or not report.parallel_runs:
+        return text
+    others = ", ".join(report.parallel_runs[:_MAX_LISTED_FILES])
+    more = len(report.parallel_runs) - _MAX_LISTED_FILES
+    others += f" and {more} more" if more > 0 else ""
+    return f"{text} (also while {others} ran a command)"
 
 
 def _list_files(verb: str, paths: tuple[str, ...]) -> str:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from .._core.merge_counts import count_merges
 from .._core.merge_events import WorkMerged
+from .._core.run_ids import is_run_above
 from .._core.runs import MergeCounts, Report
 from .._core.tools import ToolResult, join_reasons
 from .board_reminder import BoardReminder
@@ -30,6 +31,7 @@ class Evidence:
 
     Attributes:
         unknown_changes, missing_tools: see `Report`.
+        parallel_runs: other runs whose commands ran at the same time, those below included.
         board_reminder: reminds of the tasks of the board that the run works on.
         open_windows: windows of the calls that run now: effectful calls and children, by call id.
     """
@@ -45,6 +47,7 @@ class Evidence:
         self._files_changed: dict[str, None] = {}
         self._folders_of_writes: dict[str, None] = {}
         self._observed_changes: dict[str, None] = {}
+        self.parallel_runs: dict[str, None] = {}
         self._merges: dict[tuple[str, str], WorkMerged] = {}
 
     def add(self, outcomes: Iterable[CallOutcome]) -> None:
@@ -72,6 +75,7 @@ class Evidence:
         self._files_changed.update(dict.fromkeys((*result.changes, *result.observed_changes)))
         self._folders_of_writes.update(dict.fromkeys(list_folders_above(result.changes)))
         self._observed_changes.update(dict.fromkeys(result.observed_changes))
+        self.parallel_runs.update(dict.fromkeys(result.parallel_runs))
 
     def add_merge(self, event: WorkMerged) -> None:
         """Add the merge of the work of a child, once."""
@@ -81,6 +85,15 @@ class Evidence:
     def list_merged(self) -> list[str]:
         """Return the ids of the runs whose work was merged or could not be, in this order."""
         return list(dict.fromkeys(child for child, _ in self._merges))
+
+    def list_earlier_legs(self, run_id: str) -> list[str]:
+        """Return the runs whose work came back to a run, or to one of these, the latest first."""
+        before = {each.returned: each.child for each in self._merges.values() if each.returned}
+        legs: list[str] = []
+        while run_id in before:
+            run_id = before[run_id]
+            legs.append(run_id)
+        return legs
 
     @property
     def merges(self) -> MergeCounts | None:
@@ -93,12 +106,18 @@ class Evidence:
         self._files_changed.update(dict.fromkeys(report.files_changed))
         self._folders_of_writes.update(dict.fromkeys(list_folders_above(report.files_written)))
         self._observed_changes.update(dict.fromkeys(report.observed_changes))
+        self.parallel_runs.update(dict.fromkeys(report.parallel_runs))
         if report.unknown_changes:
             self.add_unknown_changes(report.unknown_changes)
 
     def add_outside_changes(self, report: Report) -> None:
         """Add what a child with files of its own may have changed outside them."""
         self.add_unknown_changes(select_outside(report.unknown_changes))
+
+    def list_parallel_runs(self, run_id: str) -> tuple[str, ...]:
+        """Return the other runs whose commands ran at the same time, without those below a run."""
+        others = (each for each in self.parallel_runs if each != run_id)
+        return tuple(sorted(each for each in others if not is_run_above(run_id, each)))
 
     @property
     def files_read(self) -> tuple[str, ...]:
@@ -128,4 +147,5 @@ def keep_evidence(changed: ToolResult, result: ToolResult) -> ToolResult:
         changes=tuple(dict.fromkeys((*result.changes, *changed.changes))),
         observed_changes=result.observed_changes,
         unknown_changes=join_reasons(result.unknown_changes, changed.unknown_changes),
+        parallel_runs=result.parallel_runs,
     )

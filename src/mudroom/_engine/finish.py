@@ -252,13 +252,20 @@ async def _store_work(run: RunContext) -> Work | None:
 
     Raises FilesLostError if they are on another machine, and cannot be sent.
     """
-    if run.services.recorded_work:
-        return run.services.recorded_work.find_work(run.run_id)
+    recorded = run.services.recorded_work
     isolation = run.environment.isolation
-    if run.brief.workspace.kind is not WorkspaceKind.ISOLATED or isolation is None:
+    if run.brief.workspace.kind is not WorkspaceKind.ISOLATED or not (recorded or isolation):
         return None
+    if recorded:
+        work = recorded.find_work(run.run_id)
+        if work is None:
+            run.evidence.unknown_changes = recorded.find_unknown_changes(run.run_id)
+        return work
+    assert isolation
     try:
-        return await asyncio.to_thread(isolation.store_work)
+        observed = set(run.evidence.observed_changes)
+        written = [path for path in run.evidence.files_changed if path not in observed]
+        return await asyncio.to_thread(isolation.store_work, written)
     except FilesLostError:
         run.evidence.add_unknown_changes("its files are on another machine")
         raise

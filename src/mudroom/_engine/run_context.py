@@ -351,5 +351,6 @@ class RunContext:
             work=work,
             merges=self.evidence.merges,
             missing_tools=self.evidence.missing_tools,
+            parallel_runs=self.evidence.list_parallel_runs(self.run_id),
             unread_messages=self.services.teams.count_unread(self.run_id),
         )

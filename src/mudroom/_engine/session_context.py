@@ -113,6 +113,10 @@ class RecordedWork(Protocol):
         """Return the error with which a run ended, "" if it had none."""
         ...
 
+    def find_unknown_changes(self, run_id: str) -> str:
+        """Return why a run may have changed more files than its report says."""
+        ...
+
     def find_merge(self, child: str, call: str) -> WorkMerged | None:
         """Return the outcome of a merge; see `find_recorded_merge`."""
         ...

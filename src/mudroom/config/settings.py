@@ -50,6 +50,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         trace: export traces of sessions with OpenTelemetry.
         annotate: write what GitHub Actions shows of a step: annotations to stderr, and a summary to
             the file of GITHUB_STEP_SUMMARY.
+        strict_merges: the exit code tells that work of children did not land.
         retention_days: days that a session is kept after its last event; None keeps it forever.
         origins: name of a setting -> file, variable or flag it comes from. Defaults are left out.
     """
@@ -80,6 +81,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
     trace: bool = False
     plugin_dirs: str = ""
     annotate: bool = False
+    strict_merges: bool = False
     retention_days: PositiveInt | None = None
     origins: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 

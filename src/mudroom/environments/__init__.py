@@ -257,7 +257,7 @@ class SessionEnvironments:
         # Files of the run in the session's own store are of an earlier attempt.
         if spec.has_changes and (self.sees_folder or not workspaces.has_files(spec.owner)):
             raise FilesLostError(explain_lost_files(spec))
-        start = (spec.base, spec.tree) if spec.tree else None
+        start = spec if spec.tree else None
         folder = workspaces.open(
             spec.owner, spec.parent, start=start, same_path=self._has_same_path
         )
@@ -331,9 +331,9 @@ class IsolatedFiles:
         self._open_workspaces = open_workspaces
         self._owner = owner
 
-    def store_work(self) -> Work:
+    def store_work(self, written: Sequence[str] = ()) -> Work:
         """Store the files of the isolated workspace."""
-        return self._open_workspaces().store_work(self._owner)
+        return self._open_workspaces().store_work(self._owner, written)
 
     def store_files(self) -> str:
         """Store the present files; return the id of their tree."""
@@ -360,6 +360,10 @@ class IsolatedFiles:
     def find_work(self, run_id: str) -> Work | None:
         """Return the stored work of a run."""
         return self._open_workspaces().find_stored(run_id)
+
+    def resolve(self, run_id: str, work: Work, sides: Mapping[str, str]) -> Work:
+        """Return work in which conflicts are resolved, and keep it under the id of its run."""
+        return self._open_workspaces().resolve(run_id, work, sides)
 
     def plan_merge(
         self, work: Work, after: MergePlan | None = None, choice: MergeChoice = NO_CHOICE

@@ -83,6 +83,9 @@ class RunEnd(Struct):
             return
         if self.index is None and self._is_after_stop(event):
             self.index = index
+        self._add_facts(event)
+
+    def _add_facts(self, event: StoredEvent) -> None:
         if isinstance(event, TurnStarted):
             self.has_summary = True
         elif isinstance(event, TurnFailed):

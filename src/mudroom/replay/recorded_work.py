@@ -19,6 +19,7 @@ class RecordedWork:
         self._workspaces: dict[str, WorkspaceSpec] = {}
         self._works: dict[str, Work | None] = {}
         self._errors: dict[str, str] = {}
+        self._unknown_changes: dict[str, str] = {}
         self._merges: list[WorkMerged] = []
         for event in events:
             if isinstance(event, RunStarted):
@@ -26,6 +27,7 @@ class RecordedWork:
             elif isinstance(event, RunFinished):
                 self._works[event.run] = event.report.work
                 self._errors[event.run] = event.report.error
+                self._unknown_changes[event.run] = event.report.unknown_changes
             elif isinstance(event, WorkMerged):
                 self._merges.append(event)
 
@@ -36,6 +38,10 @@ class RecordedWork:
     def find_work(self, run_id: str) -> Work | None:
         """Return what a run made of its isolated workspace."""
         return self._works.get(run_id)
+
+    def find_unknown_changes(self, run_id: str) -> str:
+        """Return why a run may have changed more files than its report says; "" if it says all."""
+        return self._unknown_changes.get(run_id, "")
 
     def find_error(self, run_id: str) -> str:
         """Return the error with which a run ended, "" if it had none."""

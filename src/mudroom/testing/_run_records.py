@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from .._core.agents import WorkspaceKind
 from .._core.events import (
     PermissionDecided,
     RunFinished,
@@ -14,6 +15,7 @@ from .._core.events import (
     RunWaiting,
     StoredEvent,
     ToolCallStarted,
+    WorkMerged,
 )
 from .._core.messages import AssistantMessage, TextBlock, ToolResultBlock, Usage
 from .._core.run_ids import is_next_run
@@ -185,3 +187,36 @@ def conversation_errors(run_id: str, run: RunRecord) -> Iterator[Violation]:
         open_calls = []
     if open_calls:
         yield Violation("S7", run_id, f"no results for calls {open_calls}")
+
+
+def has_own_files(run: RunRecord) -> bool:
+    """Return whether a run has an isolated workspace that is its own."""
+    workspace = run.brief.workspace
+    is_own = workspace.owner == run.brief.run_id
+    return workspace.kind is WorkspaceKind.ISOLATED and is_own
+
+
+def check_work(run_id: str, runs: Mapping[str, RunRecord]) -> Iterator[Violation]:
+    """Yield violations of S13: paths that a child changed and that are not accounted for.
+
+    Arguments:
+        run_id: of a child with an isolated workspace, which has ended, as has its parent.
+    """
+    run = runs[run_id]
+    merges = [e for e in runs[run.brief.parent].events if isinstance(e, WorkMerged)]
+    last = next((event for event in reversed(merges) if event.child == run_id), None)
+    if last is None:
+        if run.finished and run.finished.report.turns:
+            yield Violation("S13", run_id, "nothing says what became of its work")
+        return
+    if last.state != "merged":
+        return
+    before = {event.returned: event.child for event in merges if event.returned}
+    changed: set[str] = set()
+    while run_id in runs:
+        finished = runs[run_id].finished
+        if finished and finished.report.work:
+            changed.update(finished.report.work.files)
+        run_id = before.get(run_id, "")
+    if lost := sorted(changed.difference(last.files, last.left_out)):
+        yield Violation("S13", last.child, f"neither merged nor named: {', '.join(lost)}")

@@ -1,4 +1,4 @@
-"""Invariant checker: reads a session's events and reports broken promises (S1-S4, S7, S9-S11).
+"""Invariant checker: reads a session's events and reports broken promises (S1-S4, S7, S9-S11, S13).
 
     assert not find_violations(open_reader(path).read(), effects=Counter(commands_that_ran))
 
@@ -39,8 +39,10 @@ from ._run_records import (
     Violation,
     check_messages,
     check_notification,
+    check_work,
     conversation_errors,
     get_delivered_words,
+    has_own_files,
 )
 
 __all__ = ["Violation", "find_violations"]
@@ -342,6 +344,8 @@ class _SessionChecker:
             if is_goal and summaries.count(run_id) != 1:
                 yield Violation("S4", run_id, "its parent continued without its notes")
             return
+        if has_own_files(run) and parent.finished.report.reason is Reason.GOAL:
+            yield from check_work(run_id, self.runs)
         text = get_delivered_words(finished.report)
         if run_id in self._returned:
             return  # the parent reads the last report only

@@ -58,6 +58,7 @@ def make_past_report(
         files_changed=evidence.files_changed,
         observed_changes=evidence.observed_changes,
         unknown_changes=evidence.unknown_changes,
+        parallel_runs=evidence.list_parallel_runs(run_id),
         has_unknown_usage=sum_estimates(past, run_id).total_tokens > 0,
         agent=brief.agent.name,
         model=brief.model,

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from ...errors import WorkspaceError
 from ..agents import WorkspaceSpec
+from ..file_conflicts import FileConflict
 from ..merge_events import Overlap
 from ..runs import Work
 from .sandbox import Sandbox
@@ -48,7 +49,9 @@ class MergeConflict(Struct, frozen=True):
             "type", "link" (it may lead out of the folder), "protected", "marked" (it has conflict
             marks) or "changed-meanwhile".
         base, ours, theirs: ids of the three contents; "" for no file.
-        text: id of the file with both sides between conflict marks; "" if there is none.
+        text: id of what the merged tree has at the path: one side, or both between conflict marks;
+            "" for no file.
+        paths: all paths of the conflict, see `FileConflict`.
     """
 
     path: str
@@ -57,6 +60,20 @@ class MergeConflict(Struct, frozen=True):
     ours: str = ""
     theirs: str = ""
     text: str = ""
+    paths: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """Which version the merged tree has; see `FileConflict`."""
+        if self.text in ("", self.ours):
+            return "parent" if self.text else ""
+        return "child" if self.text == self.theirs else "both"
+
+    @property
+    def file(self) -> FileConflict:
+        """The conflict as the record has it."""
+        paths = self.paths or (self.path,)
+        return FileConflict(self.path, self.kind, paths, self.base, self.version)
 
 
 class MergeChoice(Struct, frozen=True):
@@ -86,14 +103,17 @@ class MergePlan(Struct, frozen=True):
     Arguments:
         base: id of the tree with the present files.
         tree: id of the tree with both sides; files with conflicts have conflict marks.
-        kept: paths of files in conflict that stay as they are, by a choice.
+        landed: paths of the child's changes that the folder has after the merge: not those of files
+            in conflict that stay as they are by a choice.
+        own: id of the tree with the child's own version of the files in conflict; "" without them.
     """
 
     files: tuple[MergedFile, ...] = ()
     conflicts: tuple[MergeConflict, ...] = ()
     base: str = ""
     tree: str = ""
-    kept: tuple[str, ...] = ()
+    landed: tuple[str, ...] = ()
+    own: str = ""
 
 
 class SourceFacts(Struct, frozen=True):
@@ -137,8 +157,12 @@ class Isolation(Protocol):
         """Held while work is merged with these files."""
         ...
 
-    def store_work(self) -> Work:
-        """Store the files of an isolated environment. Raises WorkspaceError."""
+    def store_work(self, written: Sequence[str] = ()) -> Work:
+        """Store the files of an isolated environment. Raises WorkspaceError.
+
+        Arguments:
+            written: paths that tools for files wrote; they are work although git ignores them.
+        """
         ...
 
     def store_files(self) -> str:
@@ -173,6 +197,15 @@ class Isolation(Protocol):
 
     def find_work(self, run_id: str) -> Work | None:
         """Return the stored work of a run, None if there is none."""
+        ...
+
+    def resolve(self, run_id: str, work: Work, sides: Mapping[str, str]) -> Work:
+        """Return work in which conflicts are resolved, and keep it under the id of its run.
+
+        Arguments:
+            sides: by the path of a conflict: "mine" (the version of the child), "theirs" (that of
+                the parent), or "new" (the present content of the child's folder).
+        """
         ...
 
     def plan_merge(

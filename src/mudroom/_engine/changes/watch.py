@@ -58,6 +58,10 @@ class ChangeWatch:
         if scanner is None:
             large_folders = self._large_folders.setdefault(workspace.root, set())
             scanner = self._scanners[workspace.root] = _Scanner(workspace, large_folders)
+        for other in scanner.windows:
+            if other.run_id != window.run_id:
+                other.parallel_runs.add(window.run_id)
+                window.parallel_runs.add(other.run_id)
         scanner.windows.add(window)
         writes = tuple(self._writes)
         window.written_by_tools.update(path for root, path in writes if root == workspace.root)
@@ -85,10 +89,12 @@ class ChangeWindow:
 
     Arguments:
         writes: files that the call writes with its context; the list grows while the call runs.
+        run_id: of the run that made the call.
         unwatched: why the call may change files that no snapshot has, or "".
 
     Attributes:
         written_by_tools: files that tools wrote meanwhile.
+        parallel_runs: other runs with an effectful call in the same files meanwhile.
     """
 
     def __init__(
@@ -96,9 +102,12 @@ class ChangeWindow:
         watch: ChangeWatch,
         workspace: Workspace,
         writes: Sequence[str],
+        run_id: str = "",
         unwatched: str = "",
     ) -> None:
         self.written_by_tools: set[str] = set()
+        self.parallel_runs: set[str] = set()
+        self.run_id = run_id
         self._unwatched = unwatched
         self._watch = watch
         self._workspace = workspace
@@ -136,7 +145,13 @@ class ChangeWindow:
         unknown = join_reasons(unknown, self._unwatched, result.unknown_changes)
         if not observed and not unknown:
             return result
-        return replace(result, observed_changes=tuple(observed), unknown_changes=unknown)
+        parallel = tuple(sorted(self.parallel_runs)) if observed else ()
+        return replace(
+            result,
+            observed_changes=tuple(observed),
+            unknown_changes=unknown,
+            parallel_runs=parallel,
+        )
 
     async def _find_changes(self) -> tuple[list[str], str]:
         """Return the files that differ from those before, and why there may be more."""

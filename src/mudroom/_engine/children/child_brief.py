@@ -25,7 +25,6 @@ from ...projections.team import MESSAGE_TOOL
 from ..inbox.inbox import format_message
 from ..recorded_conversations import find_workspace
 from ..run_context import RunContext
-from .return_text import make_return_prompt
 from .task_arguments import TaskArguments
 
 if TYPE_CHECKING:
@@ -182,11 +181,19 @@ def make_returned_brief(run: RunContext, earlier: Brief, merged: WorkMerged, gra
         run: the parent. earlier: brief of the run that did the work.
         merged: why the work comes back, and the files with which the run begins.
     """
+    from .return_text import make_return_prompt  # rare: work that came back
+
     brief = _continue_brief(run, earlier, grant)
     return replace(
         brief,
         prompt=make_return_prompt(merged),
-        workspace=replace(brief.workspace, base=merged.base, tree=merged.tree),
+        workspace=replace(
+            brief.workspace,
+            base=merged.base,
+            tree=merged.tree,
+            own=merged.own,
+            conflicts=merged.open_conflicts,
+        ),
         message_ids=(),
     )
 

@@ -19,7 +19,7 @@ from ...errors import MudroomError
 from ...projections.engine_text import quote
 from ..call_context import CallContext
 from ..changes.unwatched import select_outside
-from ..child_report import format_report
+from ..child_report import format_report, join_evidence
 from ..inbox.notification import choose_status, make_notification
 from ..meters.run_timer import GRACE_SECONDS
 from ..phase import LIMIT_REASONS, Phase
@@ -96,6 +96,7 @@ class ChildRun:
         self._team = team
         self._id = brief.run_id
         self._report: Report | None = None
+        self._legs: list[Report] = []
         self._merged: WorkMerged | None = None
         self._next: tuple[Brief, Grant] | None = None
         self._returns = 0
@@ -195,6 +196,7 @@ class ChildRun:
             if not has_ended:
                 return False
             self._report = await self._finish()
+            self._legs.append(self._report)
             self._merged = await merge_report(
                 self._context, self._brief, self._report, self._prepare_return
             )
@@ -286,7 +288,7 @@ class ChildRun:
     def _format(self) -> tuple[Report, str, str]:
         """Return the report, its text as the parent reads it, and the path of the whole text."""
         assert self._report is not None
-        text, spill = format_report(self._context, self._report)
+        text, spill = format_report(self._context, join_evidence(self._legs))
         if self._brief.workspace.kind is WorkspaceKind.COPY and self._report.turns:
             text += _COPY_NOTE
         if self._brief.is_plan:
@@ -334,4 +336,5 @@ class ChildWindow:
             changes=report.files_written,
             observed_changes=report.observed_changes,
             unknown_changes=report.unknown_changes,
+            parallel_runs=report.parallel_runs,
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+from ..._core.agents import WorkspaceKind
 from ..._core.counts import count_noun
 from ..._core.events import CheckFinished, WorkMerged
 from ..._core.ports import MERGE, NO_CHOICE, Isolation, MergeChoice, MergeConflict
@@ -23,6 +24,14 @@ _MAX_REFUSAL = 2_000
 _MAX_LISTED = 20
 """Files and conflicts that the model reads by name."""
 
+_MAX_IGNORED = 3
+"""Ignored files that the model reads by name."""
+
+_NOT_STORED = (
+    "[merge: not done: {reason}. Your files are unchanged. What the child wrote stays in its "
+    "folder, if that is still there; the next start of mudroom stores it.]"
+)
+
 PrepareReturn = Callable[[WorkMerged], Awaitable[WorkMerged]]
 """Function that decides whether a child gets its work back. Returns the event for the record."""
 
@@ -38,12 +47,37 @@ async def merge_report(
         brief: of the run that ended.
         prepare_return: called if the work can go back to the child, before the outcome is recorded.
     """
-    if report.work is None:
+    is_isolated = brief.workspace.kind is WorkspaceKind.ISOLATED
+    if report.work is None and not (is_isolated and report.turns):
         return None
     if merged := find_recorded_merge(context.run, report.run_id):
         context.run.evidence.add_merge(merged)
         return merged
-    return await merge_once(context, brief, report.work, prepare_return)
+    if report.work is None:
+        return await _record_lost_work(context.run, report)
+    work, notes = report.work, ""
+    isolation = context.run.environment.isolation
+    if brief.workspace.conflicts and isolation:
+        from .resolutions import describe_notes, read_resolutions  # rare: work that came back
+
+        resolutions = read_resolutions(report.text, brief.workspace.conflicts, work.conflicts)
+        notes = describe_notes(resolutions)
+        work = await asyncio.to_thread(isolation.resolve, report.run_id, work, resolutions.sides)
+    return await merge_once(context, brief, work, prepare_return, notes=notes)
+
+
+async def _record_lost_work(run: RunContext, report: Report) -> WorkMerged | None:
+    """Record that the files of a child could not be stored, so that nothing of them is merged."""
+    if run.services.recorded_work:
+        return None  # a record of an older version: its replay has no further event
+    reason = report.unknown_changes or report.error or "its files could not be stored"
+    refusal = quote(sanitize_line(reason, _MAX_REFUSAL)).rstrip(".")
+    event = run.recorder.make_event(
+        WorkMerged, child=report.run_id, state="refused", text=_NOT_STORED.format(reason=refusal)
+    )
+    await run.recorder.record(event)
+    run.evidence.add_merge(event)
+    return event
 
 
 async def merge_once(
@@ -54,6 +88,7 @@ async def merge_once(
     *,
     call: str = "",
     choice: MergeChoice = NO_CHOICE,
+    notes: str = "",
 ) -> WorkMerged:
     """Merge the work of a run and record the outcome.
 
@@ -62,6 +97,7 @@ async def merge_once(
         prepare_return: called if the work can go back to the child, before the outcome is recorded.
         call: place of the call that asks for the merge; "" at the end of the run.
         choice: decides conflicts.
+        notes: further lines for the parent.
     """
     run = context.run
     run_id = brief.run_id
@@ -73,20 +109,21 @@ async def merge_once(
         outcome = MergeOutcome(refusal=str(error))
     text = await asyncio.to_thread(_describe, context, run_id, outcome)
     overlaps = await asyncio.to_thread(list_overlaps, run, run_id, work, outcome.conflicts)
-    if overlaps:
-        text += f"\n{describe_overlaps(run, overlaps)}"
-    if work.missing:
-        text += f"\n[not stored, so not merged: {', '.join(map(format_value, work.missing))}]"
+    left_out = await asyncio.to_thread(_list_left_out, run, run_id, work, outcome)
+    facts = (describe_overlaps(run, overlaps), notes, *_describe_other_files(work, left_out))
     event = run.recorder.make_event(
         WorkMerged,
         child=run_id,
         state=outcome.state,
         files=outcome.files,
         conflicts=tuple((conflict.path, conflict.kind) for conflict in outcome.conflicts),
-        text=text,
+        open_conflicts=tuple(conflict.file for conflict in outcome.conflicts),
+        left_out=left_out,
+        text="\n".join(filter(None, (text, *facts))),
         check=_describe_result(outcome, check),
         base=outcome.base,
         tree=outcome.tree,
+        own=outcome.own,
         call=call,
         overlaps=overlaps,
     )
@@ -95,6 +132,43 @@ async def merge_once(
     await run.recorder.record(event)
     run.evidence.add_merge(event)
     return event
+
+
+def _list_left_out(
+    run: RunContext, run_id: str, work: Work, outcome: MergeOutcome
+) -> tuple[str, ...]:
+    """Return the paths that the child changed, and that merged work leaves as the parent had them.
+
+    It took the change back when its work came back to it, or it or the parent chose the version of
+    the parent. The function blocks.
+    """
+    isolation = run.environment.isolation
+    if outcome.state != "merged" or isolation is None:
+        return ()
+    works = [isolation.find_work(leg) for leg in run.evidence.list_earlier_legs(run_id)]
+    changed = dict.fromkeys(path for each in (*works, work) if each for path in each.files)
+    return tuple(path for path in changed if path not in outcome.files)
+
+
+def _describe_other_files(work: Work, left_out: Sequence[str]) -> Iterator[str]:
+    """Yield lines about the files that are not merged, although the rest of the work is."""
+    if left_out:
+        paths = format_paths(left_out)
+        yield f"[decided otherwise, so these files are as you had them: {paths}]"
+    if work.missing:
+        yield f"[not stored, so not merged: {', '.join(map(format_value, work.missing))}]"
+    if ignored := work.ignored:
+        names = ", ".join(map(format_value, ignored.names[:_MAX_IGNORED]))
+        more = ", …" if ignored.count > _MAX_IGNORED else ""
+        verb = "is" if ignored.count == 1 else "are"
+        yield f"[{count_noun(ignored.count, 'ignored file')} {verb} not merged: {names}{more}]"
+
+
+def format_paths(paths: Sequence[str]) -> str:
+    """Return the first of some paths, and the number of the others."""
+    listed = ", ".join(map(format_value, paths[:_MAX_LISTED]))
+    more = len(paths) - _MAX_LISTED
+    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def _describe_result(outcome: MergeOutcome, check: Check | None) -> str:
@@ -158,9 +232,7 @@ def _describe(context: CallContext, run_id: str, outcome: MergeOutcome) -> str:
         return _describe_conflicts(context, isolation, run_id, outcome.conflicts)
     if not outcome.files:
         return "[merge: the child changed no file]"
-    listed = ", ".join(map(format_value, outcome.files[:_MAX_LISTED]))
-    more = len(outcome.files) - _MAX_LISTED
-    listed += f" and {more} more" if more > 0 else ""
+    listed = format_paths(outcome.files)
     count = count_noun(len(outcome.files), "file")
     return f"[merge: the child's changes of {count} are in your files now: {listed}]"
 
@@ -186,12 +258,9 @@ def _describe_conflicts(
         + (" Decide with merge." if MERGE in context.run.tools else "")
     ]
     for number, conflict in enumerate(conflicts[:_MAX_LISTED], 1):
-        sides = {
-            "base": conflict.base,
-            "parent": conflict.ours,
-            "child": conflict.theirs,
-            "both, marked": conflict.text,
-        }
+        sides = {"base": conflict.base, "parent": conflict.ours, "child": conflict.theirs}
+        if conflict.version == "both":
+            sides["both, marked"] = conflict.text
         places = [
             f"{name} {_write_side(context, isolation, number, name, content)}"
             for name, content in sides.items()

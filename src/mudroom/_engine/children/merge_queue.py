@@ -43,7 +43,7 @@ class MergeOutcome(Struct, frozen=True):
         refusal: why the merge was not allowed, "" if it was.
         check: the check that failed, so nothing was changed; None if none failed.
         fails_without: true if the check fails without the work, too.
-        base, tree: see `MergePlan`.
+        base, tree, own: see `MergePlan`.
     """
 
     files: tuple[str, ...] = ()
@@ -53,6 +53,7 @@ class MergeOutcome(Struct, frozen=True):
     fails_without: bool = False
     base: str = ""
     tree: str = ""
+    own: str = ""
 
     @property
     def state(self) -> str:
@@ -70,7 +71,7 @@ class MergeRequest:
     Attributes:
         outcome: the result, None while it waits.
         attempts: how often files of the work changed while they were written.
-        kept: see `MergePlan`.
+        landed: see `MergePlan`.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class MergeRequest:
         self.work = work
         self.check = check
         self.choice = choice
-        self.kept: tuple[str, ...] = ()
+        self.landed: tuple[str, ...] = ()
         self.outcome: MergeOutcome | None = None
         self.attempts = 0
 
@@ -222,13 +223,13 @@ class MergeQueue:
             plan = await asyncio.to_thread(
                 self._isolation.plan_merge, request.work, after, request.choice
             )
-            request.kept = plan.kept
+            request.landed = plan.landed
             if plan.conflicts:
                 if not steps:
-                    self._decide(
-                        request,
-                        MergeOutcome(conflicts=plan.conflicts, base=plan.base, tree=plan.tree),
+                    outcome = MergeOutcome(
+                        conflicts=plan.conflicts, base=plan.base, tree=plan.tree, own=plan.own
                     )
+                    self._decide(request, outcome)
             elif refusal := await find_merge_denial(request.context, request.run_id, plan):
                 self._decide(request, MergeOutcome(refusal=refusal))
             elif after is None and plan.tree == plan.base:
@@ -313,8 +314,7 @@ class MergeQueue:
     async def _mark_merged(self, request: MergeRequest) -> None:
         await asyncio.to_thread(self._isolation.mark_merged, request.run_id)
         # The files are also those that an earlier process wrote.
-        files = tuple(path for path in request.work.files if path not in request.kept)
-        self._decide(request, MergeOutcome(files))
+        self._decide(request, MergeOutcome(request.landed))
 
     def _decide(self, request: MergeRequest, outcome: MergeOutcome) -> None:
         request.outcome = outcome

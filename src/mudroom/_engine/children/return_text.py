@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ..._core.events import WorkMerged
+from ..._core.file_conflicts import FileConflict
 from ...projections.engine_text import format_value, quote
+from .resolutions import SIDES
 
 _MAX_LISTED = 20
 """Conflicts that the child reads by name."""
@@ -13,8 +15,10 @@ _CONFLICT = """\
 parent have changed, and your changes conflict with them:
 {conflicts}
 Your folder has the present files of your parent with your changes now. Where both changed the \
-same lines, a file has both versions between conflict marks; of any other file in conflict it has \
-one version. Resolve each conflict, remove the marks, and check that the whole works. Then report \
+same lines, a file has both versions between conflict marks. Resolve each conflict: change the \
+file and remove the marks, or end your report with a line for each file that you leave as it is:
+{sides}
+Nothing of your work is merged while a conflict is open. Check that the whole works. Then report \
 again: your parent reads only this report."""
 
 _RED = """\
@@ -24,19 +28,28 @@ parent with your changes failed:
 Your folder has these files now. Find the cause, repair it, and run the check. Then report again: \
 your parent reads only this report."""
 
+_VERSIONS = {
+    "parent": "your folder has the parent's version",
+    "child": "your folder has your version",
+    "both": "your folder has both versions between conflict marks",
+    "": "your folder has no such file",
+}
+
 
 def make_return_prompt(merged: WorkMerged) -> str:
     """Return the prompt of the run with which a child gets its work back."""
     if merged.state == "red":
         return _RED.format(check=quote(merged.check))
-    lines = [_describe(merged, path, kind) for path, kind in merged.conflicts[:_MAX_LISTED]]
-    if len(merged.conflicts) > _MAX_LISTED:
-        lines.append(f"- and {len(merged.conflicts) - _MAX_LISTED} more")
-    return _CONFLICT.format(conflicts="\n".join(lines))
+    lines = [_describe(merged, conflict) for conflict in merged.open_conflicts[:_MAX_LISTED]]
+    if len(merged.open_conflicts) > _MAX_LISTED:
+        lines.append(f"- and {len(merged.open_conflicts) - _MAX_LISTED} more")
+    sides = [f"resolved: {side} PATH ({meaning})" for side, meaning in SIDES.items()]
+    return _CONFLICT.format(conflicts="\n".join(lines), sides="\n".join(sides))
 
 
-def _describe(merged: WorkMerged, path: str, kind: str) -> str:
+def _describe(merged: WorkMerged, conflict: FileConflict) -> str:
     """Return a conflict as a line, with the paths of its sides if the text has them."""
-    start = f"- {format_value(path)} ({kind})"
+    start = f"- {format_value(conflict.path)} ({conflict.kind})"
     lines = (line for line in merged.text.splitlines() if line.startswith(start))
-    return next(lines, start).removesuffix("]")
+    line = next(lines, start).removesuffix("]")
+    return f"{line}; {_VERSIONS[conflict.version]}"

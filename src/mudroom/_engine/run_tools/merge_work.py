@@ -66,6 +66,7 @@ async def _merge(
             WorkMerged, child=child, state="dropped", text=text, call=context.place
         )
         await recorder.record(event)
+        context.run.evidence.add_merge(event)
         return event
 
     async def prepare(event: WorkMerged) -> WorkMerged:

@@ -39,7 +39,9 @@ async def act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolR
         unwatched = explain_unwatched(tool, context.sandbox.tier)
     if watch and tool.effect is Effect.EFFECTFUL:
         workspace = context.run.environment.workspace
-        windows[call_id] = window = ChangeWindow(watch, workspace, context.writes, unwatched)
+        windows[call_id] = window = ChangeWindow(
+            watch, workspace, context.writes, context.run.run_id, unwatched
+        )
         await window.start()
     else:
         windows[call_id] = WriteWindow(context.writes, unwatched)

@@ -164,6 +164,12 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     "COMMAND",
     "Command, such as 'make test', that must succeed before the work of such a child is merged.",
 )
+@click.option(
+    "--strict-merges",
+    is_flag=True,
+    default=None,
+    help="With -p: exit with 3 if work of a child did not land, although the run succeeded.",
+)
 @store_option
 @click.option(
     "--sandbox",

@@ -56,12 +56,15 @@ def list_overlaps(cwd: str, as_json: bool) -> int:
 
 @workspaces.command("apply", context_settings=CONTEXT_SETTINGS)
 @_work_id
+@click.option(
+    "--ignored", "with_ignored", is_flag=True, help="Also the kept files that git ignores."
+)
 @click.pass_obj
-def apply_work(cwd: str, name: str) -> int:
+def apply_work(cwd: str, name: str, with_ignored: bool) -> int:
     """Merge the work of a run into its folder: all of it, or nothing."""
     from ..actions.workspaces import apply_work
 
-    return apply_work(cwd, name)
+    return apply_work(cwd, name, with_ignored=with_ignored)
 
 
 @workspaces.command("drop", context_settings=CONTEXT_SETTINGS)

@@ -12,7 +12,7 @@ import msgspec
 
 from ..._core.agents import Mode
 from ..._core.counts import count_noun
-from ..._core.events import AnyEvent, PermissionDecided, StoredEvent, TurnFailed
+from ..._core.events import AnyEvent, PermissionDecided, StoredEvent, TurnFailed, WorkMerged
 from ..._core.run_ids import find_root_id, is_child_id
 from ..._core.runs import Reason, Report
 from ...config import Settings
@@ -40,17 +40,34 @@ EXIT_TRY_LATER = 75
 """Exit code if the provider is unreachable or overloaded: try again later (EX_TEMPFAIL)."""
 
 
-class ExitCodeRule:
-    """Exit code of a run, from its events and its report."""
+EXIT_NOT_LANDED = 3
+"""Exit code with `--strict-merges` if the run succeeded, but work of a child did not land."""
 
-    def __init__(self) -> None:
+
+class ExitCodeRule:
+    """Exit code of a run, from its events and its report.
+
+    Arguments:
+        strict_merges: work that did not land, at any depth, has an exit code of its own.
+    """
+
+    def __init__(self, *, strict_merges: bool = False) -> None:
+        self._strict_merges = strict_merges
+        self._merges: list[WorkMerged] = []
         self._is_transient = False
         """True if a later try may succeed after the last failure of the root run."""
 
     def apply(self, event: AnyEvent) -> None:
         """Handle the next event."""
+        if isinstance(event, WorkMerged):
+            self._merges.append(event)
         if isinstance(event, TurnFailed) and not is_child_id(event.run):
             self._is_transient = event.transient
+
+    def apply_past(self, event: StoredEvent) -> None:
+        """Handle an event of an earlier process: what became of work still counts."""
+        if isinstance(event, WorkMerged):
+            self._merges.append(event)
 
     def exit_code(self, report: Report, signals: list[int]) -> int:
         """Return the exit code. `signals`: numbers of the signals that came during the run."""
@@ -58,7 +75,14 @@ class ExitCodeRule:
             return 128 + signals[0]
         if report.reason is Reason.ERROR and self._is_transient:
             return EXIT_TRY_LATER
-        return 0 if report.ok else 1
+        if not report.ok:
+            return 1
+        if not self._strict_merges:
+            return 0
+        from ..._core.merge_counts import count_merges  # few runs need it
+
+        merges = count_merges(self._merges)
+        return EXIT_NOT_LANDED if merges and merges.landed < merges.works else 0
 
 
 def open_progress(color: str, *, verbose: bool, quiet: bool, plain: bool) -> Progress:
@@ -105,7 +129,7 @@ class RunReporter:
         self._denial_hint = denial_hint
         self._denial_count = 0
         self._ledger = LedgerBuilder()
-        self._exit_code_rule = ExitCodeRule()
+        self._exit_code_rule = ExitCodeRule(strict_merges=settings.strict_merges)
         is_offline = session.model.startswith("offline:") and self._format == "text"
         self._model_line = OFFLINE_LINE if is_offline and not quiet else ""
         streams_json = self._format == "stream-json"
@@ -137,6 +161,7 @@ class RunReporter:
                 self.screen.tree.roster.apply(event)
                 continue
             self._ledger.apply(event)
+            self._exit_code_rule.apply_past(event)
             self.screen.tree.apply(event)
             if self._lines:
                 list(self._lines.make_event_lines(event))

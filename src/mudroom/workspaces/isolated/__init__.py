@@ -20,6 +20,8 @@ dependencies.py         ignored files that a workspace gets
 merge.py                the three-way merge of two trees, by git
 tree_merge.py           the same without git, file by file
 line_merge.py           the merge of the lines of a file
+ignored_work.py         files that git ignores: work, or kept beside it
+open_conflicts.py       conflicts that a run has to decide
 landing/                how the files of a merge reach a folder: all of them, or none
 conflict_marks.py       the marks around both versions of a text
 overlap.py              files that several runs changed

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from .store import TreeStore
-from .trees import FILE_TYPE, REGULAR, FileChange
+from .trees import FILE_TYPE, REGULAR, FileChange, TreeEntry
 
 OURS = "the parent's version"
 BASE = "before both"
@@ -55,9 +55,12 @@ def find_marked(store: TreeStore, changes: Iterable[FileChange]) -> set[str]:
     return {
         change.path
         for change in changes
-        if change.after
-        and (
-            _MOVED.search(change.path)
-            or (change.mode & FILE_TYPE == REGULAR and _MARK.search(store.read(change.after)))
-        )
+        if change.after and is_marked(store, change.path, TreeEntry(change.mode, change.after))
     }
+
+
+def is_marked(store: TreeStore, path: str, entry: TreeEntry) -> bool:
+    """Return whether a file has conflict marks of a merge, in its text or path."""
+    if _MOVED.search(path):
+        return True
+    return entry.mode & FILE_TYPE == REGULAR and bool(_MARK.search(store.read(entry.id)))

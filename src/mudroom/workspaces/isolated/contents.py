@@ -75,7 +75,7 @@ def _add_content(
 ) -> tuple[int, str] | None:
     """Write a content to the stream; return its mode and id, None if there is none."""
     try:
-        mode, data = _read_content(top, path)
+        mode, data = read_content(top, path)
     except OSError as error:
         if error.errno in _GONE:
             return None
@@ -86,7 +86,8 @@ def _add_content(
     return mode, find_id(data)
 
 
-def _read_content(top: int, path: str) -> tuple[int, bytes]:
+def read_content(top: int, path: str) -> tuple[int, bytes]:
+    """Return git's mode and the content of a file or link below an open folder. Raises OSError."""
     folder, _, name = path.rpartition("/")
     parent = open_step_by_step(top, folder or ".", os.O_PATH | os.O_DIRECTORY)
     try:

@@ -54,7 +54,7 @@ class GitStore(TreeStore):
     def __init__(self, directory: str, source: str, excluded: Iterable[str] = ()) -> None:
         source = os.path.realpath(source)
         self._measured = ("", 0)
-        self._forced: dict[str, _ForcedFiles] = {}
+        self._forced: dict[str, ForcedFiles] = {}
         self._known: dict[str, tuple[tuple[int, ...], StoredFiles]] = {}
         self._views = os.path.join(directory, "borrowed")
         self.git = Git(OwnGitFolder(directory), source=source, views=self._views)
@@ -102,10 +102,10 @@ class GitStore(TreeStore):
         forget_recent_files(git, files.folder)
         changed = git.run("ls-files", "-z", "-o", "-m", "-d", "--exclude-standard", "--", ".")
         repository = find_repository(files.folder) if is_inside(files.folder, self.source) else None
-        forced = _ForcedFiles()
+        forced = ForcedFiles()
         if repository:
             self._borrow_objects(repository)
-            forced = self._find_forced(repository, files)
+            forced = self.find_forced(repository, files)
         paths = sorted({*split_at_nul(changed), *forced.list_present(files.folder)})
         nested = [path.rstrip("/") for path in paths if path.endswith("/")]
         if not paths and (known := self._known.get(index)) and known[0] == _stat(index):
@@ -126,7 +126,7 @@ class GitStore(TreeStore):
         self._known[index] = (_stat(index), stored)
         return stored
 
-    def _find_forced(self, repository: Repository, files: WorkingFiles) -> _ForcedFiles:
+    def find_forced(self, repository: Repository, files: WorkingFiles) -> ForcedFiles:
         """Return the files that the user's repository tracks although it ignores them."""
         # Only a new index can have further ones: the index of the store has the others already.
         facts = _stat(os.path.join(repository.directory, "index"))
@@ -137,10 +137,10 @@ class GitStore(TreeStore):
 
     def _list_forced(
         self, repository: Repository, files: WorkingFiles, facts: tuple[int, ...]
-    ) -> _ForcedFiles:
+    ) -> ForcedFiles:
         """List them. git must not see the user's configuration, so it gets a copy of the index."""
         if not facts:
-            return _ForcedFiles()
+            return ForcedFiles()
         place = Path(self.directory)
         with tempfile.TemporaryDirectory(UNFINISHED, f"{place.name}.", place.parent) as folder:
             try:
@@ -151,8 +151,8 @@ class GitStore(TreeStore):
             except (OSError, WorkspaceError) as error:
                 reason = error.strerror if isinstance(error, OSError) else error
                 note = f".git/index (not read, so ignored files in it are left out: {reason})"
-                return _ForcedFiles(facts, note=note)
-        return _ForcedFiles(facts, tuple(paths))
+                return ForcedFiles(facts, note=note)
+        return ForcedFiles(facts, tuple(paths))
 
     def _read_forced(self, folder: str, repository: Repository, files: WorkingFiles) -> list[str]:
         """List them with a folder that has a copy of the index."""
@@ -316,7 +316,7 @@ class GitStore(TreeStore):
         return os.path.join(self.directory, "objects", object_id[:2], object_id[2:])
 
 
-class _ForcedFiles(Struct, frozen=True):
+class ForcedFiles(Struct, frozen=True):
     """Files that a repository tracks although it ignores them.
 
     Arguments:

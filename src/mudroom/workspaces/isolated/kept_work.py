@@ -9,10 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from ..._core.counts import count_noun
 from ..._core.merge_events import Overlap
 from ..._core.run_ids import make_sort_key
 from ..._core.runs import Work
+from ..._platform.path_text import path_to_text
 from ..._platform.scratch_dirs import remove_tree
 from ...errors import UnknownName, WorkspaceError
 from .overlap import find_overlaps
@@ -143,8 +146,30 @@ def drop_kept(home: str, kept: KeptWork) -> None:
 def read_difference(home: str, kept: KeptWork) -> str:
     """Return the changes of a run as a unified difference."""
     workspaces = open_kept(home, kept.session)
+    store = workspaces.store
     work = _require_work(workspaces, kept)
-    return workspaces.store.read_difference(work.base, work.tree)
+    text = store.read_difference(work.base, work.tree)
+    if ignored := work.ignored:
+        text += (
+            f"\n# {count_noun(ignored.count, 'file')} that git ignores, {ignored.kept} of them "
+            f"kept: mudroom workspaces apply --ignored {kept.id}\n"
+        )
+        if ignored.tree:
+            text += store.read_difference(store.empty_tree, ignored.tree)
+    return text
+
+
+def add_ignored(workspaces: IsolatedWorkspaces, work: Work) -> Work:
+    """Return work that has its kept ignored files, too. Raises WorkspaceError without any."""
+    if work.ignored is None or not work.ignored.tree:
+        raise WorkspaceError(
+            "no ignored files are kept with this work", remedy="Leave out --ignored."
+        )
+    store = workspaces.store
+    kept = store.list_entries(work.ignored.tree)
+    tree = store.write_tree({**store.list_entries(work.tree), **kept})
+    files = tuple(dict.fromkeys((*work.files, *map(path_to_text, kept))))
+    return replace(work, tree=tree, files=files)
 
 
 def _require_work(workspaces: IsolatedWorkspaces, kept: KeptWork) -> Work:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 
 from ..._core.ports import MergeChoice, MergeConflict
 from ..._platform.path_text import path_to_text
 from .conflict_marks import name_sides
 from .git import can_merge_trees
 from .git_store import GitStore
+from .open_conflicts import take_side
 from .store import TreeStore
 from .tree_merge import MergedTree, merge_entries
 
@@ -49,10 +51,14 @@ def _merge_with_git(store: GitStore, base: str, ours: str, theirs: str) -> Merge
     stages = _read_stages(parts[:end])
     if not stages:
         return MergedTree(tree)
-    kinds = _read_kinds(parts[end + 1 :])
+    messages = _read_conflicts(parts[end + 1 :])
+    kinds = _choose_names(messages)
+    groups = _join_paths([*messages, *((path,) for path in stages)])
     tree, texts = name_sides(store, tree, stages, (root, *sides))
     conflicts = [
-        MergeConflict(path, _choose_kind(kinds.get(path, ""), ids), *ids, texts.get(path, ""))
+        MergeConflict(
+            path, _choose_kind(kinds.get(path, ""), ids), *ids, texts.get(path, ""), groups[path]
+        )
         for path, ids in stages.items()
     ]
     return MergedTree(tree, tuple(conflicts))
@@ -61,20 +67,16 @@ def _merge_with_git(store: GitStore, base: str, ours: str, theirs: str) -> Merge
 def choose_side(
     store: TreeStore, merge: MergedTree, ours: str, theirs: str, choice: MergeChoice
 ) -> MergedTree:
-    """Return a merge in which files with conflicts have the version of one side.
-
-    A file that has the path of a folder stays a conflict.
-    """
+    """Return a merge in which files with conflicts have the version of one side."""
     chosen = store.list_entries(ours if choice.side == "parent" else theirs)
     entries = store.list_entries(merge.tree)
     left: list[MergeConflict] = []
     for conflict in merge.conflicts:
-        if conflict.kind == "file-folder" or not choice.covers(path_to_text(conflict.path)):
-            left.append(conflict)
-        elif conflict.path in chosen:
-            entries[conflict.path] = chosen[conflict.path]
+        paths = conflict.paths or (conflict.path,)
+        if any(choice.covers(path_to_text(path)) for path in paths):
+            take_side(entries, chosen, paths)
         else:
-            entries.pop(conflict.path, None)
+            left.append(conflict)
     return MergedTree(store.write_tree(entries), tuple(left))
 
 
@@ -88,18 +90,39 @@ def _read_stages(entries: list[str]) -> dict[str, tuple[str, str, str]]:
     return {path: (ids[0], ids[1], ids[2]) for path, ids in stages.items()}
 
 
-def _read_kinds(parts: list[str]) -> dict[str, str]:
-    """Return git's name of the conflict by path: "<count>", the paths, the name, the message."""
-    kinds: dict[str, str] = {}
+def _read_conflicts(parts: list[str]) -> dict[tuple[str, ...], str]:
+    """Return git's name of each conflict by its paths: "<count>", the paths, the name, a text."""
+    conflicts: dict[tuple[str, ...], str] = {}
     place = 0
     while place < len(parts) and parts[place].isdigit():
         end = place + 1 + int(parts[place])
         name = parts[end]
         if name.startswith("CONFLICT"):
-            for path in parts[place + 1 : end]:
-                kinds.setdefault(path, name)  # a general name may follow: binary, then contents
+            # A general name may follow: binary, then contents.
+            conflicts.setdefault(tuple(parts[place + 1 : end]), name)
         place = end + 2
-    return kinds
+    return conflicts
+
+
+def _choose_names(conflicts: Mapping[tuple[str, ...], str]) -> dict[str, str]:
+    """Return the first name of a conflict by path."""
+    names: dict[str, str] = {}
+    for paths, name in conflicts.items():
+        for path in paths:
+            names.setdefault(path, name)
+    return names
+
+
+def _join_paths(groups: Iterable[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return all paths of the conflict that a path belongs to: groups that share one are one."""
+    joined: dict[str, list[str]] = {}
+    for group in groups:
+        paths = list(group)
+        for path in group:
+            paths += joined.get(path, [])
+        paths = list(dict.fromkeys(paths))
+        joined.update(dict.fromkeys(paths, paths))
+    return {path: tuple(sorted(paths)) for path, paths in joined.items()}
 
 
 def _choose_kind(name: str, sides: tuple[str, str, str]) -> str:

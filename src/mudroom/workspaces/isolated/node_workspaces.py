@@ -7,7 +7,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
@@ -167,18 +167,18 @@ class NodeWorkspaces(IsolatedWorkspaces):
             raise WorkspaceError(f"the folder {self.source} is not on this machine")
         return super().store_present(run_id)
 
-    def store_work(self, run_id: str) -> Work:
+    def store_work(self, run_id: str, written: Sequence[str] = ()) -> Work:
         """Store the files of a run, here and in the session.
 
         Raises WorkspaceError, and FilesLostError if the session does not get them.
         """
-        work = super().store_work(run_id)
+        work = super().store_work(run_id, written)
         try:
             with tempfile.TemporaryDirectory(dir=self.directory) as folder:
                 path = os.path.join(folder, "pack")
                 known = {*self._list_known(), work.base}
                 known = [tree for tree in known if (self._marks / tree).exists()]
-                self.store.pack_trees([work.base, work.tree], known, path)
+                self.store.pack_trees(work.trees, known, path)
                 self._carrier.send(run_id, work, path)
                 for tree in (work.base, work.tree):
                     (self._marks / tree).touch()

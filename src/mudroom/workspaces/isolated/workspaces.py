@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
@@ -15,6 +15,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..._core.agents import WorkspaceSpec
+from ..._core.file_conflicts import FileConflict
 from ..._core.json_values import get_decoder
 from ..._core.ports import NO_CHOICE, MergeChoice, MergeConflict, MergedFile, MergePlan
 from ..._core.runs import Work
@@ -23,9 +25,12 @@ from ..._platform.private_files import make_private_folder, replace_private_file
 from ..._platform.scratch_dirs import remove_tree
 from ...errors import WorkspaceError
 from .checkout import check_out
+from .git_store import GitStore
+from .ignored_work import add_named, keep_others
 from .landing.land import Landing
 from .merge import choose_side, merge_trees
 from .obstacles import find_obstacles
+from .open_conflicts import add_open, find_open, make_own_tree, resolve
 from .open_store import has_store, open_store
 from .quota import DEFAULT_BYTES, Quota
 from .store import SOURCE_INDEX, TreeStore
@@ -43,6 +48,9 @@ LOCK_SECONDS = 60.0
 """Seconds that a merge waits for another one that writes the same files."""
 _POLL_SECONDS = 0.02
 
+_SIDES = {"parent": "theirs", "child": "mine"}
+"""The sides of a choice, as a child names them."""
+
 
 class IsolatedFolder(Struct, frozen=True):
     """The folder of one isolated workspace, as its record on the disk tells it.
@@ -51,6 +59,8 @@ class IsolatedFolder(Struct, frozen=True):
         base: id of the tree that it began with.
         top, prefix: see WorkingFiles. read_only: see Checkout.
         missing: files of the parent that it lacks, with reasons.
+        start: id of the tree of files that it began with, if that is not the base.
+        own, conflicts: see `WorkspaceSpec`.
     """
 
     run_id: str
@@ -59,6 +69,9 @@ class IsolatedFolder(Struct, frozen=True):
     prefix: str = ""
     read_only: dict[str, str] = {}
     missing: tuple[str, ...] = ()
+    start: str = ""
+    own: str = ""
+    conflicts: tuple[FileConflict, ...] = ()
 
     @property
     def files(self) -> WorkingFiles:
@@ -135,14 +148,15 @@ class IsolatedWorkspaces:
         run_id: str,
         parent: str,
         *,
-        start: tuple[str, str] | None = None,
+        start: WorkspaceSpec | None = None,
         same_path: bool,
     ) -> IsolatedFolder:
         """Return the workspace of a run; make it, with the parent's present files, if it is new.
 
         Arguments:
             parent: run id of the isolated workspace that it copies; "" for the user's folder.
-            start: base and tree that it begins with, in place of the parent's present files.
+            start: has the base and the tree that it begins with, in place of the parent's present
+                files, and the conflicts in them.
             same_path: see `check_out`.
         """
         store = self.store  # it waits for a clean-up, which may remove the folder
@@ -154,7 +168,7 @@ class IsolatedWorkspaces:
         if stored:
             base, files = stored.base, StoredFiles(stored.tree)
         elif start:
-            base, files = start[0], StoredFiles(start[1])
+            base, files = start.base, StoredFiles(start.tree)
             store.expect_marks()
         else:
             files = self.store_present(parent)
@@ -168,6 +182,9 @@ class IsolatedWorkspaces:
             checkout.files.prefix,
             checkout.read_only,
             (*files.missing, *checkout.missing),
+            start.tree if start else "",
+            start.own if start else "",
+            start.conflicts if start else (),
         )
         replace_private_file(Path(place, _RECORD), msgspec.json.encode(folder))
         return folder
@@ -193,16 +210,27 @@ class IsolatedWorkspaces:
             return None
         return get_decoder(IsolatedFolder).decode(record)
 
-    def store_work(self, run_id: str) -> Work:
-        """Store the files of a run as they are. Raises WorkspaceError if it has no workspace."""
+    def store_work(self, run_id: str, written: Sequence[str] = ()) -> Work:
+        """Store the files of a run as they are. Raises WorkspaceError if it has no workspace.
+
+        Arguments:
+            written: see `Isolation.store_work`.
+        """
         folder = self.find(run_id)
         if folder is None:
             raise WorkspaceError(f"run {run_id} has no isolated workspace")
-        stored = self.store.store_files(folder.files, run_id)
-        changes = self.store.list_changes(folder.base, stored.tree)
+        store = self.store
+        if isinstance(store, GitStore):
+            add_named(store, folder.files, run_id, written)
+        stored = store.store_files(folder.files, run_id)
+        ignored = None
+        if isinstance(store, GitStore):
+            ignored = keep_others(store, folder.files, run_id, folder.read_only)
+        changes = store.list_changes(folder.base, stored.tree)
         files = tuple(path_to_text(change.path) for change in changes)
         missing = tuple(map(path_to_text, stored.missing))
-        work = Work(folder.base, stored.tree, files, missing)
+        conflicts = find_open(self.store, folder.conflicts, folder.start, stored.tree)
+        work = Work(folder.base, stored.tree, files, missing, conflicts, folder.own, ignored)
         self.store.keep(run_id, work)
         return work
 
@@ -229,7 +257,7 @@ class IsolatedWorkspaces:
 
     def add_work(self, run_id: str, work: Work, path: str) -> None:
         """Store work from a file that another machine sent; see `TreeStore.unpack_trees`."""
-        self.store.unpack_trees((work.base, work.tree), path)
+        self.store.unpack_trees(work.trees, path)
         self.store.expect_marks()  # it may have begun with them there
         self.store.keep(run_id, work)
 
@@ -259,6 +287,15 @@ class IsolatedWorkspaces:
         self.store.mark_merged(run_id)
         self.remove_if_stored(run_id)
 
+    def resolve(self, run_id: str, work: Work, sides: Mapping[str, str]) -> Work:
+        """Return work in which conflicts are resolved, and keep it. See `Isolation.resolve`."""
+        resolved = resolve(self.store, work, sides)
+        if resolved != work:
+            # A folder that a kill left would replace the resolved work at the next start.
+            self.remove_if_stored(run_id)
+            self.store.keep(run_id, resolved)
+        return resolved
+
     def plan_merge(
         self,
         into: str,
@@ -273,27 +310,28 @@ class IsolatedWorkspaces:
             after: plan of work that is merged before, if the new plan is for both.
             choice: decides conflicts.
         """
+        store = self.store
         ours = after.base if after else self.store_present(into).tree
         onto = after.tree if after else ours
-        merge = merge_trees(self.store, work.base, onto, work.tree)
-        kept: tuple[str, ...] = ()
+        chosen = {path: each for each in work.conflicts for path in each.paths}
+        sides = dict.fromkeys(filter(choice.covers, chosen), _SIDES.get(choice.side, ""))
+        kept = [path for path in sides if choice.side == "parent"]
+        work = resolve(store, work, sides)
+        merge = merge_trees(store, work.base, onto, work.tree)
         if merge.conflicts and choice.side:
             paths = [path_to_text(conflict.path) for conflict in merge.conflicts]
-            kept = tuple(path for path in paths if choice.side == "parent" and choice.covers(path))
-            merge = choose_side(self.store, merge, onto, work.tree, choice)
-        if merge.conflicts:
-            conflicts = tuple(
-                replace(conflict, path=path_to_text(conflict.path)) for conflict in merge.conflicts
-            )
-            return MergePlan(conflicts=conflicts, base=ours, tree=merge.tree)
-        changes = self.store.list_changes(ours, merge.tree)
-        obstacles = find_obstacles(self.store, changes)
-        conflicts = tuple(
-            MergeConflict(path_to_text(change.path), kind, ours=change.before, theirs=change.after)
-            for change, kind in obstacles
-        )
+            kept += [path for path in paths if choice.side == "parent" and choice.covers(path)]
+            merge = choose_side(store, merge, onto, work.tree, choice)
+        conflicts = add_open(store, work, onto, merge.tree, map(_to_text, merge.conflicts))
+        changes = store.list_changes(ours, merge.tree)
+        if not conflicts:
+            conflicts = [
+                MergeConflict(path_to_text(each.path), kind, ours=each.before, theirs=each.after)
+                for each, kind in find_obstacles(store, changes)
+            ]
         if conflicts:
-            return MergePlan(conflicts=conflicts, base=ours, tree=merge.tree)
+            own = make_own_tree(store, work)
+            return MergePlan(conflicts=tuple(conflicts), base=ours, tree=merge.tree, own=own)
         changes.sort(key=lambda change: (not change.after, bool(change.before), change.path))
         files = tuple(
             MergedFile(
@@ -301,7 +339,8 @@ class IsolatedWorkspaces:
             )
             for change in changes
         )
-        return MergePlan(files, base=ours, tree=merge.tree, kept=kept)
+        landed = tuple(path for path in work.files if path not in kept)
+        return MergePlan(files, base=ours, tree=merge.tree, landed=landed)
 
     def land(self, into: str, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
         """Write the files of a plan: all of them, or none. Arguments and errors: see `Landing`.
@@ -370,6 +409,12 @@ class IsolatedWorkspaces:
 
     def _find_place(self, run_id: str) -> str:
         return os.path.join(self.directory, "runs", run_id)
+
+
+def _to_text(conflict: MergeConflict) -> MergeConflict:
+    """Return a conflict of the store with the texts of its paths."""
+    paths = tuple(map(path_to_text, conflict.paths))
+    return replace(conflict, path=path_to_text(conflict.path), paths=paths)
 
 
 def _wait_for_lock(descriptor: int, path: str) -> None:

@@ -91,16 +91,19 @@ class MergeResult(Struct, frozen=True):
     conflicts: tuple[MergeConflict, ...] = ()
 
 
-def merge_kept(home: str, kept: KeptWork) -> MergeResult:
+def merge_kept(home: str, kept: KeptWork, *, with_ignored: bool = False) -> MergeResult:
     """Merge the work of a run into its folder: all of it, or nothing. Raises WorkspaceError.
 
     Arguments:
         home: mudroom's state folder.
+        with_ignored: merge the kept files that git ignores, too.
     """
     workspaces = kept_work.open_kept(home, kept.session)
     work = workspaces.find_stored(kept.run_id)
     if work is None:
         raise WorkspaceError(f"the work of {kept.id} is not stored: a process still uses it")
+    if with_ignored:
+        work = kept_work.add_ignored(workspaces, work)
     isolation = IsolatedFiles(lambda: workspaces, "")
     changed = ""
     for attempt in range(_ATTEMPTS):
@@ -128,12 +131,12 @@ def describe_conflicts(conflicts: Sequence[MergeConflict]) -> list[str]:
     return lines
 
 
-def apply_work(cwd: str, name: str) -> int:
+def apply_work(cwd: str, name: str, *, with_ignored: bool) -> int:
     """Merge the work of a run into its folder: all of it, or nothing. Return the exit code."""
     home = load_settings(cwd).home
     kept_work.remove_abandoned(home)
     kept = kept_work.find_kept(home, name)
-    result = merge_kept(home, kept)
+    result = merge_kept(home, kept, with_ignored=with_ignored)
     if result.conflicts:
         print(f"Nothing was changed in {kept.source}: these files conflict with yours.")
         print("\n".join(describe_conflicts(result.conflicts)))
