@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -108,32 +109,17 @@ def test_wrong_arguments_are_reported_with_their_place(
 
 def test_arguments_are_read_leniently() -> None:
     tools = make_builtin_tools()
-    read = tools["read"].parse_arguments({"file_path": "a", "offset": "5", "limit": None})
+
+    def parse(name: str, arguments: dict[str, Any]) -> Any:
+        return tools[name].parse_arguments(arguments)
+
+    read = parse("read", {"file_path": "a", "offset": "5", "limit": None})
     assert (read.offset, read.limit) == (5, None)
-    assert (
-        tools["edit"]
-        .parse_arguments(
-            {"file_path": "a", "old_string": "b", "new_string": "c", "replace_all": "true"}
-        )
-        .replace_all
-        is True
-    )
-    assert (
-        tools["grep"]
-        .parse_arguments({"pattern": "a", "-i": "true", "-C": "2", "-n": False, "multiline": True})
-        .before_and_after
-        == 2
-    )
-    assert (
-        tools["todo"]
-        .parse_arguments({"todos": '[{"content": "a", "status": "pending"}]'})
-        .todos[0]
-        .content
-        == "a"
-    )
-    assert (
-        tools["bash"]
-        .parse_arguments({"command": "ls", "timeout": 5000.0, "description": "List"})
-        .timeout
-        == 5000
-    )
+    edit = {"file_path": "a", "old_string": "b", "new_string": "c", "replace_all": "true"}
+    assert parse("edit", edit).replace_all is True
+    grep = {"pattern": "a", "-i": "true", "-C": "2", "-n": False, "multiline": True}
+    assert parse("grep", grep).before_and_after == 2
+    todo = {"todos": '[{"content": "a", "status": "pending"}]'}
+    assert parse("todo", todo).todos[0].content == "a"
+    bash = {"command": "ls", "timeout": 5000.0, "description": "List"}
+    assert parse("bash", bash).timeout == 5000

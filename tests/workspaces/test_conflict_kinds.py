@@ -15,7 +15,7 @@ from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
 from mudroom._core.ports import MergeChoice, MergePlan
 from mudroom._core.runs import Work
 from mudroom._engine.changes.merged_files import write_merged_files
-from mudroom.environments import IsolatedFiles, open_workspace
+from mudroom.environments import IsolatedFiles
 from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 TEXT = "".join(f"line {number}\n" for number in range(30))
@@ -141,8 +141,7 @@ class Pair:
         """Merge work into the folder, or return the plan that says why not."""
         plan = self.isolation.plan_merge(work, choice=choice or MergeChoice())
         if not plan.conflicts:
-            files = open_workspace(str(self.source))
-            write_merged_files(plan, self.isolation, files, files)
+            write_merged_files(plan, self.isolation)
         return plan
 
     def report_again(self, name: str, change: Change | None = None) -> Work:
