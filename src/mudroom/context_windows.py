@@ -12,7 +12,6 @@ from ._engine.context_policy import ContextPolicy
 from .learnt_windows import LearntWindows
 from .model_registry import ModelRegistry, find_local_provider
 from .models.model_facts import ModelFacts
-from .models.refusals.overflow import find_stated_sizes
 from .pricing import get_context_window
 
 _UNLIMITED = ("offline", "scripted", "replay")
@@ -73,6 +72,8 @@ class ContextWindows:
             size: about how many tokens the request had.
             refusal: the error text; it may state the window.
         """
+        from .models.refusals.overflow import find_stated_sizes  # only a refusal needs it
+
         stated = find_stated_sizes(refusal)
         window = stated.window or int(size * _REFUSED_PART)
         self._learnt[name] = min(window, self._learnt.get(name, window))

@@ -17,7 +17,6 @@ from .._core.tools import ToolResult
 from .._platform.private_files import make_spill_file
 from .background_commands import run_detachable, start_command
 from .changes.content_hashes import hash_entry
-from .changes.unwatched import explain_unwatched
 from .file_writes import RecordedWorkspace, run_from_any_thread
 from .run_context import RunContext
 from .server_tools.user_input import ask_approver
@@ -258,6 +257,8 @@ class CallContext:
         return results[0]
 
     def _explain_unwatched(self) -> str:
+        from .changes.unwatched import explain_unwatched  # only work in the background needs it
+
         tool = self.run.tools.get(normalize_tool_name(self.call.name)) if self.call else None
         return explain_unwatched(tool, self.sandbox.tier) if tool else ""
 

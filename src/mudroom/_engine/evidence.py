@@ -15,7 +15,6 @@ from .._core.tools import ToolResult, join_reasons
 from .board_reminder import BoardReminder
 from .call_batch import CallOutcome
 from .changes.snapshot import list_folders_above
-from .changes.unwatched import select_outside
 
 
 class CallWindow(Protocol):
@@ -112,6 +111,8 @@ class Evidence:
 
     def add_outside_changes(self, report: Report) -> None:
         """Add what a child with files of its own may have changed outside them."""
+        from .changes.unwatched import select_outside
+
         self.add_unknown_changes(select_outside(report.unknown_changes))
 
     def list_parallel_runs(self, run_id: str) -> tuple[str, ...]:

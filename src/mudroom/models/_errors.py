@@ -31,7 +31,6 @@ from ..errors import (
     UnknownName,
     suggest_names,
 )
-from .refusals.overflow import is_overflow
 
 _MAX_ERROR_TEXT = 600
 _PUBLIC_HEADERS = frozenset(
@@ -129,6 +128,8 @@ def classify_status(
         retry_after: seconds the provider asked to wait.
         body: the error as the provider sent it.
     """
+    from .refusals.overflow import is_overflow  # only a failure needs it
+
     where = strip_url(url)
     detail = f": {text}" if text else ""
     if is_overflow(status, text, body):

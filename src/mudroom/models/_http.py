@@ -51,6 +51,15 @@ _UNKNOWN_PROVIDER = ProviderHints()
 _UNSTREAMED_TYPES = frozenset({"text/html", "application/json"})
 
 
+CONTEXT_FULL = frozenset(
+    {"model_context_window_exceeded", "context_window_exceeded", "model_length", "error_limit"}
+)
+"""Stop reasons in lower case of answers that ended because no room was left for them."""
+
+WINDOW_IS_FULL = "the answer reached the end of the context window"
+"""Error of an answer that stopped for one of these reasons."""
+
+
 class StreamCut(Exception):
     """The stream ended before the message was complete."""
 

@@ -32,7 +32,6 @@ from ._images import has_images, replace_images, warn_unsent_images
 from ._json import clean, encode
 from ._tool_names import ToolNames
 from .model_facts import ModelFacts, find_facts, remember_facts
-from .refusals.repairs import find_room, learn_facts
 
 log = logging.getLogger("mudroom")
 
@@ -302,6 +301,8 @@ class WireConversation:
         change = "earlier refusals are avoided"
         if self._prefix.facts is model.facts:
             refusal = failure.error.message
+            from .refusals.repairs import learn_facts  # only a refusal needs it
+
             room_change = self._fit_room(refusal)
             learnt = None if room_change else learn_facts(model.facts, refusal)
             if learnt:
@@ -317,6 +318,8 @@ class WireConversation:
     def _fit_room(self, refusal: str) -> str:
         """Lower the output limit to what a refusal leaves room for; return the change, or ""."""
         model = self._model
+        from .refusals.repairs import find_room
+
         window, room = find_room(refusal)
         own = model.facts.choose_max_tokens(self._prefix.config.max_tokens)
         if not room or room >= min(own, self._room or own):

@@ -20,11 +20,10 @@ from ..._core.messages import (
 from ..._core.ports import StreamChunk
 from ...errors import ModelGarbled
 from .._errors import find_error_message
-from .._http import StreamCut, StreamError
+from .._http import CONTEXT_FULL, WINDOW_IS_FULL, StreamCut, StreamError
 from .._json import clean, encode, make_decoder, parse_arguments, read_arguments
 from .._tool_names import ToolNames
 from .._wire import describe_stop
-from ..refusals.overflow import CONTEXT_FULL, WINDOW_IS_FULL
 
 WIRE = "openai"
 REASONING_FIELD = "reasoning_content"

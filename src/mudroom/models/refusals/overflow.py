@@ -14,14 +14,6 @@ from msgspec import Struct
 
 from ..._platform.lazy_pattern import compile_later
 
-CONTEXT_FULL = frozenset(
-    {"model_context_window_exceeded", "context_window_exceeded", "model_length", "error_limit"}
-)
-"""Stop reasons in lower case of answers that ended because no room was left for them."""
-
-WINDOW_IS_FULL = "the answer reached the end of the context window"
-"""Error of an answer that stopped for one of these reasons."""
-
 _TOO_LONG = compile_later(
     "(?i)"
     + "|".join(
