@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 MAX_TEXT_BYTES = 100_000
 """Largest text file that is attached; of a larger one the model reads parts."""
 
-_IMAGE_PATH = compile_later(
-    r"""(?:"[^"\n]+|'[^'\n]+|(?:\\.|[^\s"'\\])+)\.(?:png|jpe?g|gif|webp)["']?(?=\s|$)""", re.I
-)
+_WORD = compile_later(r"""(?<!\S)"[^"]+"(?!\S)|(?<!\S)'[^']+'(?!\S)|(?:\\.|[^\s\\])+""")
+"""A word of a line, in quotes or not. Each character is looked at a bounded number of times: a line
+may be one word of a million characters, as in Chinese."""
+_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_MAX_PATH = 4_096
 
 
 class Attachments(Struct):
@@ -104,13 +106,24 @@ def _find_paths(folder: str, line: str) -> Iterator[tuple[str, str]]:
             yield word, path
     if "\n" in line:
         return
-    for match in _IMAGE_PATH.finditer(line):
-        import shlex
-
-        path = os.path.expanduser("".join(shlex.split(match[0])))
+    for path in list_image_paths(line):
         if path not in seen and os.path.isfile(os.path.join(folder, path)):
             seen.add(path)
             yield "", path
+
+
+def list_image_paths(line: str) -> Iterator[str]:
+    """Yield the words of a line that are paths of images, as a terminal inserts dropped files."""
+    for match in _WORD.finditer(line):
+        word = match[0]
+        if len(word) > _MAX_PATH:
+            continue
+        if len(word) > 1 and word[0] == word[-1] and word[0] in "\"'":
+            word = word[1:-1]
+        else:
+            word = re.sub(r"\\(.)", r"\1", word)
+        if word.lower().endswith(_IMAGE_SUFFIXES):
+            yield os.path.expanduser(word)
 
 
 def _attach(
@@ -159,9 +172,7 @@ def _read(session: Session, path: str, *, reads_outside: bool) -> bytes:
     try:
         return session.workspace.read(path, 0, MAX_IMAGE_BYTES + 1)
     except WorkspaceError:
-        import shlex
-
-        if not reads_outside or not _IMAGE_PATH.fullmatch(shlex.quote(path)):
+        if not reads_outside or not path.lower().endswith(_IMAGE_SUFFIXES):
             raise
         return read_regular_file(path, max_bytes=MAX_IMAGE_BYTES)
 
