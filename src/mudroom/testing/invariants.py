@@ -226,8 +226,9 @@ class _SessionChecker:
         call.result = event.result
         if call_id not in run.requested:
             self._report("S7", event, f"a result for call {call_id}, not one of the last answer")
-        refused_in_grace = event.refused and run.in_grace
-        if call.started is None and not call.is_interrupted and not refused_in_grace:
+        is_summary = run.in_grace or run.brief.is_compaction  # summaries call no tools
+        is_refused = event.refused and is_summary
+        if call.started is None and not call.is_interrupted and not is_refused:
             self._report("S1", event, f"call {call_id} has a result and no intent")
         was_resumed = call.process < run.processes
         ran = not call.is_interrupted and not event.refused
