@@ -22,7 +22,10 @@ OTHER_FLAGS = {
     *("continue_last", "resume", "fork", "session_id", "name", "skip_permissions", "help"),
 }
 """Flags that say what this process does and shows, or which session it continues."""
-OF_PROCESS_FLAGS = {"output_format", "json_schema", "trust", "trace", "annotate", "plugin_dirs"}
+OF_PROCESS_FLAGS = {
+    *("output_format", "json_schema", "trust", "trace", "annotate", "plugin_dirs"),
+    "strict_merges",
+}
 RENAMED = {
     "max_turns": "prompt_budget",
     "max_minutes": "prompt_budget",
