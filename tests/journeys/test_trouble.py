@@ -190,10 +190,21 @@ async def test_a_stdout_on_a_full_disk_is_reported(mudroom: Mudroom) -> None:
             )
 
 
-async def test_a_closed_stdout_is_no_error(mudroom: Mudroom) -> None:
-    process = await mudroom.start("help", preexec_fn=lambda: os.close(1))
-    _, err = await process.communicate()
-    assert (process.returncode, err) == (0, b"")
+@pytest.mark.parametrize("arguments", [("help",), ("-h",), ("runs",), ("-p", "x", *MODEL)])
+@pytest.mark.parametrize("output_format", ["text", "json", "stream-json"])
+async def test_a_closed_stdout_is_reported(
+    mudroom: Mudroom, arguments: tuple[str, ...], output_format: str
+) -> None:
+    is_prompt = arguments[0] == "-p"
+    if output_format != "text" and not is_prompt:
+        return
+    more = ("-o", output_format) if is_prompt else ()
+    async with ModelServer(lambda request: "ok") as server:
+        process = await mudroom.start(
+            *arguments, *more, url=server.url, preexec_fn=lambda: os.close(1)
+        )
+        _, err = await process.communicate()
+    assert process.returncode == 1 and b"Bad file descriptor" in err and b"Traceback" not in err
 
 
 async def test_output_into_a_closed_pipe_prints_no_error(mudroom: Mudroom) -> None:

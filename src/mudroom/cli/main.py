@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 
@@ -26,13 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
         return
     collect_garbage_less_often()
     raise_open_file_limit()
-    if sys.stdin is None:
-        # The parent process closed it. Another file, such as a socket, must not get its number.
-        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # the parent process closed it
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-        getattr(sys, name).reconfigure(errors="replace")
+    _replace_closed_streams()
     try:
         make_streams_safe()
         code = run(arguments)
@@ -46,6 +41,20 @@ def main(arguments: list[str] | None = None) -> None:
     if code > 128:
         _exit_after_signal(code)
     sys.exit(code)
+
+
+def _replace_closed_streams() -> None:
+    """Open what the parent process closed, so that no other file gets its number."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        # A write must fail, so that an answer is not lost without a word.
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _exit_after_signal(code: int) -> None:
@@ -78,11 +87,12 @@ def run(arguments: list[str]) -> int:
     from .output.progress import print_notice
 
     try:
-        code = _invoke(arguments)
+        try:
+            code = _invoke(arguments)
+        except Exit as early_exit:
+            code = early_exit.exit_code
         sys.stdout.flush()
         return code
-    except Exit as early_exit:
-        return early_exit.exit_code
     except Exception as error:  # noqa: BLE001  the user gets a sentence, not a traceback
         if os.environ.get(DEBUG_VARIABLE):
             import traceback
