@@ -411,6 +411,11 @@ async def test_a_file_with_another_spelling_of_the_name_is_named(
         assert expected in unicodedata.normalize("NFC", result.text)
 
 
+@pytest.mark.parametrize("path", ["/nowhere", "/nowhere/at/all", "../../nowhere", "a/../../b"])
+async def test_a_missing_file_outside_is_answered_at_once(call: Call, path: str) -> None:
+    assert (await call("read", file_path=path)).error
+
+
 async def test_write_tells_of_a_name_that_looks_the_same(ctx: Run, call: Call) -> None:
     (ctx.root / NFD).write_text("x\n")
     result = await call("write", file_path="café", content="y\n")

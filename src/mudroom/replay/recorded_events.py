@@ -143,7 +143,7 @@ class RecordedEvents:
         return False
 
     def advance(self) -> None:
-        """Go through the record as far as the events are here, and bring what is from outside."""
+        """Move the cursor over the events that have come again, and deliver what came from outside."""
         while (step := self.next_event) is not None and not self.difference.done():
             position = self._position
             if isinstance(step, MessageSent) and step.message.id in self._early:
@@ -185,9 +185,9 @@ class RecordedEvents:
         return True
 
     def _is_last_before_stop(self, event: StoredEvent) -> bool:
-        """Return whether a run was stopped after this event, so that it must not go on.
+        """Return whether a run was stopped after this event, so that it must wait here.
 
-        The start of a call goes on: the child of the call may have worked until the stop. The run
+        Not at the start of a call: the child of the call may have worked until the stop. The run
         waits in the call, or for the next prompt, then.
         """
         if isinstance(event, RunStarted | ToolCallStarted | MessageSent) or is_interrupt(event):

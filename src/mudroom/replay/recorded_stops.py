@@ -111,7 +111,7 @@ class RunEnd(Struct):
         self.wraps_up = False
 
     def _is_after_lost_stop(self, event: StoredEvent) -> bool:
-        """Return whether the run goes on after a stop.
+        """Return whether the run continues after a stop.
 
         The process ended while the run was stopped, and the next one did not know of that.
         """

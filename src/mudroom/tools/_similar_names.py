@@ -43,6 +43,8 @@ def find_similar_file(workspace: Workspace, path: str) -> str | None:
     wanted = _fold(path)
     folder = os.path.dirname(path)
     while folder and not _is_folder(workspace, folder):
+        if folder == os.path.dirname(folder):
+            return None  # the root: the path leads out of the workspace
         folder = os.path.dirname(folder)
     infos = workspace.walk(folder or ".", ignored=True)
     try:

@@ -36,8 +36,8 @@ def explain_unwatched(tool: Tool, tier: str) -> str:
 def select_outside(unknown_changes: str) -> str:
     """Return the reasons that also concern runs with another workspace.
 
-    The merge of an isolated child tells what became of its own files, but not what it may have
-    changed elsewhere.
+    The merge of an isolated child accounts for the files of its workspace, but not for changes
+    elsewhere.
     """
     return "; ".join(
         reason

@@ -40,7 +40,7 @@ def explain_failure(report: Report) -> str:
 
 
 def make_paused_report(session_id: str, tree: RunTree) -> Report:
-    """Return what is printed in place of the report of a prompt that a signal has paused."""
+    """Make the substitute for the report of a prompt that a signal has paused."""
     root = tree.roots[-1] if tree.roots else None
     return Report(
         text="",

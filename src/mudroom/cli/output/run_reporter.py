@@ -210,7 +210,7 @@ class RunReporter:
         return exit_code or int(bool(self._output.error))
 
     def make_paused_report(self) -> Report:
-        """Return what is printed in place of the report of a prompt that a signal has paused."""
+        """Make the substitute for the report of a prompt that a signal has paused."""
         from .report import make_paused_report
 
         return make_paused_report(self._session_id, self.screen.tree)
