@@ -143,7 +143,7 @@ class RecordedEvents:
         return False
 
     def advance(self) -> None:
-        """Move the cursor over the events that have come again, and deliver what came from outside."""
+        """Move the cursor over events that have come again, and deliver what came from outside."""
         while (step := self.next_event) is not None and not self.difference.done():
             position = self._position
             if isinstance(step, MessageSent) and step.message.id in self._early:
