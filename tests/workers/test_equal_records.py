@@ -19,8 +19,8 @@ from mudroom.testing.invariants import find_violations
 
 from ..worker_kinds import RAY, SHARED_RAY, open_session, open_workers
 
-DIFFERING = {"at", "seconds", "parts"}
-"""Times, and texts of prompts: each process records those that it sends first."""
+DIFFERING = {"at", "seconds", "parts", "worker"}
+"""Times, texts of prompts (each process records those that it sends first), and the worker."""
 _CHANGING = re.compile(r"\d+(\.\d+)? s\b|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}")
 """Times and ids in texts."""
 
