@@ -313,7 +313,13 @@ async def test_a_resumed_session_offers_the_recorded_board_to_all(
     assert isinstance(opened, SessionOpened) and opened.board == path.name
     model = ScriptedModel(["ok"])
     async with Session(
-        model=model, home=str(stage.home), resume=session.id, fork=fork, sandbox="off", environ={}
+        model=model,
+        home=str(stage.home),
+        resume=session.id,
+        fork=fork,
+        agent=Agent(name="other", description="has all tools"),
+        sandbox="off",
+        environ={},
     ) as resumed:
         await resumed.run("NEXT")
     assert set(model.requests[0].tools) >= BOARD_TOOLS
