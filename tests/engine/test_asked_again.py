@@ -14,6 +14,7 @@ from mudroom import AssistantMessage, Reason, TextBlock, Usage
 from mudroom._core.messages import StopReason, ToolCallBlock
 from mudroom._core.ports import Hooks
 from mudroom._core.runs import Brief
+from mudroom._engine.loop import MAX_ASKED
 from mudroom._engine.loop_detection import STOP_AFTER
 from mudroom._engine.structured_output import MAX_REMINDERS
 from mudroom.models.scripted import Answer, Request, call
@@ -67,7 +68,7 @@ def change_the_fault(request: Request) -> Answer:
 ALONE: dict[str, tuple[Callable[[Request], Answer], int, str]] = {
     "empty answers": (be_empty, 2, "empty answer twice"),
     "answers that the provider stops": (stop, 3, "before its answer was complete"),
-    "answers of changing faults": (change_the_fault, MAX_REMINDERS + 1, "5 times in a row"),
+    "answers of changing faults": (change_the_fault, MAX_ASKED + 1, "9 times in a row"),
 }
 
 
@@ -93,14 +94,14 @@ async def test_a_child_whose_answers_are_always_cut_off_ends(stage: Stage) -> No
     assert len(stage.list_requests("CHILD")) <= MAX_REMINDERS
 
 
-async def test_a_hook_that_lets_no_run_end_is_heard_five_times(stage: Stage) -> None:
+async def test_a_hook_that_lets_no_run_end_is_heard_nine_times(stage: Stage) -> None:
     hooks = NeverDone()
     journal = MemoryJournal()
     report = await stage.run(talk, hooks=hooks, journal=journal)
     assert report.reason is Reason.ERROR
-    assert "5 times in a row" in report.error
-    assert "Not yet, 6." in report.error
-    assert len(stage.model.requests) == MAX_REMINDERS + 1
+    assert "9 times in a row" in report.error
+    assert "Not yet, 10." in report.error
+    assert len(stage.model.requests) == MAX_ASKED + 1
     await replay(journal.events)
 
 

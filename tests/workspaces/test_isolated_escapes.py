@@ -93,7 +93,7 @@ async def test_s13_attacks_from_isolated_workspaces_write_nothing_outside(
             call("write", file_path="../evil-41", content="evil"),
             call("write", file_path=f"{other}/o.txt", content="evil"),
             call("write", file_path=".git/config", content="evil"),
-            call("write", file_path="node_modules/evil-42", content="evil"),
+            call("write", file_path="node_modules/own.js", content="own"),  # ignored, but named
             call("edit", file_path=f"{outside}/key", old_string="secret", new_string="evil"),
         ]
     ]
@@ -107,5 +107,6 @@ async def test_s13_attacks_from_isolated_workspaces_write_nothing_outside(
     assert hash_folder(project / ".git") == git
     after = read_files(project)
     assert after.pop("victim.txt") == b"victim\n"
+    assert after.pop("node_modules/own.js") == b"own"
     assert after == before
     assert [str(path) for path in tmp_path.rglob("evil*")] == []

@@ -39,6 +39,6 @@ def test_only_texts_have_a_marked_copy(tmp_path: Path, kind: str, *, is_added: b
     write(project / "a", "user")
     (conflict,) = workspaces.plan_merge("", workspaces.store_work("1.1.1")).conflicts
     assert conflict.path == "a"
-    assert bool(conflict.text) == has_marks
+    assert (conflict.version == "both") == has_marks
     if has_marks:
         assert b"<<<<<<< the parent's version" in workspaces.store.read(conflict.text)

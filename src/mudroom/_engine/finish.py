@@ -270,7 +270,8 @@ async def _store_work(run: RunContext) -> Work | None:
         run.evidence.add_unknown_changes("its files are on another machine")
         raise
     except MudroomError as error:
-        run.evidence.add_unknown_changes(f"its files could not be stored: {error}")
+        reason = str(error).replace("; ", ", ")  # reasons are joined with semicolons
+        run.evidence.add_unknown_changes(f"its files could not be stored: {reason}")
         return None
 
 

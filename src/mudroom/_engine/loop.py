@@ -41,6 +41,8 @@ STOPPED_ANSWER = (
 CUT_ANSWER = (
     "Your answer was cut off after {tokens:,} tokens. It may be longer now: write it again, whole."
 )
+MAX_ASKED = 9
+"""Requests in a row that only the engine wants. Hook programs are heard 8 times, as elsewhere."""
 ASKED_AGAIN = (
     "the model was asked {count} times in a row to go on, and did nothing; the last time: {note}"
 )
@@ -260,10 +262,10 @@ def limit_reminders(run: RunContext, answer: AssistantMessage) -> Ending | None:
     if answer.tool_calls or run.inbox.has_unread:
         return None
     run.conversation.in_a_row.asked += 1
-    if run.conversation.in_a_row.asked <= MAX_REMINDERS:
+    if run.conversation.in_a_row.asked <= MAX_ASKED:
         return None
     note = shorten_text(run.conversation.queued_note or "", _MAX_NOTE)
-    error = ASKED_AGAIN.format(count=MAX_REMINDERS, note=note)
+    error = ASKED_AGAIN.format(count=MAX_ASKED, note=note)
     return Ending(Reason.ERROR, error)
 
 

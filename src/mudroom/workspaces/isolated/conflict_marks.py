@@ -24,24 +24,25 @@ def name_sides(
 ) -> tuple[str, dict[str, str]]:
     """Name the sides in conflict marks in which git names commits.
 
-    Returns the id of the tree, and those of its files with marks: binary files and links have none.
+    Returns the id of the tree, and those of its files with conflicts.
 
     Arguments:
         paths: files with conflicts. commits: ids of base, ours and theirs.
     """
     names = dict(zip(commits, (BASE, OURS, THEIRS), strict=True))
     entries = store.list_entries(tree)
-    marked: dict[str, str] = {}
-    for path in paths:
-        entry = entries.get(path)
-        if entry is None or entry.mode & FILE_TYPE != REGULAR:
+    files = {path: entries[path] for path in paths if path in entries}
+    for path, entry in files.items():
+        if entry.mode & FILE_TYPE != REGULAR:
             continue
         before = store.read(entry.id)
         after = _NAMED_BY_COMMIT.sub(lambda match: _name_side(match, names), before)
         if after != before:
             entries[path] = type(entry)(entry.mode, store.write(after))
-            marked[path] = entries[path].id
-    return store.write_tree(entries) if marked else tree, marked
+    is_changed = any(entries[path] != entry for path, entry in files.items())
+    return store.write_tree(entries) if is_changed else tree, {
+        path: entries[path].id for path in files
+    }
 
 
 def _name_side(match: re.Match[bytes], names: Mapping[str, str]) -> bytes:
