@@ -6,7 +6,6 @@ Python against a model server on loopback, shell commands with the offline model
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import sys
@@ -57,14 +56,20 @@ def is_list_of_remarks(schema: dict[str, Any]) -> bool:
     return "file" in schema.get("items", {}).get("properties", {})
 
 
+def list_schemas(declared: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return the schema of each output, as the emit tool declares them: one for each type."""
+    branches: list[dict[str, Any]] = declared.get("anyOf", [])
+    named = {name: each for each in branches for name in each["description"].split(", ")}
+    return {name: named.get(name, declared) for name in names}
+
+
 def answer(asked: ServerRequest) -> ServerAnswer:
     """A model that looks once, and emits a fitting value for whatever is wanted of it."""
     if "self_emitvalue" in asked.tools:
         tool = next(tool for tool in asked.json["tools"] if tool["name"] == "self_emitvalue")
-        schemas: dict[str, Any] = json.loads(
-            tool["description"].partition("JSON Schemas: ")[2] or "{}"
-        )
-        names: list[str] = tool["input_schema"]["properties"]["emit_variable_name"]["enum"]
+        properties: dict[str, Any] = tool["input_schema"]["properties"]
+        names: list[str] = properties["emit_variable_name"]["enum"]
+        schemas = list_schemas(properties["emit_variable_value"], names)
         value = {name: VALUES[schemas.get(name, {}).get("type", "string")] for name in names}
         value |= {name: schemas[name]["enum"][0] for name in schemas if "enum" in schemas[name]}
         value |= {name: [REMARK] for name in schemas if is_list_of_remarks(schemas[name])}
