@@ -7,7 +7,7 @@ import stat
 import time
 import unicodedata
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import takewhile
 
 from .._core.ports import Workspace
@@ -47,12 +47,10 @@ def find_similar_file(workspace: Workspace, path: str) -> str | None:
             return None  # the root: the path leads out of the workspace
         folder = os.path.dirname(folder)
     infos = workspace.walk(folder or ".", ignored=True)
-    try:
+    with suppress(WorkspaceError):  # the error that the file is missing says enough
         for info in takewhile(lambda _: time.monotonic() < deadline, infos):
             if _fold(info.path) == wanted and info.path != path:
                 return info.path
-    except WorkspaceError:
-        pass  # the error that the file is missing says enough
     return None
 
 
