@@ -120,6 +120,12 @@ def make_immutable(path: Path) -> Generator[None]:
         subprocess.run(["chattr", "-i", path], check=True)
 
 
+def require_immutable_files(path: Path) -> None:
+    """Skip the test if a file or a folder cannot be made immutable."""
+    with make_immutable(path):
+        return
+
+
 def set_immutable(path: Path) -> None:
     """Make a file or a folder immutable; see `make_immutable`."""
     if not shutil.which("chattr"):

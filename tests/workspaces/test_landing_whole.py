@@ -20,6 +20,7 @@ from tests.workspaces.landing_projects import (
     describe_folder,
     make_immutable,
     make_project,
+    require_immutable_files,
     set_immutable,
 )
 from tests.workspaces.test_isolated_children import get_results, run_children, run_command
@@ -113,8 +114,7 @@ def test_files_that_have_their_names_are_put_back_if_a_later_one_becomes_immutab
     inodes = {path: path.lstat().st_ino for path in project.path.rglob("*")}
     path = project.path / name
     workspaces, plan = plan_merge(project)
-    with make_immutable(path):
-        pass  # skips the test where nothing can be made immutable
+    require_immutable_files(path)
     try:
         with pytest.raises(WorkspaceError, match="chattr"):
             workspaces.land("", plan.files, lambda: set_immutable(path))
@@ -226,8 +226,7 @@ def test_what_cannot_be_put_back_is_put_back_or_finished_later(
     project: KeptProject, how: str
 ) -> None:
     target = project.path / ("." if how == "folder" else "deep/edited.txt")
-    with make_immutable(target):
-        pass  # skips the test where nothing can be made immutable
+    require_immutable_files(target)
     _, looks = land_beside_user(project, 0, lambda: None)
     for at in range(len(CHANGED) + 1, looks + 1, count_examples(4, 1)):
         project.restore()
@@ -245,8 +244,7 @@ def test_a_landing_does_not_take_the_mark_of_an_earlier_one_for_its_own(tmp_path
     project = KeptProject(tmp_path)
     landings = project.home / "isolated" / SESSION / "landings"
     deep = project.path / "deep"
-    with make_immutable(deep):
-        pass  # skips the test where nothing can be made immutable
+    require_immutable_files(deep)
     _, looks = land_beside_user(project, 0, lambda: None)
     project.restore()
     try:
