@@ -88,9 +88,10 @@ def _has_environ(pid: int) -> bool:
     with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
         line = file.read(1024)
     fields = line[line.rindex(b")") + 2 :].split()
-    memory, start, end = int(fields[20]), int(fields[47]), int(fields[48])
-    # Both addresses are 0 during `exec`. Processes of the kernel and dead ones have no memory.
-    return memory > 0 and (end == 0 or start < end)
+    memory, code, start, end = (int(fields[n]) for n in (20, 23, 47, 48))
+    # Kernel threads and dead processes have no memory. During `exec` the kernel sets the address
+    # of the code last: until then the environment may look empty.
+    return memory > 0 and (code == 0 or start < end)
 
 
 def read_memory() -> int:
