@@ -82,7 +82,7 @@ class Needles:
         )
         old = [fact for fact in self.recorded if fact.removeprefix("bash ") not in calls]
         self.missing += [fact for fact in old if fact not in text]
-        record = self._read_record()
+        record = self._read_record(text)
         for fact in [*self.answered, *self.read]:
             if fact not in text and fact not in record:
                 self.missing.append(fact)
@@ -94,10 +94,11 @@ class Needles:
                 if isinstance(block, TextBlock) and FORGED in block.text:
                     assert block.text.startswith(NOTES_HEAD)
 
-    def _read_record(self) -> str:
+    def _read_record(self, text: str) -> str:
+        """Return the records that the model is told of."""
         folder = self.stage.home / "spills" / self.stage.session_id
-        records = sorted(folder.glob("*-record-*.txt"), key=lambda path: path.stat().st_mtime_ns)
-        return records[-1].read_text()
+        named = [path for path in folder.glob("*-record-*.txt") if str(path) in text]
+        return "\n".join(path.read_text() for path in named)
 
 
 async def test_s14_words_and_recorded_facts_stay_and_all_others_are_found_in_the_record(

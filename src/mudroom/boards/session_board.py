@@ -50,10 +50,8 @@ class SessionBoard:
         Arguments:
             keeps_tasks: leave them with the session, which continues in a later process.
         """
-        board = self._board
-        self._board = None
-        if board:
-            close = partial(board.close, keeps_tasks=keeps_tasks)
+        if self._is_used:
+            close = partial(self._close, keeps_tasks=keeps_tasks)
             await asyncio.get_running_loop().run_in_executor(self._thread, close)
         self._thread.shutdown()
 
@@ -117,12 +115,23 @@ class SessionBoard:
         """Act on the board in its thread. A call that is cancelled still completes its change."""
         self._is_used = True
         work = asyncio.get_running_loop().run_in_executor(self._thread, self._act, act)
-        return await asyncio.shield(work)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            # Its error has no reader any more; asyncio would print it.
+            work.add_done_callback(lambda done: done.cancelled() or done.exception())
+            raise
 
     def _act(self, act: Callable[[TaskBoard], T]) -> T:
         if self._board is None:
             self._board = self._open()
         return act(self._board)
+
+    def _close(self, *, keeps_tasks: bool) -> None:
+        # In the thread of the board: after all calls that have been sent to it.
+        if board := self._board:
+            self._board = None
+            board.close(keeps_tasks=keeps_tasks)
 
     def _open(self) -> TaskBoard:
         if not self._is_owner:

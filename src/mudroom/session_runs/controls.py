@@ -137,12 +137,13 @@ class RunControls(ABC):
         Commands and open requests are stopped as by `cancel`, but the record gets no end of any
         run: a session that resumes this one continues each of them, also those in the background.
         From now on the session starts nothing, and the calls that wait for a run raise
-        SessionPaused. Call it when the program is asked to end, for example by SIGTERM.
+        SessionPaused. Call it when the program is asked to end, for example by SIGTERM, which may
+        also come before the session is open or after it is closed: then nothing is running.
 
         Example:
             loop.add_signal_handler(signal.SIGTERM, session.pause)
         """
-        return self._require_open().pause()
+        return self._runner is not None and self._runner.pause()
 
     def interrupt(self) -> bool:
         """Stop the current turn of the prompt; its background work continues.
