@@ -159,8 +159,8 @@ class RunEnd(Struct):
         report = self.report
         if report is None or self.is_cut:
             return None
-        if not self.turn and not report.error:
-            return None  # a limit of a run above ended it before its first turn
+        if report.limit is None and (self.wraps_up or not (self.turn or report.error)):
+            return None  # a limit of a run above ended it
         if report.reason is Reason.TIMEOUT:
             # The time limit itself ends a run anywhere, without a word.
             return report.limit if report.error else None
