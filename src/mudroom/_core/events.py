@@ -186,6 +186,10 @@ class TurnFinished(Event, frozen=True, tag="turn_finished"):
     seconds: float = 0.0
 
 
+CUT_OFF = "cut off before the answer was whole"
+"""Error of a turn whose model call a limit or a cancel cut off."""
+
+
 class TurnFailed(Event, frozen=True, tag="turn_failed"):
     """The model call failed finally, or a limit or a cancel cut it off.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from .._core.budgets import Limit, LimitState
-from .._core.events import ModelCallRetried, TurnFailed, TurnFinished, TurnStarted
+from .._core.events import CUT_OFF, ModelCallRetried, TurnFailed, TurnFinished, TurnStarted
 from .._core.json_values import clean_text
 from .._core.messages import (
     AssistantBlock,
@@ -214,7 +214,7 @@ def _close_failed_call(run: RunContext, error: BaseException, *, is_cut: bool) -
     run.meter.charge(Usage(), usd, estimate)
     return run.recorder.make_event(
         TurnFailed,
-        error=clean_text(str(error)) or "cut off before the answer was whole",
+        error=clean_text(str(error)) or CUT_OFF,
         transient=isinstance(error, ModelUnavailable),
         text=run.conversation.keep_partial_answer(text),
         overflow=max(1, run.estimate_request_tokens()) if isinstance(error, ContextOverflow) else 0,

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from .._core.agents import WorkspaceKind, WorkspaceSpec
 from .._core.events import (
+    CUT_OFF,
     Compacted,
     NoteInjected,
     ResultsCleared,
@@ -152,6 +153,8 @@ def _make_failure(event: TurnFailed, report: Report | None, summary_turn: int) -
     failure = RecordedFailure(
         event.error, event.transient, event.text, is_overflow=event.overflow > 0
     )
+    if report is None and event.error == CUT_OFF:  # the process ended before the run did
+        return replace(failure, stop=str(Reason.CANCELLED))
     if report is None or event.overflow or event.turn == summary_turn:
         return failure
     is_fault = report.reason is Reason.ERROR and report.error != event.error
