@@ -59,8 +59,8 @@ class Life:
             return "What I have."
         if request.prompt == "PARENT":
             return [call("task", prompt=f"CHILD {name}") for name in "abc"] + [
-                self.write_call("p", 0),
-                self.call_bash("p", 0),
+                self.write_call("p", request.turn),
+                self.call_bash("p", request.turn),
             ]
         name, turn = request.prompt[-1], request.turn
         return [
