@@ -364,7 +364,7 @@ async def test_f12_no_zombie_remains(work: Path) -> None:
         work, answer_once(*(call_bash(f"true & exit {n}", f"b{n}") for n in range(20)))
     ) as opened:
         assert (await opened.session.run("Go.")).ok
-        assert count_states(work)["Z"] == 0
+        await wait_until(lambda: count_states(work)["Z"] == 0)
 
 
 async def test_f13_processes_of_a_session_do_not_outlive_it(work: Path) -> None:
