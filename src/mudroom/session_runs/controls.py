@@ -21,6 +21,9 @@ from .runner import SessionRunner
 class RunControls(ABC):
     """Messages to the running runs of a session, and ways to stop them."""
 
+    _runner: SessionRunner | None
+    """None before the session is open and after it is closed."""
+
     def send(self, run_id: str, message: str) -> bool:
         """Send a message to a running run, whose model reads it with the next tool results.
 
