@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from mudroom._core.events import ToolCallStarted
+from mudroom._core.events import StoredEvent, ToolCallStarted
 from mudroom._core.messages import ToolCallBlock
 from mudroom.permissions import Permissions
 from mudroom.ports import HookCallback
+from mudroom.replay import replay
 from mudroom.tools.bash import BASH
 
 from .conftest import Stage
@@ -230,6 +231,9 @@ COMMANDS = {
     ),
     "Codex, another shell": change(
         "exec_command", "ran it's\n", cmd='echo "ran it\'s" > notes.txt', shell="sh"
+    ),
+    "Codex, the other name": change(
+        "exec_command", "ran\n", command="echo ran > notes.txt", yield_time_ms=1_000
     ),
     "gpt-oss": change(
         "container.exec",
@@ -530,6 +534,16 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         {"pattern": "*", "respect_git_ignore": False},
         "name the ignored folder",
     ),
+    "no such folder": (
+        "exec_command",
+        {"cmd": "echo a; echo b > notes.txt", "workdir": "nowhere"},
+        "nowhere: No such file",
+    ),
+    "a folder that looks like an option": (
+        "exec_command",
+        {"cmd": "echo b > notes.txt", "workdir": "-"},
+        "./-: No such file",
+    ),
     "excluded lines": ("grep_search", {"pattern": "t", "exclude_pattern": "o"}, "grep -v"),
     "resumed child": (
         "Task",
@@ -698,16 +712,21 @@ async def test_a_hook_sees_the_call_that_would_run(
     assert (stage.folder / "notes.txt").read_text() == NOTES
 
 
-async def test_a_resumed_session_goes_on_after_a_call_of_a_text_editor(stage: Stage) -> None:
-    name, arguments, files = EDITS["Anthropic's text editor"]
-    script = [[ToolCallBlock("", name, arguments)], "end"]
-    async with stage.open(script, journal="sqlite") as session:
+async def test_a_session_with_native_calls_is_resumed_and_replayed(stage: Stage) -> None:
+    rows = [
+        EDITS["Anthropic's text editor"],
+        WRITES["goose's text editor"],
+        COMMANDS["Codex, words"],
+    ]
+    calls = [ToolCallBlock("", name, arguments) for name, arguments, _ in rows]
+    async with stage.open([*([call] for call in calls), "end"], journal="sqlite") as session:
         await session.run("PARENT")
         saved = session.id
     async with stage.open(["again"], journal="sqlite", resume=saved) as session:
         report = await session.run("PARENT, go on")
-    assert report.text == "again"
-    assert (stage.folder / "notes.txt").read_text() == files["notes.txt"]
+    assert report.text == "again" and (stage.folder / "notes.txt").read_text() == "ran\n"
+    events = [event for event in stage.events if isinstance(event, StoredEvent)]
+    assert await replay(events) == events
 
 
 async def test_the_record_has_the_call_that_ran(stage: Stage) -> None:

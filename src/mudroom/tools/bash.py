@@ -114,7 +114,8 @@ def _join_words(words: list[Any]) -> str:
 
 
 def _run_in_folder(command: str, folder: str) -> str:
-    enter = f"cd {shlex.quote(folder)} &&"
+    name = f"./{folder}" if folder.startswith("-") else folder  # no option, nor the last folder
+    enter = f"cd {shlex.quote(name)} &&"
     is_simple = not any(character in command for character in ";&|\n")
     # In a group nothing runs if the folder does not exist, and the end of a comment stays one.
     return f"{enter} {command}" if is_simple else f"{enter} {{\n{command}\n}}"

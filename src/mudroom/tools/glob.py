@@ -67,9 +67,12 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 def _match_any_case(pattern: str) -> str:
     """Return a pattern that matches letters of either case; letters in brackets stay."""
-    parts = re.split(r"(\[[^\]/]*\])", pattern)
+    # The folders that an absolute pattern begins with are names, not patterns.
+    kept = re.match(r"/(?:[^*?\[{/]*/)*|", pattern)
+    start = kept[0] if kept else ""
+    parts = re.split(r"(\[[^][/]*\])", pattern[len(start) :])
     parts[::2] = [re.sub("[A-Za-z]", _list_both_cases, part) for part in parts[::2]]
-    return "".join(parts)
+    return start + "".join(parts)
 
 
 def _list_both_cases(letter: re.Match[str]) -> str:

@@ -52,9 +52,12 @@ def propose_edit(workspace: Workspace, *edits: TextEdit) -> list[PreviewLine]:
     before = after = decode_file(data)
     for edit in edits:
         try:
-            after = _apply(after, _find_replacements(after, edit))
+            replacements = _find_replacements(after, edit)
         except ValueError:
             return []
+        if not replacements:
+            return []
+        after = _apply(after, replacements)
     from ...projections.differences import diff_texts
 
     return diff_texts(set_line_ends(before.shown, "\n"), set_line_ends(after.shown, "\n"))
