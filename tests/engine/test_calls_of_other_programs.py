@@ -18,6 +18,7 @@ from mudroom.permissions import Permissions
 from mudroom.ports import HookCallback
 from mudroom.replay import replay
 from mudroom.tools.bash import BASH
+from mudroom.tools.web_fetch import make_web_fetch_tool
 
 from .conftest import Stage
 
@@ -678,6 +679,50 @@ def test_a_time_limit_has_the_unit_of_its_program(
 ) -> None:
     parsed = BASH.parse(BASH.read_arguments({"command": "ls", **arguments}, called=name))
     assert parsed.timeout == milliseconds
+
+
+PAGE = "https://example.org/a?b=c"
+PAGES: dict[str, dict[str, Any]] = {
+    "Claude Code": {"url": PAGE, "prompt": "What is new at https://example.com?"},
+    "Gemini CLI": {"prompt": f"Read {PAGE}, then sum it up ({PAGE})."},
+    "opencode": {"url": PAGE, "format": "markdown", "timeout": 20},
+    "kimi-cli": {"url": PAGE},
+}
+
+
+@pytest.mark.parametrize("arguments", PAGES.values(), ids=PAGES)
+def test_the_address_of_a_page_is_found_before_rules_judge_it(arguments: dict[str, Any]) -> None:
+    tool = make_web_fetch_tool(str)
+    assert tool.read_arguments(arguments) == {"url": PAGE}
+    assert tool.parse(tool.read_arguments(arguments)).url == PAGE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"prompt": "Read it."}, "names 0 addresses"),
+        ({"prompt": f"Read {PAGE} and {PAGE}d"}, "names 2 addresses"),
+        ({"url": PAGE, "format": "html"}, "pages come as text"),
+    ],
+)
+def test_a_page_that_is_not_clear_is_refused(arguments: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        make_web_fetch_tool(str).read_arguments(arguments)
+
+
+async def test_background_commands_are_watched_and_stopped_by_the_names_of_claude_code(
+    stage: Stage,
+) -> None:
+    calls = [
+        ToolCallBlock("", "Bash", {"command": "tail -f /dev/null", "run_in_background": True}),
+        ToolCallBlock("", "BashOutput", {"bash_id": "1.1.1", "filter": "error"}),
+        ToolCallBlock("", "KillShell", {"shell_id": "1.1.1"}),
+    ]
+    await stage.run({"PARENT": [*([call] for call in calls), "end", "end"]})
+    started, watched, stopped = (result.text for result in stage.results)
+    assert started.startswith("Started 1.1.1 in the background")
+    assert watched == "1.1.1 tail -f /dev/null: works"
+    assert stopped.startswith("1.1.1 is stopping")
 
 
 @pytest.mark.parametrize(

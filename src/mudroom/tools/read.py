@@ -227,5 +227,6 @@ READ = Tool(
         "line_offset": "offset",
         "n_lines": "limit",
     },
+    ignored_arguments=frozenset(("pages",)),  # of a PDF, which is refused in any case
     adapt=adapt,
 )
