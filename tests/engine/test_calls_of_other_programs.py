@@ -166,6 +166,9 @@ EDITS = {
         insert_line=None,
         view_range=None,
     ),
+    "a strict schema with edits": change(
+        "edit", "one\n2\nthree\n", path="notes.txt", old_str="two", new_str="2", edits=[]
+    ),
     "goose's text editor": change(
         "developer__text_editor",
         "one\n2\nthree\n",
@@ -544,6 +547,17 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "exec_command",
         {"cmd": "echo b > notes.txt", "workdir": "-"},
         "./-: No such file",
+    ),
+    "ignored files, JSON text": (
+        "list_directory",
+        {"dir_path": ".", "file_filtering_options": '{"respect_git_ignore": "false"}'},
+        "name the ignored folder",
+    ),
+    "a folder that is no text": ("bash", {"command": "ls", "workdir": 5}, "workdir: is not a text"),
+    "one edit and several": (
+        "edit",
+        {"path": "notes.txt", "old": "one", "new": "1", "edits": [{"old": "two", "new": "2"}]},
+        "give one of them",
     ),
     "excluded lines": ("grep_search", {"pattern": "t", "exclude_pattern": "o"}, "grep -v"),
     "resumed child": (

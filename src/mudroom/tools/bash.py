@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import time
 from typing import Any, BinaryIO, cast
 
@@ -78,11 +77,10 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
         command = _join_words(cast("list[Any]", command))
     if take_flag(arguments, "tty"):
         raise ValueError("tty: there is no terminal for commands; leave it out")
-    shell = arguments.pop("shell", None)
-    if isinstance(command, str) and isinstance(shell, str) and os.path.basename(shell) != "bash":
-        command = shlex.join((shell, "-c", command))
-    folder = arguments.pop("workdir", None)
-    if isinstance(command, str) and isinstance(folder, str) and os.path.normpath(folder) != ".":
+    shell, folder = (_take_text(arguments, name) for name in ("shell", "workdir"))
+    if isinstance(command, str) and os.path.basename(shell or "bash") != "bash":
+        command = _join_words([shell, "-c", command])
+    if isinstance(command, str) and os.path.normpath(folder or ".") != ".":
         command = _run_in_folder(command, folder)
     if command is not None:
         arguments["command"] = command
@@ -104,16 +102,28 @@ def _read_timeout(called: str, arguments: dict[str, Any]) -> int | None:
     return milliseconds if timeout is None else timeout
 
 
+def _take_text(arguments: dict[str, Any], name: str) -> str:
+    """Take an argument out of the arguments; "" without it."""
+    text = arguments.pop(name, None)
+    if text is not None and not isinstance(text, str):
+        raise ValueError(f"{name}: is not a text")
+    return text or ""
+
+
 def _join_words(words: list[Any]) -> str:
     """Return the command that a list of words means, as Codex sends it."""
     if not all(isinstance(word, str) for word in words):
         raise ValueError("command: is a list with something other than texts; send one text")
     if len(words) == 3 and words[1] in ("-c", "-lc") and os.path.basename(words[0]) == "bash":
         return words[2]
+    import shlex  # after the first request
+
     return shlex.join(words)
 
 
 def _run_in_folder(command: str, folder: str) -> str:
+    import shlex
+
     name = f"./{folder}" if folder.startswith("-") else folder  # no option, nor the last folder
     enter = f"cd {shlex.quote(name)} &&"
     is_simple = not any(character in command for character in ";&|\n")

@@ -83,7 +83,7 @@ _parse_several = build_parser(SeveralEdits)
 
 def parse(sent: dict[str, Any]) -> Arguments | SeveralEdits:
     """Check the arguments of a call, with one edit or with a list of them."""
-    return _parse_several(sent) if "edits" in sent else _parse_one(sent)
+    return _parse_one(sent) if sent.get("edits") is None else _parse_several(sent)
 
 
 def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -95,6 +95,10 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
         edits = [cast("dict[str, Any]", edits)]
     if not isinstance(edits, list):
         return arguments
+    if not edits and "old_string" in arguments:  # a strict schema asks for a value
+        return {name: arguments[name] for name in arguments if name != "edits"}
+    if "old_string" in arguments or "new_string" in arguments:
+        raise ValueError("old_string, edits: give one of them; a list can hold all edits")
     renamed = [_rename(edit) for edit in cast("list[Any]", edits)]
     for number, edit in enumerate(renamed):
         # Rules judge the path of the call: an edit must not lead to another file.

@@ -7,12 +7,13 @@ import os
 import re
 import time
 from collections import Counter
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 
 from .._core.counts import count_noun
 from .._core.ports import FileInfo, ToolContext, Workspace
+from .._core.schemas.lenient import read_leniently
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ._glob_match import compile_glob
 from ._schema import build_parser, build_schema, load_description, take_flag
@@ -54,8 +55,8 @@ parse = build_parser(Arguments)
 
 def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Turn the options of other programs into a pattern, or say what to do instead."""
-    options = arguments.pop("file_filtering_options", None)
-    filters = cast("dict[str, Any]", options) if isinstance(options, dict) else {}
+    options = read_leniently({"type": "object"}, arguments.pop("file_filtering_options", None))
+    filters: dict[str, Any] = options if isinstance(options, dict) else {}
     for given in (dict(filters), arguments):
         if not take_flag(given, "respect_git_ignore", True):
             raise ValueError("respect_git_ignore: leave it out; name the ignored folder in path")
