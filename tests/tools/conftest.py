@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mudroom._core.tool_names import normalize_tool_name
+from mudroom._core.tool_names import add_implied_arguments, normalize_tool_name
 from mudroom._core.tools import ToolResult
 from mudroom.errors import MudroomError
 from mudroom.sandboxes.unsandboxed import Unsandboxed
@@ -55,10 +55,8 @@ def call(ctx: Run) -> Call:
     async def call(name: str, /, **arguments: Any) -> ToolResult:
         tool = tools[normalize_tool_name(name)]
         try:
-            arguments = tool.parse(
-                {tool.argument_aliases.get(key, key): value for key, value in arguments.items()}
-            )
-            return await tool.run(ctx, arguments)
+            sent = add_implied_arguments(name, arguments)
+            return await tool.run(ctx, tool.parse(tool.read_arguments(sent, called=name)))
         except (ValueError, MudroomError) as error:
             return ToolResult(str(error), error=True)
 

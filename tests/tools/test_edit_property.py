@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.tools.text.file_edits import TextEdit, edit_file
+from mudroom.tools.text.file_edits import TextEdit, edit_file, propose_edit
 from mudroom.workspaces.shared import SharedWorkspace
 
 from ..long_form import count_examples
@@ -289,3 +289,35 @@ def test_an_edit_writes_the_bytes_that_are_meant_or_none(tmp_path: Path, seed: i
         counts[f"{send.__name__} {'refused' if result.error else 'written'}"] += 1
     print(dict(sorted(counts.items())))
     assert counts["send_plainly written"] > counts["send_plainly refused"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_edits_in_one_call_are_made_one_after_another_or_not_at_all(
+    seed: int, tmp_path: Path
+) -> None:
+    chance = random.Random(seed)
+    workspace = SharedWorkspace(str(tmp_path))
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    outcomes: Counter[bool] = Counter()
+    for _ in range(count_examples(25, 1_000)):
+        text = "".join(chance.choices(["a", "b", "ab", "é", "\n", "\r\n"], k=16))
+        parts = ["a", "b", "ab", "é", "a\n", "c"]
+        pairs = [chance.sample(parts, 2) for _ in range(chance.randrange(2, 4))]
+        edits = [(old, new, chance.random() < 0.9) for old, new in pairs]
+        alone.write_bytes(text.encode())
+        together.write_bytes(text.encode())
+        refused = False
+        for edit in edits:
+            refused = refused or edit_file(workspace, TextEdit("alone", *edit)).error
+        proposed = propose_edit(workspace, *(TextEdit("together", *edit) for edit in edits))
+        result = edit_file(workspace, *(TextEdit("together", *edit) for edit in edits))
+        is_unchanged = together.read_bytes() == text.encode()
+        if refused:
+            assert is_unchanged and result.error, (text, edits)
+            assert not proposed
+        elif not result.error:
+            assert together.read_bytes() == alone.read_bytes(), (text, edits)
+        else:  # the edits undo each other
+            assert alone.read_bytes() == text.encode() and is_unchanged, (text, edits)
+        outcomes[result.error] += 1
+    assert min(outcomes[True], outcomes[False]) > 2, outcomes

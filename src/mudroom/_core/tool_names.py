@@ -8,16 +8,17 @@ from typing import Any
 from .._platform.lazy_pattern import compile_later
 
 _ALIASES = {
-    "bash": "run_shell_command shell execute terminal exec_command background_run",
-    "read": "read_file readfile view notebookread open_file cat",
+    "bash": "run_shell_command shell shell_command local_shell container.exec developer__shell "
+    "execute terminal exec_command background_run",
+    "read": "read_file readfile view view_image open_file cat",
     "write": "write_file writefile create_file",
     "edit": "replace str_replace strreplacefile edit_file multiedit",
     "glob": "find_files ls list list_directory",
     "grep": "grep_search search_file_content",
     "web_fetch": "webfetch fetchurl",
     "web_search": "websearch google_web_search searchweb",
-    "todo": "todowrite todo_write write_todos settodolist",
-    "task": "agent invoke_agent spawn_agent spawn_teammate delegate subagent",
+    "todo": "todowrite todo_write write_todos settodolist update_plan",
+    "task": "agent invoke_agent delegate_to_agent spawn_agent spawn_teammate delegate subagent",
     "wait": "waitfor wait_agent taskoutput bashoutput check_background check_inbox read_inbox "
     "list_agents listagents list_teammates",
     "send_message": "sendmessage send_input followup_task broadcast plan_approval review_plan "
@@ -41,8 +42,8 @@ FORWARDING_TOOL = "mcp_call"
 _ILLEGAL = compile_later(r"[^A-Za-z0-9_-]")
 
 _ONLY_ELSEWHERE = """
-notebookedit exitplanmode enterplanmode slashcommand lsp toolsearch
-save_memory apply_patch update_plan codesearch
+notebookedit notebookread exitplanmode enterplanmode slashcommand lsp toolsearch
+save_memory apply_patch patch codesearch read_many_files write_stdin batch list_dir tree
 """
 _IMPLIED_ARGUMENTS: dict[str, dict[str, Any]] = {
     "background_run": {"background": True},
@@ -60,6 +61,7 @@ _IMPLIED_ARGUMENTS: dict[str, dict[str, Any]] = {
     "list_agents": {"timeout": 0},
     "listagents": {"timeout": 0},
     "list_teammates": {"timeout": 0},
+    "bashoutput": {"timeout": 0},
 }
 STAND_INS: dict[str, tuple[str, dict[str, Any]]] = {"task_list": ("wait", {"timeout": 0})}
 """Tools that a run lacks, with the tool and the arguments in their place.
@@ -67,14 +69,37 @@ STAND_INS: dict[str, tuple[str, dict[str, Any]]] = {"task_list": ("wait", {"time
 Without a task board, the tool TaskList of kimi-cli lists the background work.
 """
 
-REPLACEMENTS = {
-    "ask_user": "End with your question as your answer.",
-    "exitplanmode": "End with your plan as your answer.",
-    "submit_plan": "End with your plan as your answer; your lead approves or refuses it.",
-    "request_plan": "Start a child by task with plan=true and a name. Its report is the plan; "
-    "send_message to that name with approve=true or approve=false answers it.",
+REPLACEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "ask_user": ("End with your question as your answer.", ()),
+    "enterplanmode": ("End with your plan as your answer.", ()),
+    "exitplanmode": ("End with your plan as your answer.", ()),
+    "submit_plan": ("End with your plan as your answer; your lead approves or refuses it.", ()),
+    "request_plan": (
+        "Start a child by task with plan=true and a name. Its report is the plan; "
+        "send_message to that name with approve=true or approve=false answers it.",
+        (),
+    ),
+    "batch": ("Send the calls beside each other in one answer.", ()),
+    "apply_patch": ("Change a file with edit, or write a whole one with write.", ("edit", "write")),
+    "patch": ("Change a file with edit, or write a whole one with write.", ("edit", "write")),
+    "notebookedit": ("A notebook is JSON text: read it, then change it with edit.", ("edit",)),
+    "notebookread": ("A notebook is JSON text: read it with read.", ("read",)),
+    "read_many_files": ("Find files with glob, and read each with read.", ("glob", "read")),
+    "list_dir": ("List a folder with glob, without a pattern.", ("glob",)),
+    "tree": ("List a folder with glob; the pattern ** lists all below it.", ("glob",)),
+    "codesearch": ("Search the files with grep.", ("grep",)),
+    "write_stdin": (
+        "A command takes no input while it runs: give it all with the command, by a pipe or a "
+        "here-document.",
+        ("bash",),
+    ),
 }
-"""Tools of other programs that a run lacks, with the way to the same outcome."""
+"""Tools of other programs that a run lacks: the way to the same outcome, and the tools it needs."""
+
+_EDITORS = frozenset(
+    ("str_replace_based_edit_tool", "str_replace_editor", "text_editor", "developer__text_editor")
+)
+_EDITOR_COMMANDS = {"view": "read", "create": "write", "write": "write", "str_replace": "edit"}
 
 _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in aliases.split()}
 
@@ -88,6 +113,24 @@ def normalize_tool_name(name: str) -> str:
     if lower in _ALIASES:
         return lower
     return _CANONICAL.get(lower, name)
+
+
+def split_editor_call(name: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """Return the tool and the arguments that a call of a text editor means; None for other calls.
+
+    Anthropic's text editor is several tools under one name: its argument `command` says which.
+    Raises ValueError for a command that no tool has.
+    """
+    if name.lower() not in _EDITORS:
+        return None
+    command = arguments.get("command")
+    if not isinstance(command, str) or command not in _EDITOR_COMMANDS:
+        raise ValueError(
+            f"command: {command!r} is not one of {', '.join(_EDITOR_COMMANDS)}. To insert text or "
+            "to undo a change, use edit: its new_string repeats old_string with what you add."
+        )
+    others = {key: value for key, value in arguments.items() if key != "command"}
+    return _EDITOR_COMMANDS[command], others
 
 
 def make_server_tool_name(server: str, tool: str) -> str:

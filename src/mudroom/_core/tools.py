@@ -173,6 +173,10 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
             or None.
         is_parallel: calls of an effectful tool may run beside calls of other tools that have it.
         argument_aliases: other names of arguments, each with its name in `parameters`.
+        ignored_arguments: arguments of other programs' tools that have no effect here.
+        adapt: takes the name by which a model called the tool, in lower case, and the arguments
+            after renaming. Returns them in this tool's terms: other programs have other units, or
+            a list where this tool has a text. Raises ValueError for what the tool cannot do.
         needs_confirmation: a user must approve each call.
         confirmation_reason: why a user must approve each call even if a rule allows it, or "".
         forward: takes the arguments, returns the name and the arguments of the tool to call in
@@ -223,6 +227,8 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     get_key: Callable[[Any], str | None] = find_no_key
     is_parallel: bool = False
     argument_aliases: Mapping[str, str] = {}
+    ignored_arguments: frozenset[str] = frozenset()
+    adapt: Callable[[str, dict[str, Any]], dict[str, Any]] | None = None
     needs_confirmation: bool = False
     confirmation_reason: str = ""
     forward: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None = None
@@ -253,16 +259,44 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         """Return the argument of `run` for the arguments of a call. Raises ValueError."""
         return self.parse(self.read_arguments(arguments))
 
-    def read_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Rename the arguments of a model, and read them as their schemas mean them."""
-        read = read_leniently(self.parameters, self.rename_arguments(arguments))
+    def read_arguments(self, arguments: Mapping[str, Any], *, called: str = "") -> dict[str, Any]:
+        """Return the arguments of a model in this tool's terms, each as its schema means it.
+
+        Arguments:
+            called: the name by which the model called the tool; "" for its own.
+
+        Raises ValueError for an argument that is given twice with different values, or that means
+        something this tool cannot do.
+        """
+        aliases = self.argument_aliases
+        arguments = {
+            key: value
+            for key, value in arguments.items()
+            if value is not None or key not in aliases
+        }
+        self._check_given_once(arguments)
+        renamed = {
+            name: value
+            for name, value in self.rename_arguments(arguments).items()
+            if name not in self.ignored_arguments
+        }
+        read = read_leniently(self.parameters, renamed)
         assert isinstance(read, dict)
-        return read
+        return self.adapt((called or self.name).lower(), read) if self.adapt else read
 
     def rename_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments under their names in `parameters`."""
         aliases = self.argument_aliases
         return {aliases.get(key, key): value for key, value in arguments.items()}
+
+    def _check_given_once(self, arguments: Mapping[str, Any]) -> None:
+        """Refuse two names of one argument: rules would judge one value, and the other be lost."""
+        names: dict[str, str] = {}
+        for given, value in arguments.items():
+            name = self.argument_aliases.get(given, given)
+            first = names.setdefault(name, given)
+            if value != arguments[first]:
+                raise ValueError(f"{first}, {given}: both mean {name}; give one of them")
 
     def list_proposed(
         self, workspace: object, arguments: Mapping[str, Any]

@@ -62,11 +62,12 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
     def parse(sent: dict[str, Any]) -> T:
         schema = get_schema()
         properties: dict[str, Any] = schema["properties"]
-        unknown = [name for name in sent if name not in properties]
+        # A model of a strict schema sends null for what it leaves out, unknown names included.
+        values = {name: value for name, value in sent.items() if value is not None}
+        unknown = [name for name in values if name not in properties]
         if unknown:
             names = ", ".join(properties)
             raise ValueError(f"{', '.join(unknown)}: unknown; the arguments are {names}")
-        values = {name: value for name, value in sent.items() if value is not None}
         try:
             # Hidden arguments are not in the parameters by which the engine has read the others.
             return msgspec.convert(read_leniently(schema, values), arguments, strict=False)
@@ -76,6 +77,26 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
             raise ValueError(str(reason)) from None
 
     return parse
+
+
+def take_flag(arguments: dict[str, Any], name: str, default: bool = False) -> bool:
+    """Take an argument that no schema has out of the arguments. `default`: without it."""
+    value = _take(arguments, name, "boolean")
+    if value is not None and not isinstance(value, bool):
+        raise ValueError(f"{name}: is not true or false")
+    return default if value is None else value
+
+
+def take_integer(arguments: dict[str, Any], name: str) -> int | None:
+    """Take an argument that no schema has out of the arguments; None without it."""
+    value = _take(arguments, name, "integer")
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise ValueError(f"{name}: is not a whole number")
+    return value
+
+
+def _take(arguments: dict[str, Any], name: str, kind: str) -> JsonValue:
+    return read_leniently({"type": kind}, arguments.pop(name, None))
 
 
 def _compact_value(

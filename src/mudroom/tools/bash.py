@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from .._core.ports import CommandResult, ToolContext
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from .._platform.lazy_pattern import compile_later
 from ._redacting_stream import RedactingStream
-from ._schema import build_parser, build_schema, load_description
+from ._schema import build_parser, build_schema, load_description, take_flag, take_integer
 from ._text_files import preview_result
 
 MAX_CHARACTERS = 50_000
@@ -66,6 +67,68 @@ class Arguments(Struct, frozen=True):
 
 
 parse = build_parser(Arguments)
+
+
+def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Write what other programs say in arguments into the command, where rules judge it."""
+    timeout = _read_timeout(called, arguments)
+    command = arguments.get("command")
+    if isinstance(command, list):
+        command = _join_words(cast("list[Any]", command))
+    if take_flag(arguments, "tty"):
+        raise ValueError("tty: there is no terminal for commands; leave it out")
+    shell, folder = (_take_text(arguments, name) for name in ("shell", "workdir"))
+    if isinstance(command, str) and os.path.basename(shell or "bash") != "bash":
+        command = _join_words([shell, "-c", command])
+    if isinstance(command, str) and os.path.normpath(folder or ".") != ".":
+        command = _run_in_folder(command, folder)
+    if command is not None:
+        arguments["command"] = command
+    return arguments if timeout is None else {**arguments, "timeout": timeout}
+
+
+def _read_timeout(called: str, arguments: dict[str, Any]) -> int | None:
+    """Take the time limit out of the arguments, in milliseconds; None for none."""
+    milliseconds = take_integer(arguments, "timeout_ms")
+    seconds = take_integer(arguments, "timeout_secs")
+    timeout = take_integer(arguments, "timeout")
+    if [milliseconds, seconds, timeout].count(None) < 2:
+        raise ValueError("timeout: is given twice; give it once, in milliseconds")
+    # The tool Shell of kimi-cli counts seconds. That of Codex, which takes a list, does not.
+    if called == "shell" and isinstance(arguments.get("command"), str) and seconds is None:
+        seconds, timeout = timeout, None
+    if seconds is not None:
+        return seconds * 1000
+    return milliseconds if timeout is None else timeout
+
+
+def _take_text(arguments: dict[str, Any], name: str) -> str:
+    """Take an argument out of the arguments; "" without it."""
+    text = arguments.pop(name, None)
+    if text is not None and not isinstance(text, str):
+        raise ValueError(f"{name}: is not a text")
+    return text or ""
+
+
+def _join_words(words: list[Any]) -> str:
+    """Return the command that a list of words means, as Codex sends it."""
+    if not all(isinstance(word, str) for word in words):
+        raise ValueError("command: is a list with something other than texts; send one text")
+    if len(words) == 3 and words[1] in ("-c", "-lc") and os.path.basename(words[0]) == "bash":
+        return words[2]
+    import shlex  # after the first request
+
+    return shlex.join(words)
+
+
+def _run_in_folder(command: str, folder: str) -> str:
+    import shlex
+
+    name = f"./{folder}" if folder.startswith("-") else folder  # no option, nor the last folder
+    enter = f"cd {shlex.quote(name)} &&"
+    is_simple = not any(character in command for character in ";&|\n")
+    # In a group nothing runs if the folder does not exist, and the end of a comment stays one.
+    return f"{enter} {command}" if is_simple else f"{enter} {{\n{command}\n}}"
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
@@ -265,6 +328,21 @@ def _clean(raw: bytes | bytearray) -> str:
     return _CONTROLS.sub("", text)
 
 
+# No argument of a call widens what the sandbox and the rules allow.
+_IGNORED = frozenset(
+    (
+        "dangerouslyDisableSandbox",
+        "sandbox_permissions",
+        "with_escalated_permissions",
+        "additional_permissions",
+        "justification",
+        "prefix_rule",
+        "login",
+        "yield_time_ms",
+        "max_output_tokens",
+    )
+)
+
 BASH = Tool(
     name="bash",
     description=load_description(__file__),
@@ -280,7 +358,12 @@ BASH = Tool(
     argument_aliases={
         "cmd": "command",
         "script": "command",
-        "timeout_ms": "timeout",
         "run_in_background": "background",
+        "is_background": "background",
+        "directory": "workdir",
+        "dir_path": "workdir",
+        "cwd": "workdir",
     },
+    ignored_arguments=_IGNORED,
+    adapt=adapt,
 )

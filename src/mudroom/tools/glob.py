@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections import Counter
+from typing import Any
 
 from msgspec import Struct
 
 from .._core.counts import count_noun
 from .._core.ports import FileInfo, ToolContext, Workspace
+from .._core.schemas.lenient import read_leniently
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ._glob_match import compile_glob
-from ._schema import build_parser, build_schema, load_description
+from ._schema import build_parser, build_schema, load_description, take_flag
 from ._search_scope import SearchScope, format_no_rows, format_rows
 
 MAX_FILES = 100
@@ -48,6 +51,33 @@ class Arguments(Struct, frozen=True):
 
 
 parse = build_parser(Arguments)
+
+
+def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Turn the options of other programs into a pattern, or say what to do instead."""
+    options = read_leniently({"type": "object"}, arguments.pop("file_filtering_options", None))
+    filters: dict[str, Any] = options if isinstance(options, dict) else {}
+    for given in (dict(filters), arguments):
+        if not take_flag(given, "respect_git_ignore", True):
+            raise ValueError("respect_git_ignore: leave it out; name the ignored folder in path")
+    pattern = arguments.get("pattern")
+    if not take_flag(arguments, "case_sensitive", True) and isinstance(pattern, str):
+        arguments["pattern"] = _match_any_case(pattern)
+    return arguments
+
+
+def _match_any_case(pattern: str) -> str:
+    """Return a pattern that matches letters of either case; letters in brackets stay."""
+    # The folders that an absolute pattern begins with are names, not patterns.
+    kept = re.match(r"/(?:[^*?\[{/]*/)*|", pattern)
+    start = kept[0] if kept else ""
+    parts = re.split(r"(\[[^][/]*\])", pattern[len(start) :])
+    parts[::2] = [re.sub("[A-Za-z]", _list_both_cases, part) for part in parts[::2]]
+    return start + "".join(parts)
+
+
+def _list_both_cases(letter: re.Match[str]) -> str:
+    return f"[{letter[0].lower()}{letter[0].upper()}]"
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
@@ -148,4 +178,6 @@ GLOB = Tool(
     path_argument="path",
     is_search=True,
     argument_aliases={"dir_path": "path", "directory": "path", "folder": "path"},
+    ignored_arguments=frozenset(("respect_gemini_ignore", "include_dirs")),
+    adapt=adapt,
 )

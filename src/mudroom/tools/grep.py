@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
@@ -24,7 +25,7 @@ from ._ripgrep import (
     get_search_slot,
     search_files,
 )
-from ._schema import build_parser, build_schema, load_description
+from ._schema import build_parser, build_schema, load_description, take_flag, take_integer
 from ._search_scope import SearchScope, format_no_rows, format_rows
 from ._text_files import make_error_result
 
@@ -96,6 +97,33 @@ class Arguments(Struct, frozen=True):
         if self.glob:
             compile_glob(self.glob)
 
+
+def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Turn the options of other programs into those of this tool, or say what to do instead."""
+    if arguments.pop("exclude_pattern", None):
+        raise ValueError("exclude_pattern: leave it out; use grep -v in bash")
+    for name in ("no_ignore", "include_ignored"):
+        if take_flag(arguments, name):
+            raise ValueError(f"{name}: leave it out, and name the ignored folder in path")
+    if take_integer(arguments, "offset"):
+        raise ValueError("offset: leave it out; narrow the search, or raise head_limit")
+    mode = arguments.pop("output_mode", None)
+    if "names_only" in arguments:
+        mode = "files_with_matches" if take_flag(arguments, "names_only") else "content"
+    if mode is None and called in _OTHER_SEARCHES:
+        mode = "content"
+    if mode is not None:
+        arguments["output_mode"] = "count" if mode == "count_matches" else mode
+    if not take_flag(arguments, "case_sensitive", called not in _OTHER_SEARCHES):
+        arguments.setdefault("-i", True)
+    if take_flag(arguments, "fixed_strings") and isinstance(arguments.get("pattern"), str):
+        special = r"[][\\.+*?()|{}^$#&~-]"
+        arguments["pattern"] = re.sub(special, r"\\\g<0>", arguments["pattern"])
+    return arguments
+
+
+_OTHER_SEARCHES = ("grep_search", "search_file_content")
+"""Names of tools that show lines and ignore the case of letters unless they are told otherwise."""
 
 _HIDDEN = ("type", "head_limit", "multiline", "-n", "-A", "-B", "context")
 parse = build_parser(Arguments)
@@ -294,5 +322,17 @@ GREP = Tool(
     category=ToolCategory.READ,
     path_argument="path",
     is_search=True,
-    argument_aliases={"dir_path": "path", "include": "glob", "case_insensitive": "-i"},
+    argument_aliases={
+        "dir_path": "path",
+        "directory": "path",
+        "include": "glob",
+        "include_pattern": "glob",
+        "case_insensitive": "-i",
+        "before": "-B",
+        "after": "-A",
+        "limit": "head_limit",
+        "total_max_matches": "head_limit",
+    },
+    ignored_arguments=frozenset(("max_matches_per_file",)),
+    adapt=adapt,
 )

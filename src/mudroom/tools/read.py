@@ -7,16 +7,18 @@ import io
 import stat
 from functools import cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+import msgspec
 from msgspec import Struct
 
 from .._core.counts import count_noun
 from .._core.ports import ToolContext, Workspace
+from .._core.schemas.lenient import decode_json
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
 from ._image_files import MAX_IMAGE_BYTES, MAX_PIXELS_PER_SIDE, is_image, parse_image
-from ._schema import build_parser, build_schema, load_description
+from ._schema import build_parser, build_schema, load_description, take_integer
 from ._text_files import make_error_result, open_stream
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 MAX_LINES = 2_000
 """Lines of one call when the model sends no limit."""
 _HEAD = 8_192
+_COUNT_FROM_0 = ("read_file", "view")
 _NO_THREAD = 1 << 16  # bytes; a smaller file is read without a thread, which is faster
 
 
@@ -59,6 +62,50 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     if start is None or len(start) > _NO_THREAD:
         return await asyncio.to_thread(_read_file, workspace, path, arguments)
     return _read(io.BytesIO(start), path, len(start), arguments)
+
+
+def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Turn the line ranges of other programs into `offset` and `limit`."""
+    bounds = arguments.pop("view_range", None)
+    if isinstance(bounds, str):
+        bounds = decode_json(bounds)
+    if bounds is not None:
+        first, last = _read_bounds(bounds)
+    else:
+        first, last = take_integer(arguments, "start_line"), take_integer(arguments, "end_line")
+    if first is not None or last is not None:
+        if "offset" in arguments or "limit" in arguments:
+            raise ValueError("offset, limit: the lines are given already; leave them out")
+        arguments |= _to_offset(first, last)
+    elif called in _COUNT_FROM_0 and arguments.get("mode", "slice") == "slice":
+        # Some programs with a tool of this name count lines from 0, others from 1, and our own
+        # results say offset=N for line N: one line more shows what either of them means.
+        offset, limit = arguments.get("offset"), arguments.get("limit")
+        if isinstance(offset, int) and isinstance(limit, int) and offset > 0 and limit > 0:
+            arguments["limit"] = limit + 1
+    if arguments.get("mode") == "slice":
+        del arguments["mode"]
+    return arguments
+
+
+def _read_bounds(bounds: object) -> tuple[int, int | None]:
+    try:
+        first, last = msgspec.convert(bounds, tuple[int, int], strict=False)
+    except msgspec.ValidationError:
+        raise ValueError(
+            "view_range: is not [first line, last line], such as [1, 50]; -1 is the end"
+        ) from None
+    return first, None if last == -1 else last
+
+
+def _to_offset(first: int | None, last: int | None) -> dict[str, int]:
+    """Return offset and limit of the lines from `first` to `last`, both from 1 and included."""
+    start = first or 1  # as an offset of 0
+    if last is None:
+        return {"offset": start}
+    if last < start:
+        raise ValueError(f"the last line, {last}, is before the first one, {start}")
+    return {"offset": start, "limit": last - start + 1}
 
 
 def read_content(path: str, content: bytes, arguments: Arguments) -> ToolResult:
@@ -173,5 +220,13 @@ READ = Tool(
     effect=Effect.PURE,
     category=ToolCategory.READ,
     path_argument="file_path",
-    argument_aliases={"path": "file_path", "filePath": "file_path", "absolute_path": "file_path"},
+    argument_aliases={
+        "path": "file_path",
+        "filePath": "file_path",
+        "absolute_path": "file_path",
+        "line_offset": "offset",
+        "n_lines": "limit",
+    },
+    ignored_arguments=frozenset(("pages",)),  # of a PDF, which is refused in any case
+    adapt=adapt,
 )

@@ -18,6 +18,16 @@ TURNS_BEFORE_REMINDER = 3
 
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 _IGNORED_FIELDS = {"id", "priority", "activeForm"}
+_OTHER_FIELDS: dict[str, str] = dict.fromkeys(
+    ("text", "description", "step", "title", "task"), "content"
+)
+_OTHER_STATES: dict[str, str] = {
+    "done": "completed",
+    "blocked": "pending",
+    "todo": "pending",
+    "not_started": "pending",
+    "in-progress": "in_progress",
+}
 _REMINDER = "<reminder>Update your todo list.</reminder>"
 
 
@@ -39,9 +49,6 @@ _parse = build_parser(Arguments)
 
 def parse(sent: dict[str, Any]) -> Arguments:
     """Check the list: its length, no empty content, at most one item in progress."""
-    todos = sent.get("todos")
-    if isinstance(todos, list):
-        sent = {**sent, "todos": [_normalize(item) for item in cast(list[JsonValue], todos)]}
     arguments = _parse(sent)
     if len(arguments.todos) > MAX_ITEMS:
         raise ValueError(
@@ -55,15 +62,34 @@ def parse(sent: dict[str, Any]) -> Arguments:
     return arguments
 
 
-def _normalize(item: JsonValue) -> JsonValue:
-    """Accept the item format of other systems: {id, text, status}."""
+def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Give the items of other programs our names; a cancelled one is left out of the list."""
+    todos = arguments.get("todos")
+    if not isinstance(todos, list):
+        return arguments
+    items = [_rename(item) for item in cast("list[JsonValue]", todos)]
+    kept = [item for item in items if not (isinstance(item, dict) and _is_cancelled(item))]
+    return {**arguments, "todos": kept}
+
+
+def _rename(item: JsonValue) -> JsonValue:
     if not isinstance(item, dict):
         return item
-    return {
-        "content" if key == "text" else key: value
+    fields: dict[str, JsonValue] = {
+        _OTHER_FIELDS.get(key, key): value
         for key, value in item.items()
         if key not in _IGNORED_FIELDS
     }
+    status = fields.get("status")
+    return (
+        {**fields, "status": _OTHER_STATES.get(status, status)}
+        if isinstance(status, str)
+        else fields
+    )
+
+
+def _is_cancelled(item: dict[str, JsonValue]) -> bool:
+    return item.get("status") in ("cancelled", "canceled")
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
@@ -102,6 +128,8 @@ TODO = Tool(
     is_stateful=True,
     preview=preview_result,
     preview_lines=20,
-    argument_aliases={"items": "todos"},
+    argument_aliases={"items": "todos", "plan": "todos", "todoList": "todos"},
+    ignored_arguments=frozenset(("explanation",)),
+    adapt=adapt,
     make_reminder=make_reminder,
 )

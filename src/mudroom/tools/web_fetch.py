@@ -10,7 +10,7 @@ import asyncio
 import ipaddress
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
@@ -34,6 +34,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _HEADERS = {"Accept": "text/html, text/*, application/json, */*;q=0.1", "User-Agent": "mudroom"}
 _TEXT_TYPES = re.compile(r"text/.*|application/(?:.*\+)?(?:json|xml|javascript|yaml|x-ndjson)")
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
+_URLS = re.compile(r"https?://[^\s<>]+")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 _CHARSET_BYTES = 1024
 """Bytes at the start of a page in which its encoding is looked for."""
@@ -114,7 +115,22 @@ def make_web_fetch_tool(
         effect=Effect.PURE,
         category=ToolCategory.NETWORK,
         rule_argument="url",
+        ignored_arguments=frozenset(("timeout",)),
+        adapt=_adapt,
     )
+
+
+def _adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Find the address in the prompt, the only argument that some programs have."""
+    prompt = arguments.pop("prompt", None)
+    if "url" not in arguments and isinstance(prompt, str):
+        urls = dict.fromkeys(url.rstrip(".,;:!?)'\"") for url in _URLS.findall(prompt))
+        if len(urls) != 1:
+            raise ValueError(f"url: the prompt names {len(urls)} addresses; call once for each")
+        arguments["url"] = next(iter(urls))
+    if arguments.pop("format", "text") == "html":
+        raise ValueError("format: pages come as text; leave it out, or use curl in bash")
+    return arguments
 
 
 def is_public_address(text: str) -> bool:

@@ -21,6 +21,17 @@ class Arguments(Struct, frozen=True):
     content: str
 
 
+def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Refuse to append, as other programs' tools can: this one replaces the file."""
+    mode = arguments.pop("mode", "overwrite")
+    if mode != "overwrite":
+        raise ValueError(
+            f"mode: {mode!r} is not known, write replaces the whole file. "
+            "Add to a file with edit, or with >> in bash."
+        )
+    return arguments
+
+
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     """Write the file."""
     from .text.file_writes import write_file  # after the first request
@@ -62,10 +73,13 @@ WRITE = Tool(
     preview_lines=8,
     propose=propose,
     get_key=get_file_key,
+    adapt=adapt,
     argument_aliases={
         "path": "file_path",
         "filePath": "file_path",
+        "absolute_path": "file_path",
         "text": "content",
+        "file_text": "content",
         "contents": "content",
     },
 )

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ..._core.agents import Agent
 from ..._core.listings import format_entries
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
-from .child_brief import list_agents
+from .child_brief import list_agents, simplify
 from .task_arguments import ISOLATIONS, TaskArguments
 
 if TYPE_CHECKING:
@@ -44,11 +44,25 @@ _OTHER_ARGUMENTS = {
     "agent_name": "agent",
     "maxTurns": "max_turns",
     "run_in_background": "background",
+    "subagent_name": "agent",
+    "agent_type": "agent",
     "message": "prompt",
     "instructions": "prompt",
+    "objective": "prompt",
     "task_name": "name",
 }
 """Names of arguments in other programs."""
+
+_OTHER_AGENTS = {
+    "generalpurpose": "general",
+    "generalist": "general",
+    "default": "general",
+    "worker": "general",
+    "coder": "general",
+    "explorer": "explore",
+    "codebaseinvestigator": "explore",
+}
+"""Agents of other programs, and the built-in one for their work where no agent has the name."""
 
 
 def make_task_tool(
@@ -101,7 +115,28 @@ def make_task_tool(
         needs_children=True,
         keeps_results=True,
         argument_aliases=_OTHER_ARGUMENTS,
+        ignored_arguments=frozenset(("team_name", "command", "reasoning_effort")),
+        adapt=lambda called, arguments: _adapt(arguments, agents),
     )
+
+
+def _adapt(arguments: dict[str, Any], agents: Mapping[str, Agent]) -> dict[str, Any]:
+    """Turn the arguments of other programs into ours, or say what to do instead."""
+    for name in ("resume", "session_id", "task_id"):
+        if arguments.pop(name, None):
+            raise ValueError(
+                f"{name}: leave it out for a new child; a child that was given a name goes on "
+                "with send_message"
+            )
+    if arguments.pop("fork_context", False):
+        raise ValueError("fork_context: a child knows only its prompt; put what it needs there")
+    # A child never has more rights than its parent, so no mode but "plan" changes anything.
+    if arguments.pop("mode", "") == "plan":
+        arguments["plan"] = True
+    agent = arguments.get("agent")
+    if isinstance(agent, str) and simplify(agent) not in map(simplify, agents):
+        arguments["agent"] = _OTHER_AGENTS.get(simplify(agent), agent)
+    return arguments
 
 
 def _parse(arguments: dict[str, Any]) -> TaskArguments:

@@ -145,4 +145,5 @@ WAIT = Tool(
         "teammate": "for",
         "timeout_ms": "timeout",
     },
+    ignored_arguments=frozenset(("filter",)),  # of the output, which the notification brings
 )

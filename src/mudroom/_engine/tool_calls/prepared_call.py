@@ -15,6 +15,7 @@ from ..._core.tool_names import (
     STAND_INS,
     add_implied_arguments,
     normalize_tool_name,
+    split_editor_call,
 )
 from ..._core.tools import Tool, ToolResult
 from ...errors import suggest_names
@@ -52,6 +53,13 @@ class PreparedCall(Struct, frozen=True):
 
 def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
     """Look up the tool of a call and check its arguments; a fault becomes an error result."""
+    if call.name not in run.tools and not call.malformed:
+        try:
+            meant = split_editor_call(call.name, call.arguments)
+        except ValueError as error:
+            return refuse_call(call, None, f"Invalid arguments for {call.name}: {error}")
+        if meant:
+            call = structs.replace(call, name=meant[0], arguments=meant[1])
     name = call.name if call.name in run.tools else normalize_tool_name(call.name)
     if name not in run.tools and name in STAND_INS:
         name, arguments = STAND_INS[name]
@@ -59,7 +67,7 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
     # A tool of a server counts as the server lists it now.
     tool = run.tools.find(name) if name.startswith(SERVER_PREFIX) else run.tools.get(name)
     if tool is None:
-        hint = REPLACEMENTS.get(name.lower()) or suggest_names(call.name, run.tools)
+        hint = _find_replacement(run, name) or suggest_names(call.name, run.tools)
         if name.startswith(SERVER_PREFIX) and FORWARDING_TOOL in run.tools:
             hint = f"Find it with mcp_find, and call it with {FORWARDING_TOOL}."
         return refuse_call(call, None, f"There is no tool {call.name!r} here. {hint}")
@@ -71,10 +79,22 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
         if tool.forward:
             name, arguments = tool.forward(call.arguments)
             return prepare_call(run, structs.replace(call, name=name, arguments=arguments))
-        arguments = tool.read_arguments(add_implied_arguments(call.name, call.arguments))
+        sent = add_implied_arguments(call.name, call.arguments)
+        arguments = tool.read_arguments(sent, called=call.name)
         return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:
         return refuse_call(call, tool, f"Invalid arguments for {name}: {error}")
+
+
+def _find_replacement(run: RunContext, name: str) -> str:
+    """Say how the run can do what a tool of another program does; "" if it cannot, or unknown."""
+    text, needed = REPLACEMENTS.get(name.lower(), ("", ()))
+    if any(tool not in run.tools for tool in needed):
+        return ""
+    arguments = (
+        f"{tool} takes {', '.join(run.tools[tool].parameters['properties'])}." for tool in needed
+    )
+    return " ".join((text, *arguments))
 
 
 def refuse_call(call: ToolCallBlock, tool: Tool | None, text: str) -> PreparedCall:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..._core.counts import count_noun
 from ..._core.ports import Workspace
@@ -19,7 +20,6 @@ from .file_text import (
     find_line_break,
     list_lines,
     set_line_ends,
-    show_text,
 )
 from .kept_text import find_unknown_letters
 
@@ -29,34 +29,46 @@ _MAX_REST = 500  # characters kept of each side of a line of which a part change
 
 
 class TextEdit(Struct, frozen=True):
-    """An edit as a model asks for it: replaces `old`, once or everywhere, by `new`."""
+    """An edit as a model asks for it: replaces `old`, once or everywhere, by `new`.
+
+    Arguments:
+        expected: how often `old` must be in the file; None for once, or any number of times with
+            `replace_all`.
+    """
 
     file_path: str
     old: str
     new: str
     replace_all: bool = False
+    expected: int | None = None
 
 
-def propose_edit(workspace: Workspace, edit: TextEdit) -> list[PreviewLine]:
-    """Return the difference that an edit would make; empty if it would fail."""
-    path = workspace.locate(edit.file_path)
+def propose_edit(workspace: Workspace, *edits: TextEdit) -> list[PreviewLine]:
+    """Return the difference that edits of one file would make; empty if they would fail."""
+    path = workspace.locate(edits[0].file_path)
     data = workspace.read(path, 0, MAX_PROPOSED_BYTES + 1)
     if len(data) > MAX_PROPOSED_BYTES or describe_binary(data[:8_192]):
         return []
-    file = decode_file(data)
-    try:
-        replacements = _find_replacements(file, edit)
-    except ValueError:
-        return []
+    before = after = decode_file(data)
+    for edit in edits:
+        try:
+            replacements = _find_replacements(after, edit)
+        except ValueError:
+            return []
+        if not replacements:
+            return []
+        after = _apply(after, replacements)
     from ...projections.differences import diff_texts
 
-    after = show_text(apply_replacements(file.text, replacements))
-    return diff_texts(set_line_ends(file.shown, "\n"), set_line_ends(after, "\n"))
+    return diff_texts(set_line_ends(before.shown, "\n"), set_line_ends(after.shown, "\n"))
 
 
-def edit_file(workspace: Workspace, edit: TextEdit) -> ToolResult:
-    """Replace a text in a file. A refused call changes no byte."""
-    path = workspace.locate(edit.file_path)
+def edit_file(workspace: Workspace, *edits: TextEdit) -> ToolResult:
+    """Make edits of one file, each in the text that the one before it left; all of them or none.
+
+    A refused call changes no byte.
+    """
+    path = workspace.locate(edits[0].file_path)
     with get_file_lock(workspace, path):
         with naming_similar_files(workspace, path):
             data = workspace.read(path, 0, MAX_INSPECTED + 1)
@@ -69,27 +81,51 @@ def edit_file(workspace: Workspace, edit: TextEdit) -> ToolResult:
             return make_error_result(
                 f"{path} is a {kind}, not text. Change it with a program in bash."
             )
-        file = decode_file(data)
-        try:
-            replacements = _find_replacements(file, edit)
-            if not replacements:
-                similar = _describe_similar(list_lines(file.shown), edit.old)
-                return make_error_result(f"old_string is not in {path}. {similar}")
-            changed = _encode(file, replacements)
-        except ValueError as error:
-            return make_error_result(f"{path} was not changed. {error}")
+        file = after = decode_file(data)
+        changed = data
+        made: list[Sequence[Replacement]] = []
+        for number, edit in enumerate(edits):
+            which = f"edits[{number}]: " if len(edits) > 1 else ""
+            try:
+                replacements = _find_replacements(after, edit)
+                if not replacements:
+                    similar = _describe_similar(list_lines(after.shown), edit.old)
+                    where = f"{which}old_string is not in {path}."
+                    return make_error_result(f"{where} {similar}{_describe_earlier(number)}")
+                changed = _encode(after, replacements)
+            except ValueError as error:
+                return make_error_result(f"{path} was not changed. {which}{error}")
+            after = _apply(after, replacements)
+            made.append(replacements)
         if changed == data:
             return make_error_result(
                 f"{path} was not changed: old_string and new_string differ only in line ends or "
                 "line numbers, which edit keeps. Convert line ends with a program in bash."
             )
         workspace.write(path, changed)
-    return _describe_edit(path, file, replacements)
+    return _describe_edits(path, file, made)
 
 
 def _find_replacements(file: FileText, edit: TextEdit) -> list[Replacement]:
     """Find the places. Raises ValueError with a text for the model."""
-    return find_replacements(file, edit.old, edit.new, replace_all=edit.replace_all)
+    found = find_replacements(file, edit.old, edit.new, replace_all=edit.replace_all)
+    if found and edit.expected is not None and len(found) != edit.expected:
+        raise ValueError(
+            f"old_string is in the file {len(found)} times, not {edit.expected} as "
+            "expected_replacements says. Quote more lines around those meant, or set replace_all."
+        )
+    return found
+
+
+def _apply(file: FileText, replacements: Sequence[Replacement]) -> FileText:
+    return replace(file, text=apply_replacements(file.text, replacements))
+
+
+def _describe_earlier(number: int) -> str:
+    """Say what a missing text was looked for in: the edits before it are made first."""
+    if not number:
+        return ""
+    return " No edit was made. Each edit is looked for in the text that the edits before it leave."
 
 
 def _encode(file: FileText, replacements: Sequence[Replacement]) -> bytes:
@@ -113,10 +149,10 @@ def _encode(file: FileText, replacements: Sequence[Replacement]) -> bytes:
         ) from None
 
 
-def _describe_edit(path: str, file: FileText, replacements: Sequence[Replacement]) -> ToolResult:
-    first = replacements[0]
+def _describe_edits(path: str, file: FileText, made: Sequence[Sequence[Replacement]]) -> ToolResult:
+    first = made[0][0]
     line = file.text.count(find_line_break(file.text), 0, first.start) + 1
-    count = len(replacements)
+    count = sum(map(len, made))
     where = f"line {line}" if count == 1 else f"{count} places"
     detail = {"replaced": count, "line": line, **_find_rest(file.shown, first)}
     return ToolResult(f"edited {path} ({where})", changes=(path,), detail=detail)

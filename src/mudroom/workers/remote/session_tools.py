@@ -26,6 +26,7 @@ class SessionToolSpec(Struct, frozen=True, kw_only=True):
     effect: Effect
     is_parallel: bool
     argument_aliases: dict[str, str]
+    ignored_arguments: frozenset[str]
     needs_confirmation: bool
     confirmation_reason: str
     category: ToolCategory | None
@@ -46,7 +47,7 @@ def is_sendable(tool: Tool) -> bool:
     It cannot if the tool uses the files or the memory of its run, or decides something by a
     function before the call.
     """
-    has_functions = tool.forward or tool.make_reminder or tool.propose
+    has_functions = tool.adapt or tool.forward or tool.make_reminder or tool.propose
     return not (tool.uses_context or has_functions or tool.get_key is not find_no_key)
 
 
