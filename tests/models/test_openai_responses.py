@@ -358,7 +358,7 @@ def test_a_refusal_is_a_refusal() -> None:
 @pytest.mark.parametrize(
     ("event", "status"),
     [
-        ({"type": "error", "error": {"code": "insufficient_quota", "message": "no"}}, 400),
+        ({"type": "error", "error": {"code": "insufficient_quota", "message": "no"}}, 429),
         ({"type": "error", "code": "rate_limit_exceeded", "message": "slow down"}, 429),
         ({"type": "response.failed", "response": {"error": {"code": "server_error"}}}, 500),
         ({"type": "response.failed", "response": {}}, 500),

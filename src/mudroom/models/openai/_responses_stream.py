@@ -20,11 +20,11 @@ from ..._core.messages import (
 from ..._core.ports import StreamChunk
 from ...errors import ModelGarbled
 from ...projections.web_searches import read_responses_search
-from .._http import StreamCut
+from .._http import StreamCut, make_stream_error
 from .._json import clean, make_decoder, read_arguments
 from .._tool_names import ToolNames
 from .._wire import describe_stop
-from ._chat_stream import build_tool_call, to_stream_error
+from ._chat_stream import build_tool_call
 
 WIRE = "openai-responses"
 
@@ -145,7 +145,7 @@ class ResponsesReader:
         kind = event.type
         self._has_event = True
         if kind == "error" or (not kind and event.error):
-            raise to_stream_error(event.error or {"code": event.code, "message": event.message})
+            raise make_stream_error(event.error or {"code": event.code, "message": event.message})
         if kind.startswith("response."):
             self._has_valid_event = True
         if chunk_kind := _CHUNK_KINDS.get(kind):
@@ -155,7 +155,7 @@ class ResponsesReader:
         if event.item:
             return self._read_item(event, event.item)
         if kind == "response.failed":
-            raise to_stream_error(event.response.error if event.response else None)
+            raise make_stream_error(event.response.error if event.response else None)
         if kind in _LAST_EVENTS:
             self._last = event.response or _Response()
         return ()
