@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -651,7 +651,7 @@ def test_a_refusal_is_understood(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case[1]])
 def test_a_refusal_means_the_same_inside_a_stream(name: str) -> None:
     status, data, meaning, _ = CASES[name]
-    body: dict[str, Any] = data[0] if isinstance(data, list) else data
+    body = cast("dict[str, Any]", data[0] if isinstance(data, list) else data)
     inner: Any = body.get("error", body)
     if not isinstance(inner, str):
         inner = {"status": status, **inner, "type": inner.get("type") or inner.get("__type")}

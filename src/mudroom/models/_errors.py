@@ -80,6 +80,7 @@ class RequestFailure(Exception):
         status: HTTP status, 0 if no response arrived.
         error: the error to raise when the request is not retried.
         is_retryable: whether another attempt may succeed.
+        is_repairable: a request without what was refused may succeed.
         is_load: the provider has too many requests, so that other runs should wait, too.
         retry_after: seconds the provider asked to wait, 0 if it did not ask.
         allows_few_tries: true if another attempt seldom helps, so that only a few follow.
@@ -92,6 +93,7 @@ class RequestFailure(Exception):
         error: ModelError,
         *,
         is_retryable: bool = False,
+        is_repairable: bool = False,
         is_load: bool = False,
         retry_after: float = 0.0,
         allows_few_tries: bool = False,
@@ -101,6 +103,7 @@ class RequestFailure(Exception):
         self.status = status
         self.error = error
         self.is_retryable = is_retryable
+        self.is_repairable = is_repairable
         self.is_load = is_load
         self.retry_after = retry_after
         self.allows_few_tries = allows_few_tries
@@ -149,6 +152,7 @@ def classify_status(
         status,
         error,
         is_retryable=refusal.may_retry,
+        is_repairable=refusal.meaning in (Meaning.REFUSED, Meaning.TOO_LONG),
         is_load=refusal.meaning is Meaning.LOAD,
         retry_after=refusal.wait,
         body=body,

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -39,8 +40,6 @@ _MAX_CACHED_PREFIXES = 32
 _SAMPLING = ("temperature", "top_p")
 _SERVED_MAX_OUTPUT = 32_000
 """Default output limit in tokens where the server tells its window, which bounds it, too."""
-_LEARNABLE = (400, 402, 422)
-"""Statuses of refusals that may name a field."""
 REFUSED_CALLS = "tool_use_failed"
 """Stop reason of an answer that the provider refused for its calls."""
 _MAX_REFUSED_ANSWERS = 3
@@ -217,6 +216,18 @@ class WireModel(ABC):
     def encode_message(self, message: Message, names: ToolNames) -> Iterable[dict[str, Any]]:
         """Return a message as the wire has it; nothing if it has no sendable content."""
 
+    def fit_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Return a message of the wire as the server takes it; it may have been sent before."""
+        return entry
+
+    def join_entry(self, last: bytes | bytearray, entry: dict[str, Any]) -> dict[str, Any] | None:
+        """Return one message for two that the server does not take in a row, else None.
+
+        Arguments:
+            last: the message before the entry, encoded; empty if any message may follow it.
+        """
+        return None
+
     @abstractmethod
     def make_reader(self, names: ToolNames) -> StreamReader:
         """Return a reader for one answer."""
@@ -229,6 +240,7 @@ class WireConversation:
         self._model = model
         self._prefix = model.get_prefix(config)
         self._messages = bytearray()
+        self._last_start = 0
         self._room: int | None = None
         self._refused_count = 0
 
@@ -293,7 +305,7 @@ class WireConversation:
         Each change is made only once, so the number of requests is limited.
         """
         model = self._model
-        if failure.status not in _LEARNABLE:
+        if not failure.is_repairable:
             return None
         answer = model.read_refused_answer(failure.body, self._prefix.names)
         if answer and self._refused_count < _MAX_REFUSED_ANSWERS:
@@ -313,6 +325,7 @@ class WireConversation:
             else:
                 return None
         self._prefix = model.get_prefix(self._prefix.config)
+        self._fit_entries()
         return Remedy(change=f"sent again: {change}. {failure.error.message}")
 
     def _fit_room(self, refusal: str) -> str:
@@ -331,10 +344,24 @@ class WireConversation:
         return f"this answer has at most {self._room:,} tokens"
 
     def append_entry(self, entry: dict[str, Any]) -> None:
-        """Append a message of the wire."""
-        if self._messages:
+        """Append a message of the wire, or join it to the last one."""
+        model = self._model
+        last = self._messages[self._last_start :] if model.facts.needs_short_ids else b""
+        if joined := model.join_entry(last, entry):
+            del self._messages[self._last_start :]
+            entry = joined
+        elif self._messages:
             self._messages += b","
-        self._messages += encode(entry)
+        self._last_start = len(self._messages)
+        self._messages += encode(model.fit_entry(entry))
+
+    def _fit_entries(self) -> None:
+        """Encode all messages again, for facts that have changed."""
+        entries: list[dict[str, Any]] = msgspec.json.decode(b"[%b]" % self._messages)
+        self._messages.clear()
+        self._last_start = 0
+        for entry in entries:
+            self.append_entry(entry)
 
 
 def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:

@@ -208,7 +208,8 @@ class OpenAIReader:
         signature = self._reasoning_field
         if any(_is_sealed(detail) for detail in self._details):
             signature = f"{REASONING_DETAILS_FIELD}:{encode(self._details).decode()}"
-        if thoughts or signature:
+        # DeepSeek expects the field back beside calls, even if it was empty.
+        if thoughts or (signature and (self._calls or signature != REASONING_FIELD)):
             content.append(ThinkingBlock(thoughts, signature))
         if text := clean("".join(self._texts)):
             content.append(TextBlock(text))
@@ -235,9 +236,9 @@ class OpenAIReader:
         if delta is None:
             return chunks
         text, thought = _split_delta(delta)
+        if delta.reasoning_content is not None:
+            self._reasoning_field = REASONING_FIELD
         if thought:
-            if delta.reasoning_content:
-                self._reasoning_field = REASONING_FIELD
             self._thoughts.append(thought)
             chunks.append(StreamChunk("thinking", thought))
         if text:

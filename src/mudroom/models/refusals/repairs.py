@@ -21,6 +21,14 @@ _FIELD = compile_later(
     r"\b(max_completion_tokens|max_tokens|temperature|top_p|stream_options|tool_choice"
     r"|reasoning_effort)\b"
 )
+_MISSING_REASONING = compile_later(
+    r"(?i)reasoning_content\b.{0,60}\b(passed back|missing|required|must be (set|provided|included))"
+    r"|(missing|requires?|without)\b.{0,30}\breasoning_content"
+)
+_BLANK = " "
+_ROLES = compile_later(
+    r"(?i)unexpected role '?user'? after role '?tool|tool call id was .{0,80}must be a-z"
+)
 _OUTPUT_CAPS = (
     compile_later(r"at most (\d+) completion tokens"),
     compile_later(r"> (\d+), which is the maximum allowed number of output tokens"),
@@ -57,6 +65,12 @@ def learn_facts(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | Non
         if (match := pattern.search(refusal)) and int(match[1]) != facts.output_cap:
             cap = int(match[1])
             return replace(facts, output_cap=cap), f"answers have at most {cap:,} tokens"
+    if _MISSING_REASONING.search(refusal) and facts.absent_reasoning != _BLANK:
+        # Some servers count an empty field as missing.
+        absent = "" if facts.absent_reasoning is None else _BLANK
+        return replace(facts, absent_reasoning=absent), "each call has a reasoning_content"
+    if _ROLES.search(refusal) and not facts.needs_short_ids:
+        return replace(facts, needs_short_ids=True), "ids are short, and results hold the next text"
     if facts.server_tools and _NO_SEARCH.search(refusal):
         return replace(facts, server_tools=frozenset()), "the model does not search the web"
     match = _FIELD.search(refusal)
