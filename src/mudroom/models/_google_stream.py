@@ -99,7 +99,15 @@ class _Chunk(Struct, rename="camel"):
 
 _decode = make_decoder(_Chunk)
 
-_MALFORMED_CALL = "MALFORMED_FUNCTION_CALL"
+_FAULTY_ANSWERS = frozenset(
+    {
+        "MALFORMED_FUNCTION_CALL",
+        "MALFORMED_RESPONSE",
+        "UNEXPECTED_TOOL_CALL",
+        "TOO_MANY_TOOL_CALLS",
+    }
+)
+"""Finish reasons of answers that the model got wrong, also without content. It may try again."""
 _STOP_REASONS = {
     "STOP": StopReason.END,
     "MAX_TOKENS": StopReason.LENGTH,
@@ -169,7 +177,7 @@ class GoogleReader:
             raise StreamCut
         content = tuple(map(_clean_block, self._insert_sources()))
         # An unknown reason without content means that the prompt was blocked.
-        is_answer = content or self._finish_reason == _MALFORMED_CALL
+        is_answer = content or self._finish_reason in _FAULTY_ANSWERS
         default = StopReason.OTHER if is_answer else StopReason.REFUSAL
         return AssistantMessage(
             content,
