@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import TextBlock, Tool, ToolCallBlock
+from mudroom import TextBlock, Tool, ToolCallBlock, ToolResult
 from mudroom._core.messages import (
     AssistantMessage,
     ThinkingBlock,
@@ -19,7 +19,10 @@ from mudroom._core.ports import RequestConfig
 from mudroom.errors import ModelError
 from mudroom.models._http import HttpClient
 from mudroom.models._wire import WireModel
+from mudroom.models.anthropic import AnthropicModel
+from mudroom.models.google import GoogleModel
 from mudroom.models.openai.chat import OpenAIModel
+from mudroom.models.openai.responses import ResponsesModel
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
@@ -103,3 +106,63 @@ async def test_a_user_message_after_a_result_joins_it_after_the_refusal() -> Non
     *_, last = server.requests[1].messages
     assert (last["role"], last["content"]) == ("tool", "text\n\nGo on.")
     assert last["tool_call_id"].isalnum() and len(last["tool_call_id"]) == 9
+
+
+def make_tool() -> Tool:
+    async def run(_context: object, _arguments: object) -> ToolResult:
+        return ToolResult("found")
+
+    text = {"type": "string", "pattern": "(?!x).*", "format": "email"}
+    properties = {"pattern": text, "format": {"type": "string", "enum": ["pattern"]}}
+    schema = {
+        "type": "object",
+        "properties": {**properties, "all": {"type": "array", "items": {"$ref": "#/$defs/t"}}},
+        "$defs": {"t": text},
+        "default": {"pattern": "p"},
+    }
+    return Tool(name="find", description="", parameters=schema, parse=dict, run=run)
+
+
+WIRES: dict[str, type[WireModel]] = {
+    "anthropic": AnthropicModel,
+    "google": GoogleModel,
+    "openai": OpenAIModel,
+    "openai-responses": ResponsesModel,
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "failed to parse grammar"),
+        (500, "Failed to initialize samplers: failed to parse grammar"),
+        (400, "Invalid schema for function 'find': regex lookaround is not supported"),
+        (400, "tools.0.input_schema: unsupported format 'email'"),
+    ],
+)
+async def test_tools_are_sent_once_more_without_patterns(wire: str, status: int, text: str) -> None:
+    refusal = refuse(text, status)
+    answers: list[ServerAnswer] = ["Again.", "Done.", refusal]
+    async with ModelServer(lambda _: answers.pop()) as server:
+        model = WIRES[wire]("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        tools = (make_tool(),)
+        assert (await send(model, user_message("Go."), tools=tools)).text == "Done."
+        await send(model, user_message("Go."), tools=tools)
+        await model.close()
+    patterns = [request.body.count(b"(?!x)") for request in server.requests]
+    assert patterns == [2, 0, 0]
+    # A property of that name, a value and a default stay.
+    for request in server.requests:
+        assert b'"pattern":{' in request.body
+        assert b'"enum":["pattern"]' in request.body
+        assert b'"default":{"pattern":"p"}' in request.body
+
+
+async def test_tools_that_are_refused_without_patterns_too_end_the_request() -> None:
+    async with ModelServer(lambda _: refuse("failed to parse grammar")) as server:
+        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        with pytest.raises(ModelError, match="failed to parse grammar"):
+            await send(model, user_message("Go."), tools=(make_tool(),))
+        await model.close()
+    assert server.request_count == 2

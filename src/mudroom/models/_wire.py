@@ -148,11 +148,22 @@ class WireModel(ABC):
                 oldest = next(iter(self._prefixes))
                 del self._prefixes[oldest]
             names = ToolNames(tool.name for tool in config.tools)
-            data = self.encode_prefix(config, names)
+            data = self.encode_prefix(self.fit_config(config), names)
             prefix = RequestPrefix(data, names, config, self.facts)
             self._prefixes[key] = prefix
             warn_unsent_sampling(self.name, config, self.facts, self.unsent)
         return prefix
+
+    def fit_config(self, config: RequestConfig) -> RequestConfig:
+        """Return a config with tools whose schemas the server can follow."""
+        if "pattern" not in self.facts.refused:
+            return config
+        from .refusals.repairs import remove_patterns  # only a refusal needs it
+
+        tools = [
+            replace(tool, parameters=remove_patterns(tool.parameters)) for tool in config.tools
+        ]
+        return replace(config, tools=tuple(tools))
 
     def change_facts(self, facts: ModelFacts) -> None:
         """Use other facts for all further requests, here and in later sessions of this process."""
@@ -289,7 +300,7 @@ class WireConversation:
             return prefix.data
         own = prefix.facts.choose_max_tokens(prefix.config.max_tokens)
         config = replace(prefix.config, max_tokens=choose_smaller(own, limit))
-        return self._model.encode_prefix(config, prefix.names)
+        return self._model.encode_prefix(self._model.fit_config(config), prefix.names)
 
     def _make_end(self, *, tools: bool) -> bytes:
         config = self._prefix.config

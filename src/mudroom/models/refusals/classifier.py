@@ -142,9 +142,7 @@ _BAD_KEY = compile_later(
     r"(?i)api.?key.{0,20}(not valid|not found|invalid|expired|missing|required)"
     r"|(invalid|incorrect|missing|no|wrong).{0,20}(api.?key|credentials|(access|auth|bearer) token)"
 )
-_GRAMMAR = compile_later(
-    r"(?i)failed to (parse|compile) (the )?grammar|failed to initialize samplers"
-)
+_GRAMMAR = compile_later(r"(?i)failed to (parse|compile) (the )?grammar|initialize samplers")
 """Errors of llama.cpp for schemas it cannot follow, some of them with HTTP 500."""
 
 _CODE_FIELDS = ("code", "type", "status", "reason", "error_type", "errorCode", "__type")
