@@ -169,6 +169,7 @@ class HttpClient:
         make_body: Callable[[], bytes],
         make_reader: Callable[[], StreamReader],
         handle_failure: Callable[[RequestFailure], Remedy | None] = lambda failure: None,
+        check_answer: Callable[[AssistantMessage], AssistantMessage] | None = None,
     ) -> AsyncGenerator[StreamChunk | RetryNotice | AssistantMessage, None]:
         """Post a body and yield the chunks of the answer, then the whole message.
 
@@ -180,6 +181,7 @@ class HttpClient:
         Arguments:
             make_body, make_reader: return the body and a new reader; called once per attempt.
             handle_failure: called with a final failure; returns its remedy, None to give up.
+            check_answer: returns the answer to yield, or raises a ModelError.
         """
         attempt = 0
         few_tries_used = 0
@@ -191,7 +193,8 @@ class HttpClient:
                 while not exchange.is_complete:
                     for chunk in await exchange.read():
                         yield chunk
-                yield exchange.finish()
+                answer = exchange.finish()
+                yield check_answer(answer) if check_answer else answer
                 return
             except _STREAM_ERRORS as error:
                 failure = exchange.classify(error)

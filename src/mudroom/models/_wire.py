@@ -27,11 +27,13 @@ from .._core.messages import (
     resolve_stop_reason,
 )
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
-from ._errors import RequestFailure
+from ..errors import ModelRefused
+from ._errors import RequestFailure, strip_url
 from ._http import HttpClient, Remedy, StreamReader
 from ._images import has_images, replace_images, warn_unsent_images
 from ._json import clean, encode
 from ._tool_names import ToolNames
+from ._written_calls import WRITTEN_CALL, find_written_call
 from .model_facts import ModelFacts, find_facts, remember_facts
 
 log = logging.getLogger("mudroom")
@@ -254,12 +256,14 @@ class WireConversation:
         self._last_start = 0
         self._room: int | None = None
         self._refused_count = 0
+        self._was_told_of_text = False
 
     def append(self, message: Message) -> None:
         """Append a message; a message without sendable content is ignored."""
         if isinstance(message, AssistantMessage):
             is_refused = message.provider_stop_reason == REFUSED_CALLS
             self._refused_count = self._refused_count + 1 if is_refused else 0
+            self._was_told_of_text = message.provider_stop_reason == WRITTEN_CALL
             message = self._remove_unoffered_blocks(message)
         elif not self._model.takes_images and has_images(message):
             warn_unsent_images(self._model.name, self._model.unsent)
@@ -287,7 +291,29 @@ class WireConversation:
             lambda: self.build_body(tools=tools, max_tokens=max_tokens),
             lambda: model.make_reader(self._prefix.names),
             self._handle_failure,
+            self._check_answer if tools else None,
         )
+
+    def _check_answer(self, answer: AssistantMessage) -> AssistantMessage:
+        """Return an answer, as one that stopped early if it holds a call as text.
+
+        Raises ModelRefused if the last answer held one, too.
+        """
+        prefix = self._prefix
+        if answer.tool_calls or not prefix.config.tools:
+            return answer
+        offered = {prefix.names.to_wire(tool.name) for tool in prefix.config.tools}
+        name = find_written_call(answer, offered)
+        if not name:
+            return answer
+        if self._was_told_of_text:
+            raise ModelRefused(
+                f"the server does not parse tool calls: it sent a call of {name} as text, twice",
+                where=strip_url(self._model.url),
+                remedy="Start the server with a tool parser (vLLM: --enable-auto-tool-choice and "
+                "--tool-call-parser, llama.cpp: --jinja), or use another model.",
+            )
+        return replace(answer, stop_reason=StopReason.OTHER, provider_stop_reason=WRITTEN_CALL)
 
     def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
         """Return the request body."""
