@@ -44,6 +44,10 @@ _OVERFLOW_REMEDY = (
     "remove the last prompts with /rewind, shorten it with /compact, or use a model with a larger "
     "context."
 )
+NO_TOOLS_REMEDY = (
+    "mudroom works through tools. Use a model that takes them; start vLLM with "
+    "--enable-auto-tool-choice and --tool-call-parser, llama.cpp with --jinja."
+)
 _STATUS_TEXTS = {
     408: "timeout",
     409: "conflict",
@@ -331,10 +335,7 @@ def _choose_remedy(hints: ProviderHints, meaning: Meaning, status: int, text: st
                 "or use another model (--model, --fallback-model)."
             )
         case "NO_TOOLS":
-            return (
-                "mudroom works through tools. Use a model that takes them; start vLLM with "
-                "--enable-auto-tool-choice and --tool-call-parser, llama.cpp with --jinja."
-            )
+            return NO_TOOLS_REMEDY
         case "NOT_ALLOWED":
             return f"Check the key in {hints.key_env}." if hints.key_env else "Check the key."
         case _ if status == 404:

@@ -28,7 +28,7 @@ from .._core.messages import (
 )
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 from ..errors import ModelRefused
-from ._errors import RequestFailure, strip_url
+from ._errors import NO_TOOLS_REMEDY, RequestFailure, strip_url
 from ._http import HttpClient, Remedy, StreamReader
 from ._images import has_images, replace_images, warn_unsent_images
 from ._json import clean, encode
@@ -71,6 +71,8 @@ class WireModel(ABC):
         headers: additional headers.
         name: the model string; by default the name of the wire before that of the model.
         takes_images: the model accepts images; otherwise it gets placeholders.
+        takes_tools: the model takes tools, or the server does not say; otherwise a request with
+            tools is an error before it is sent.
         context_window: in tokens, as the server says; 0 if it is not known.
 
     Attributes:
@@ -97,6 +99,7 @@ class WireModel(ABC):
         headers: Mapping[str, str] | None = None,
         name: str = "",
         takes_images: bool = True,
+        takes_tools: bool = True,
         context_window: int = 0,
     ) -> None:
         self.model = self.normalize_model(model)
@@ -107,6 +110,7 @@ class WireModel(ABC):
         self.headers = {"Content-Type": "application/json", **self.build_auth_headers(key)}
         self.headers.update(headers or {})
         self.takes_images = takes_images
+        self.takes_tools = takes_tools
         self.facts = find_facts(self.model, self.base_url)
         if context_window:
             self.facts = replace(
@@ -210,8 +214,14 @@ class WireModel(ABC):
         """Return the headers for a key, as bearer token."""
         return {"Authorization": f"Bearer {key}"} if key else {}
 
-    def check_config(self, config: RequestConfig) -> None:  # noqa: B027  (an optional hook)
+    def check_config(self, config: RequestConfig) -> None:
         """Raise ModelRefused if the provider refuses each request of a config."""
+        if config.tools and not self.takes_tools:
+            raise ModelRefused(
+                f"the server says that {self.model} takes no tools",
+                where=strip_url(self.url),
+                remedy=NO_TOOLS_REMEDY,
+            )
 
     def read_refused_answer(self, body: bytes, names: ToolNames) -> AssistantMessage | None:
         """Return the answer that an error of the provider holds, None if it holds none."""

@@ -109,6 +109,7 @@ class OpenAIModel(WireModel):
 
     def check_config(self, config: RequestConfig) -> None:
         """Raise ModelRefused for tools that the model does not take in Chat Completions."""
+        super().check_config(config)
         if config.tools and not self.facts.takes_chat_tools:
             raise ModelRefused(
                 f"{self.model} takes no tools in Chat Completions",
