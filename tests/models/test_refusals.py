@@ -210,6 +210,12 @@ CASES: dict[str, Case] = {
         LOAD,
         0,
     ),
+    "anthropic long context": (
+        429,
+        error("Extra usage is required for long context requests.", type="rate_limit_error"),
+        MONEY,
+        0,
+    ),
     "anthropic overloaded": (529, error("Overloaded", type="overloaded_error"), LOAD, 0),
     "anthropic permission": (403, error("no access", type="permission_error"), DENIED, 0),
     # Gemini

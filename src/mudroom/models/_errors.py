@@ -31,6 +31,7 @@ from ..errors import (
     UnknownName,
     suggest_names,
 )
+from ._rate_limit import MAX_WAIT
 
 if TYPE_CHECKING:
     from .refusals.classifier import Meaning
@@ -213,7 +214,8 @@ def build_final_error(failure: RequestFailure, attempts: int) -> ModelError:
     """Return the error to raise for a failure after the last of `attempts` attempts."""
     error = failure.error
     suffix = f", tried {attempts} times" if attempts > 1 else ""
-    if failure.retry_after:
+    # A short wait beside a quota of a day would not help.
+    if failure.retry_after and (failure.is_retryable or failure.retry_after > MAX_WAIT):
         suffix += f"; the provider asks to wait {failure.retry_after:.0f} s"
     return type(error)(error.message + suffix, where=error.where, remedy=error.remedy)
 

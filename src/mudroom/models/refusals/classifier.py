@@ -112,7 +112,7 @@ _MONEY = compile_later(
     r"|(spend(ing)?|billing) (hard )?(limit|cap)|payment required|account balance is \$?0"
     r"|overdue (balance|payment|invoice)|in arrears|inactive subscription"
     r"|account is in good standing|please (recharge|top ?up)|positive credit balance"
-    r"|free tier[^.;]{0,40}exhausted|credits? (has |have )?expired"
+    r"|extra usage is required|free tier[^.;]{0,40}exhausted|credits? (has |have )?expired"
     r"|余额不足|已?欠费|请充值|套餐已到期"
 )
 _PLAN = compile_later(
