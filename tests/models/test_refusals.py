@@ -823,3 +823,10 @@ async def test_a_wait_of_hours_in_a_body_ends_the_request_and_names_the_wait() -
         with pytest.raises(ModelError, match="asks to wait 39600 s"):
             await ask(model)
         assert server.request_count == 1
+
+
+def test_load_is_named_as_such_whatever_the_status() -> None:
+    hints = ProviderHints("acme")
+    failure = classify_status(hints, "https://x.example", 403, "rate limit exceeded")
+    assert failure.error.message == "acme answered 403 too many requests: rate limit exceeded"
+    assert failure.is_retryable

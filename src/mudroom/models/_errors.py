@@ -142,7 +142,9 @@ def classify_status(
     message = f"{hints.provider} refused the request (HTTP {status}){detail}"
     match refusal.meaning:
         case Meaning.LOAD | Meaning.FAULT:
-            meaning = _STATUS_TEXTS.get(status, "server error")
+            is_load = refusal.meaning is Meaning.LOAD
+            other = _STATUS_TEXTS[429] if is_load else "server error"
+            meaning = _STATUS_TEXTS.get(status, other)
             message = f"{hints.provider} answered {status} {meaning}{detail}"
             error = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
         case Meaning.TOO_LONG:
