@@ -54,6 +54,7 @@ class ModelRegistry:
     ) -> None:
         self.windows = dict(windows)
         self.images = dict(images)
+        self._without_tools: set[str] = set()
         self._environ = environ
         self._clock = clock
         self._make_replay = make_replay
@@ -87,6 +88,8 @@ class ModelRegistry:
             self.windows[name] = served.context_window
         if served.takes_images is not None:
             self.images[name] = served.takes_images
+        if served.takes_tools is False:
+            self._without_tools.add(name)
 
     def explain_refused_images(self, name: str) -> str:
         """Return why no model of a model string takes images, "" if one may take them."""
@@ -201,6 +204,7 @@ class ModelRegistry:
             name=name,
             takes_images=self._takes_images
             or self.images.get(name, providers.takes_images(provider, model)),
+            takes_tools=name not in self._without_tools,
             context_window=window,
         )
 

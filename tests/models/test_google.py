@@ -359,12 +359,21 @@ def test_a_blocked_prompt_is_a_refusal() -> None:
 
 
 @pytest.mark.parametrize("parts", [(), ({"text": "I plan.", "thought": True},)], ids=str)
-def test_a_malformed_function_call_is_an_answer_that_stopped_early(
-    parts: tuple[dict[str, Any], ...],
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "MALFORMED_FUNCTION_CALL",
+        "MALFORMED_RESPONSE",
+        "UNEXPECTED_TOOL_CALL",
+        "TOO_MANY_TOOL_CALLS",
+    ],
+)
+def test_a_faulty_answer_stopped_early_and_is_no_refusal(
+    reason: str, parts: tuple[dict[str, Any], ...]
 ) -> None:
-    answer, _ = read(chunk(*parts, finish="MALFORMED_FUNCTION_CALL"))
+    answer, _ = read(chunk(*parts, finish=reason))
     assert answer.stop_reason is StopReason.OTHER
-    assert answer.provider_stop_reason == "MALFORMED_FUNCTION_CALL"
+    assert answer.provider_stop_reason == reason
 
 
 def test_an_error_in_the_stream_has_its_status() -> None:

@@ -358,7 +358,7 @@ def test_a_refusal_is_a_refusal() -> None:
 @pytest.mark.parametrize(
     ("event", "status"),
     [
-        ({"type": "error", "error": {"code": "insufficient_quota", "message": "no"}}, 400),
+        ({"type": "error", "error": {"code": "insufficient_quota", "message": "no"}}, 429),
         ({"type": "error", "code": "rate_limit_exceeded", "message": "slow down"}, 429),
         ({"type": "response.failed", "response": {"error": {"code": "server_error"}}}, 500),
         ({"type": "response.failed", "response": {}}, 500),
@@ -446,3 +446,37 @@ async def test_our_reader_agrees_with_the_official_sdk_and_pydantic_ai() -> None
 def test_the_address_chooses_the_wire_of_openai(name: str, url: str, expected: type) -> None:
     environ = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": url}
     assert type(ModelRegistry(environ, FakeClock(), load_replay_model).get_model(name)) is expected
+
+
+def test_items_of_unknown_types_are_ignored_whatever_their_fields_hold() -> None:
+    """On record: `image_generation_call` with `"action": "generate"`."""
+    strange = {
+        "type": "image_generation_call",
+        "id": 7,
+        "status": {"of": "it"},
+        "action": "generate",
+        "content": "text",
+        "summary": 1.5,
+        "name": ["x"],
+        "arguments": {},
+    }
+    text = {"type": "output_text", "text": "Here it is."}
+    message = {"type": "message", "role": "assistant", "content": [text]}
+    answer, _ = read_events(
+        {"type": "response.output_item.added", "output_index": 0, "item": strange},
+        {"type": "response.output_item.done", "output_index": 0, "item": strange},
+        {"type": "response.image_generation_call.partial_image", "message": {"a": 1}},
+        {"type": "response.output_item.done", "output_index": 1, "item": message},
+        {"type": "response.completed", "response": {"output": [strange, message]}},
+    )
+    assert answer.text == "Here it is."
+
+
+def test_the_output_of_the_last_event_counts_without_items_of_unknown_types() -> None:
+    strange = {"type": "shell_call", "action": ["ls"], "content": 5}
+    text = {"type": "output_text", "text": "Here it is."}
+    message = {"type": "message", "role": "assistant", "content": [text]}
+    answer, _ = read_events(
+        {"type": "response.completed", "response": {"output": [strange, message]}}
+    )
+    assert answer.text == "Here it is."

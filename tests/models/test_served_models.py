@@ -284,3 +284,23 @@ def open_session(model: str, url: str, folder: Path, **options: Any) -> Session:
     home = str(folder / "home")
     folders = {"cwd": str(folder), "home": home, "journal": "memory"}
     return Session(model=model, environ=environ, **folders, **options)
+
+
+@pytest.mark.parametrize(
+    ("abilities", "takes_tools"), [(["completion"], False), (["completion", "tools"], True)]
+)
+async def test_a_model_without_tools_is_an_error_before_the_request(
+    abilities: list[str], takes_tools: bool, tmp_path: Path
+) -> None:
+    listed = {"models": [{"name": "m:latest"}]}
+    shown = {"capabilities": abilities}
+    pages = {"/api/tags": listed, "/api/show": shown, "/api/chat": OLLAMA_CHAT}
+    bodies: list[Any] = []
+    async with serve(pages, bodies) as url:
+        async with open_session("ollama:m", url, tmp_path) as session:
+            report = await session.run("Hello.")
+    was_sent = any("messages" in body for body in bodies)
+    assert was_sent is takes_tools
+    if not takes_tools:
+        assert "the server says that m takes no tools" in report.error
+        assert "Use a model that takes them" in report.error

@@ -21,7 +21,7 @@ from .._core.messages import (
 from .._core.ports import StreamChunk
 from ..errors import ModelGarbled
 from ..projections.web_searches import FOUND, read_anthropic_step
-from ._http import CONTEXT_FULL, WINDOW_IS_FULL, StreamCut, StreamError
+from ._http import CONTEXT_FULL, WINDOW_IS_FULL, StreamCut, StreamError, make_stream_error
 from ._json import clean, encode, make_decoder, parse_arguments, read_arguments
 from ._tool_names import ToolNames
 from ._wire import describe_stop
@@ -68,11 +68,6 @@ class _Delta(Struct):
     stop_reason: str | None = None
 
 
-class _Error(Struct):
-    type: str = ""
-    message: str = ""
-
-
 class _Event(Struct):
     """Union of all events; `type` says which fields are set.
 
@@ -85,7 +80,7 @@ class _Event(Struct):
     content_block: _BlockStart | None = None
     delta: _Delta | None = None
     usage: _Usage | None = None
-    error: _Error | None = None
+    error: Any = None
 
 
 class _RawEvent(Struct):
@@ -100,17 +95,6 @@ _STOP_REASONS = {
     "tool_use": StopReason.CALLS,
     "max_tokens": StopReason.LENGTH,
     "refusal": StopReason.REFUSAL,
-}
-_ERROR_STATUSES = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "timeout_error": 504,
-    "overloaded_error": 529,
 }
 
 
@@ -268,9 +252,7 @@ class AnthropicReader:
             case "message_stop":
                 self.is_done = True
             case "error":
-                error = event.error or _Error()
-                status = _ERROR_STATUSES.get(error.type, 500)
-                raise StreamError(status, error.message or error.type)
+                raise make_stream_error(event.error)
             case _:
                 pass
         return ()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,7 +22,6 @@ from .._platform.http1.errors import (
     TooManyOpenFiles,
     UntrustedServer,
 )
-from .._platform.lazy_pattern import compile_later
 from ..errors import (
     ContextOverflow,
     ModelError,
@@ -31,19 +31,23 @@ from ..errors import (
     UnknownName,
     suggest_names,
 )
+from ._rate_limit import MAX_WAIT
+
+if TYPE_CHECKING:
+    from .refusals.classifier import Meaning
 
 _MAX_ERROR_TEXT = 600
 _PUBLIC_HEADERS = frozenset(
     {"accept", "anthropic-beta", "anthropic-version", "content-type", "user-agent"}
 )
-_BAD_KEY = compile_later(
-    r"(?i)api.?key.{0,20}(not valid|not found|invalid|expired|missing|required)"
-    r"|(invalid|incorrect|missing|no|wrong).{0,20}(api.?key|credentials|(access|auth|bearer) token)"
-)
 _OVERFLOW_REMEDY = (
     "The conversation is too large: let the model read less, split the work into more tasks, "
     "remove the last prompts with /rewind, shorten it with /compact, or use a model with a larger "
     "context."
+)
+NO_TOOLS_REMEDY = (
+    "mudroom works through tools. Use a model that takes them; start vLLM with "
+    "--enable-auto-tool-choice and --tool-call-parser, llama.cpp with --jinja."
 )
 _STATUS_TEXTS = {
     408: "timeout",
@@ -81,6 +85,8 @@ class RequestFailure(Exception):
         status: HTTP status, 0 if no response arrived.
         error: the error to raise when the request is not retried.
         is_retryable: whether another attempt may succeed.
+        is_repairable: a request without what was refused may succeed.
+        is_load: the provider has too many requests, so that other runs should wait, too.
         retry_after: seconds the provider asked to wait, 0 if it did not ask.
         allows_few_tries: true if another attempt seldom helps, so that only a few follow.
         body: the error as the provider sent it.
@@ -92,6 +98,8 @@ class RequestFailure(Exception):
         error: ModelError,
         *,
         is_retryable: bool = False,
+        is_repairable: bool = False,
+        is_load: bool = False,
         retry_after: float = 0.0,
         allows_few_tries: bool = False,
         body: bytes = b"",
@@ -100,16 +108,11 @@ class RequestFailure(Exception):
         self.status = status
         self.error = error
         self.is_retryable = is_retryable
+        self.is_repairable = is_repairable
+        self.is_load = is_load
         self.retry_after = retry_after
         self.allows_few_tries = allows_few_tries
         self.body = body
-
-    @property
-    def is_rate_limit(self) -> bool:
-        """True if the provider is overloaded, so that other requests should wait too."""
-        if self.status == 503:
-            return self.retry_after > 0
-        return self.status in (429, 529)
 
 
 def classify_status(
@@ -118,36 +121,49 @@ def classify_status(
     status: int,
     text: str,
     *,
-    retry_after: float = 0.0,
+    headers: Mapping[str, str] = MappingProxyType({}),
     body: bytes = b"",
+    now: float = 0.0,
 ) -> RequestFailure:
-    """Return the failure that an HTTP status means.
+    """Return the failure that an error of the provider means.
 
     Arguments:
+        status: as HTTP, also of an error inside a stream.
         text: the provider's error text, already redacted.
-        retry_after: seconds the provider asked to wait.
+        headers: of the response, by lower-case name.
         body: the error as the provider sent it.
+        now: seconds since 1970, for waits that end at a time.
     """
-    from .refusals.overflow import is_overflow  # only a failure needs it
+    from .refusals.classifier import Meaning, read_refusal  # only a failure needs it
 
+    refusal = read_refusal(status, text, body, headers, now)
     where = strip_url(url)
     detail = f": {text}" if text else ""
-    if is_overflow(status, text, body):
-        message = f"{hints.provider} refused the request (HTTP {status}){detail}"
-        overflow = ContextOverflow(message, where=where, remedy=_OVERFLOW_REMEDY)
-        return RequestFailure(status, overflow, body=body)
-    if status in (408, 409, 429) or status >= 500:
-        meaning = _STATUS_TEXTS.get(status, "server error")
-        message = f"{hints.provider} answered {status} {meaning}{detail}"
-        error = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
-        return RequestFailure(status, error, is_retryable=True, retry_after=retry_after)
-    if 300 <= status < 400:
-        message = f"{hints.provider} redirects to another address (HTTP {status}){detail}"
-        remedy = _make_url_remedy(hints)
-    else:
-        message = f"{hints.provider} refused the request (HTTP {status}){detail}"
-        remedy = _choose_status_remedy(hints, status, text)
-    return RequestFailure(status, ModelRefused(message, where=where, remedy=remedy), body=body)
+    message = f"{hints.provider} refused the request (HTTP {status}){detail}"
+    match refusal.meaning:
+        case Meaning.LOAD | Meaning.FAULT:
+            is_load = refusal.meaning is Meaning.LOAD
+            other = _STATUS_TEXTS[429] if is_load else "server error"
+            meaning = _STATUS_TEXTS.get(status, other)
+            message = f"{hints.provider} answered {status} {meaning}{detail}"
+            error = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
+        case Meaning.TOO_LONG:
+            error = ContextOverflow(message, where=where, remedy=_OVERFLOW_REMEDY)
+        case _ if 300 <= status < 400:
+            message = f"{hints.provider} redirects to another address (HTTP {status}){detail}"
+            error = ModelRefused(message, where=where, remedy=_make_url_remedy(hints))
+        case meaning:
+            remedy = _choose_remedy(hints, meaning, status, text)
+            error = ModelRefused(message, where=where, remedy=remedy)
+    return RequestFailure(
+        status,
+        error,
+        is_retryable=refusal.may_retry,
+        is_repairable=refusal.meaning in (Meaning.REFUSED, Meaning.TOO_LONG),
+        is_load=refusal.meaning is Meaning.LOAD,
+        retry_after=refusal.wait,
+        body=body,
+    )
 
 
 def classify_exception(
@@ -200,7 +216,8 @@ def build_final_error(failure: RequestFailure, attempts: int) -> ModelError:
     """Return the error to raise for a failure after the last of `attempts` attempts."""
     error = failure.error
     suffix = f", tried {attempts} times" if attempts > 1 else ""
-    if failure.is_retryable and failure.retry_after:
+    # A short wait beside a quota of a day would not help.
+    if failure.retry_after and (failure.is_retryable or failure.retry_after > MAX_WAIT):
         suffix += f"; the provider asks to wait {failure.retry_after:.0f} s"
     return type(error)(error.message + suffix, where=error.where, remedy=error.remedy)
 
@@ -262,28 +279,6 @@ def redact(text: str, secrets: tuple[str, ...]) -> str:
     return text
 
 
-def parse_retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Return the seconds a response asks to wait, 0 for none.
-
-    Reads `Retry-After-Ms`, then `Retry-After` in seconds or as a date.
-
-    Arguments:
-        headers: by lower-case name.
-        now: seconds since 1970, for the date.
-    """
-    try:
-        if milliseconds := headers.get("retry-after-ms"):
-            return max(0.0, float(milliseconds) / 1000)
-        return max(0.0, float(headers.get("retry-after") or 0))
-    except ValueError:
-        from email.utils import parsedate_to_datetime
-
-        try:
-            return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - now)
-        except (ValueError, TypeError, KeyError):
-            return 0.0
-
-
 def strip_url(url: str) -> str:
     """Return the URL without query, user name and password."""
     parsed = urlsplit(url)
@@ -331,14 +326,28 @@ def _make_url_remedy(hints: ProviderHints) -> str:
     return "Check the base URL."
 
 
-def _choose_status_remedy(hints: ProviderHints, status: int, text: str) -> str:
-    if status in (401, 403) or _BAD_KEY.search(text):
-        return f"Check the key in {hints.key_env}." if hints.key_env else "Check the key."
-    if status == 404:
-        return f"Check the model's name. {_make_url_remedy(hints)}"
-    if "/v1/responses" in text:
-        return "Name the model as openai-responses:MODEL."
-    return ""
+def _choose_remedy(hints: ProviderHints, meaning: Meaning, status: int, text: str) -> str:
+    match meaning.name:
+        case "NO_MONEY":
+            return (
+                f"Add credit to the account of {hints.provider} or raise its spending limit, "
+                "or use another model (--model, --fallback-model)."
+            )
+        case "NO_QUOTA":
+            return (
+                "Wait until the quota is renewed, ask the provider for a larger one, "
+                "or use another model (--model, --fallback-model)."
+            )
+        case "NO_TOOLS":
+            return NO_TOOLS_REMEDY
+        case "NOT_ALLOWED":
+            return f"Check the key in {hints.key_env}." if hints.key_env else "Check the key."
+        case _ if status == 404:
+            return f"Check the model's name. {_make_url_remedy(hints)}"
+        case _ if "/v1/responses" in text:
+            return "Name the model as openai-responses:MODEL."
+        case _:
+            return ""
 
 
 def make_name_error(

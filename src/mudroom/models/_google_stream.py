@@ -23,7 +23,7 @@ from .._core.messages import (
 from .._core.ports import StreamChunk
 from ..errors import ModelGarbled
 from ..projections.web_searches import describe_sources, make_provider_block
-from ._http import StreamCut, StreamError
+from ._http import StreamCut, make_stream_error
 from ._json import clean, make_decoder, parse_arguments, read_arguments
 from ._tool_names import ToolNames
 from ._wire import describe_stop
@@ -88,23 +88,26 @@ class _Usage(Struct, rename="camel"):
     thoughts_token_count: int | None = None
 
 
-class _Error(Struct):
-    code: int = 500
-    message: str = ""
-
-
 class _Chunk(Struct, rename="camel"):
     candidates: list[_Candidate] | None = None
     prompt_feedback: _PromptFeedback | None = None
     usage_metadata: _Usage | None = None
     model_version: str | None = None
     response_id: str | None = None
-    error: _Error | None = None
+    error: Any = None
 
 
 _decode = make_decoder(_Chunk)
 
-_MALFORMED_CALL = "MALFORMED_FUNCTION_CALL"
+_FAULTY_ANSWERS = frozenset(
+    {
+        "MALFORMED_FUNCTION_CALL",
+        "MALFORMED_RESPONSE",
+        "UNEXPECTED_TOOL_CALL",
+        "TOO_MANY_TOOL_CALLS",
+    }
+)
+"""Finish reasons of answers that the model got wrong, also without content. It may try again."""
 _STOP_REASONS = {
     "STOP": StopReason.END,
     "MAX_TOKENS": StopReason.LENGTH,
@@ -153,7 +156,7 @@ class GoogleReader:
             self._has_valid_chunk = True
         self._has_only_foreign_chunks = not self._has_valid_chunk
         if chunk.error:
-            raise StreamError(chunk.error.code, chunk.error.message)
+            raise make_stream_error(chunk.error)
         self._id = chunk.response_id or self._id
         self._model = chunk.model_version or self._model
         if chunk.usage_metadata:
@@ -174,7 +177,7 @@ class GoogleReader:
             raise StreamCut
         content = tuple(map(_clean_block, self._insert_sources()))
         # An unknown reason without content means that the prompt was blocked.
-        is_answer = content or self._finish_reason == _MALFORMED_CALL
+        is_answer = content or self._finish_reason in _FAULTY_ANSWERS
         default = StopReason.OTHER if is_answer else StopReason.REFUSAL
         return AssistantMessage(
             content,

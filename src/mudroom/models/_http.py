@@ -32,11 +32,11 @@ from ._errors import (
     classify_exception,
     classify_status,
     extract_error_text,
+    find_error_message,
     find_secrets,
-    parse_retry_after,
     redact,
 )
-from ._json import is_json
+from ._json import encode, is_json
 from ._rate_limit import MAX_WAIT, AdaptiveRateLimiter, read_room
 from ._sse import LineParser, SseParser
 
@@ -71,7 +71,7 @@ class StreamError(Exception):
     """An error that the provider reported inside a stream.
 
     Arguments:
-        status: the HTTP status it would have as a response; 408, 409, 429 and >= 500 are retried.
+        status: the HTTP status it would have as a response.
         text: the provider's error text.
         body: the error as JSON.
     """
@@ -81,6 +81,14 @@ class StreamError(Exception):
         self.status = status
         self.text = text
         self.body = body
+
+
+def make_stream_error(error: object) -> StreamError:
+    """Return the StreamError for an error of a stream, decoded from its JSON."""
+    from .refusals.classifier import find_status  # only a failure needs it
+
+    text = find_error_message(error) or "the provider sent an error"
+    return StreamError(find_status(error), text, encode(error))
 
 
 _STREAM_ERRORS = (
@@ -161,6 +169,7 @@ class HttpClient:
         make_body: Callable[[], bytes],
         make_reader: Callable[[], StreamReader],
         handle_failure: Callable[[RequestFailure], Remedy | None] = lambda failure: None,
+        check_answer: Callable[[AssistantMessage], AssistantMessage] | None = None,
     ) -> AsyncGenerator[StreamChunk | RetryNotice | AssistantMessage, None]:
         """Post a body and yield the chunks of the answer, then the whole message.
 
@@ -172,6 +181,7 @@ class HttpClient:
         Arguments:
             make_body, make_reader: return the body and a new reader; called once per attempt.
             handle_failure: called with a final failure; returns its remedy, None to give up.
+            check_answer: returns the answer to yield, or raises a ModelError.
         """
         attempt = 0
         few_tries_used = 0
@@ -183,7 +193,8 @@ class HttpClient:
                 while not exchange.is_complete:
                     for chunk in await exchange.read():
                         yield chunk
-                yield exchange.finish()
+                answer = exchange.finish()
+                yield check_answer(answer) if check_answer else answer
                 return
             except _STREAM_ERRORS as error:
                 failure = exchange.classify(error)
@@ -259,9 +270,8 @@ class _Exchange:
         try:
             self._slot = slot = await client.limiter.acquire()
         except RateLimited as limited:
-            raise classify_status(
-                client.hints, self._url, 429, "", retry_after=limited.seconds
-            ) from None
+            headers = {"retry-after": str(limited.seconds)}
+            raise classify_status(client.hints, self._url, 429, "", headers=headers) from None
         self._response = response = await client.open_pool().post(
             self._url, self._headers, make_body
         )
@@ -316,7 +326,7 @@ class _Exchange:
     def classify(self, error: Exception) -> RequestFailure:
         """Return the failure that an exception of this exchange means; tell the rate limiter."""
         failure = self._to_failure(error)
-        if failure.is_rate_limit and self._slot is not None:
+        if failure.is_load and self._slot is not None:
             retry_after = failure.retry_after or _REFUSAL_WAIT
             self._client.limiter.record_refused(self._slot, retry_after)
         return failure
@@ -328,7 +338,8 @@ class _Exchange:
             return error
         if isinstance(error, StreamError):
             text = redact(error.text, secrets)
-            return classify_status(hints, self._url, error.status, text, body=error.body)
+            now = self._client.clock.now()
+            return classify_status(hints, self._url, error.status, text, body=error.body, now=now)
         if isinstance(error, ModelGarbled | msgspec.DecodeError | UnicodeDecodeError):
             reason = redact(str(error), secrets)
             is_unreadable = not isinstance(error, ModelGarbled)
@@ -355,9 +366,9 @@ class _Exchange:
             reason = f"it sent {response.content_type} instead of a stream: {text}"
             is_unreadable = response.content_type == "application/json" and not is_json(body)
             return build_protocol_failure(hints, self._url, reason, is_unreadable=is_unreadable)
-        retry_after = parse_retry_after(response.headers, self._client.clock.now())
+        now = self._client.clock.now()
         return classify_status(
-            hints, self._url, response.status, text, retry_after=retry_after, body=body
+            hints, self._url, response.status, text, headers=response.headers, body=body, now=now
         )
 
 

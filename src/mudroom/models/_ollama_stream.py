@@ -17,7 +17,7 @@ from .._core.messages import (
 )
 from .._core.ports import StreamChunk
 from ..errors import ModelGarbled
-from ._http import StreamCut, StreamError
+from ._http import StreamCut, make_stream_error
 from ._json import clean, make_decoder, read_arguments
 from ._tool_names import ToolNames
 from ._wire import describe_stop
@@ -85,7 +85,7 @@ class OllamaReader:
         chunk = _decode(data)
         self._has_chunk = True
         if chunk.error:
-            raise StreamError(500, str(chunk.error))
+            raise make_stream_error(chunk.error)
         self._model = chunk.model or self._model
         self._has_valid_chunk = self._has_valid_chunk or chunk.done or chunk.message is not None
         if chunk.done:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -26,11 +27,13 @@ from .._core.messages import (
     resolve_stop_reason,
 )
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
-from ._errors import RequestFailure
+from ..errors import ModelRefused
+from ._errors import NO_TOOLS_REMEDY, RequestFailure, strip_url
 from ._http import HttpClient, Remedy, StreamReader
 from ._images import has_images, replace_images, warn_unsent_images
 from ._json import clean, encode
 from ._tool_names import ToolNames
+from ._written_calls import WRITTEN_CALL, find_written_call
 from .model_facts import ModelFacts, find_facts, remember_facts
 
 log = logging.getLogger("mudroom")
@@ -39,8 +42,6 @@ _MAX_CACHED_PREFIXES = 32
 _SAMPLING = ("temperature", "top_p")
 _SERVED_MAX_OUTPUT = 32_000
 """Default output limit in tokens where the server tells its window, which bounds it, too."""
-_LEARNABLE = (400, 402, 422)
-"""Statuses of refusals that may name a field."""
 REFUSED_CALLS = "tool_use_failed"
 """Stop reason of an answer that the provider refused for its calls."""
 _MAX_REFUSED_ANSWERS = 3
@@ -70,6 +71,8 @@ class WireModel(ABC):
         headers: additional headers.
         name: the model string; by default the name of the wire before that of the model.
         takes_images: the model accepts images; otherwise it gets placeholders.
+        takes_tools: the model takes tools, or the server does not say; otherwise a request with
+            tools is an error before it is sent.
         context_window: in tokens, as the server says; 0 if it is not known.
 
     Attributes:
@@ -96,6 +99,7 @@ class WireModel(ABC):
         headers: Mapping[str, str] | None = None,
         name: str = "",
         takes_images: bool = True,
+        takes_tools: bool = True,
         context_window: int = 0,
     ) -> None:
         self.model = self.normalize_model(model)
@@ -106,6 +110,7 @@ class WireModel(ABC):
         self.headers = {"Content-Type": "application/json", **self.build_auth_headers(key)}
         self.headers.update(headers or {})
         self.takes_images = takes_images
+        self.takes_tools = takes_tools
         self.facts = find_facts(self.model, self.base_url)
         if context_window:
             self.facts = replace(
@@ -149,11 +154,22 @@ class WireModel(ABC):
                 oldest = next(iter(self._prefixes))
                 del self._prefixes[oldest]
             names = ToolNames(tool.name for tool in config.tools)
-            data = self.encode_prefix(config, names)
+            data = self.encode_prefix(self.fit_config(config), names)
             prefix = RequestPrefix(data, names, config, self.facts)
             self._prefixes[key] = prefix
             warn_unsent_sampling(self.name, config, self.facts, self.unsent)
         return prefix
+
+    def fit_config(self, config: RequestConfig) -> RequestConfig:
+        """Return a config with tools whose schemas the server can follow."""
+        if "pattern" not in self.facts.refused:
+            return config
+        from .refusals.repairs import remove_patterns  # only a refusal needs it
+
+        tools = [
+            replace(tool, parameters=remove_patterns(tool.parameters)) for tool in config.tools
+        ]
+        return replace(config, tools=tuple(tools))
 
     def change_facts(self, facts: ModelFacts) -> None:
         """Use other facts for all further requests, here and in later sessions of this process."""
@@ -198,8 +214,14 @@ class WireModel(ABC):
         """Return the headers for a key, as bearer token."""
         return {"Authorization": f"Bearer {key}"} if key else {}
 
-    def check_config(self, config: RequestConfig) -> None:  # noqa: B027  (an optional hook)
+    def check_config(self, config: RequestConfig) -> None:
         """Raise ModelRefused if the provider refuses each request of a config."""
+        if config.tools and not self.takes_tools:
+            raise ModelRefused(
+                f"the server says that {self.model} takes no tools",
+                where=strip_url(self.url),
+                remedy=NO_TOOLS_REMEDY,
+            )
 
     def read_refused_answer(self, body: bytes, names: ToolNames) -> AssistantMessage | None:
         """Return the answer that an error of the provider holds, None if it holds none."""
@@ -217,6 +239,18 @@ class WireModel(ABC):
     def encode_message(self, message: Message, names: ToolNames) -> Iterable[dict[str, Any]]:
         """Return a message as the wire has it; nothing if it has no sendable content."""
 
+    def fit_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Return a message of the wire as the server takes it; it may have been sent before."""
+        return entry
+
+    def join_entry(self, last: bytes | bytearray, entry: dict[str, Any]) -> dict[str, Any] | None:
+        """Return one message for two that the server does not take in a row, else None.
+
+        Arguments:
+            last: the message before the entry, encoded; empty if any message may follow it.
+        """
+        return None
+
     @abstractmethod
     def make_reader(self, names: ToolNames) -> StreamReader:
         """Return a reader for one answer."""
@@ -229,14 +263,17 @@ class WireConversation:
         self._model = model
         self._prefix = model.get_prefix(config)
         self._messages = bytearray()
+        self._last_start = 0
         self._room: int | None = None
         self._refused_count = 0
+        self._was_told_of_text = False
 
     def append(self, message: Message) -> None:
         """Append a message; a message without sendable content is ignored."""
         if isinstance(message, AssistantMessage):
             is_refused = message.provider_stop_reason == REFUSED_CALLS
             self._refused_count = self._refused_count + 1 if is_refused else 0
+            self._was_told_of_text = message.provider_stop_reason == WRITTEN_CALL
             message = self._remove_unoffered_blocks(message)
         elif not self._model.takes_images and has_images(message):
             warn_unsent_images(self._model.name, self._model.unsent)
@@ -264,7 +301,29 @@ class WireConversation:
             lambda: self.build_body(tools=tools, max_tokens=max_tokens),
             lambda: model.make_reader(self._prefix.names),
             self._handle_failure,
+            self._check_answer if tools else None,
         )
+
+    def _check_answer(self, answer: AssistantMessage) -> AssistantMessage:
+        """Return an answer, as one that stopped early if it holds a call as text.
+
+        Raises ModelRefused if the last answer held one, too.
+        """
+        prefix = self._prefix
+        if answer.tool_calls or not prefix.config.tools:
+            return answer
+        offered = {prefix.names.to_wire(tool.name) for tool in prefix.config.tools}
+        name = find_written_call(answer, offered)
+        if not name:
+            return answer
+        if self._was_told_of_text:
+            raise ModelRefused(
+                f"the server does not parse tool calls: it sent a call of {name} as text, twice",
+                where=strip_url(self._model.url),
+                remedy="Start the server with a tool parser (vLLM: --enable-auto-tool-choice and "
+                "--tool-call-parser, llama.cpp: --jinja), or use another model.",
+            )
+        return replace(answer, stop_reason=StopReason.OTHER, provider_stop_reason=WRITTEN_CALL)
 
     def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
         """Return the request body."""
@@ -277,7 +336,7 @@ class WireConversation:
             return prefix.data
         own = prefix.facts.choose_max_tokens(prefix.config.max_tokens)
         config = replace(prefix.config, max_tokens=choose_smaller(own, limit))
-        return self._model.encode_prefix(config, prefix.names)
+        return self._model.encode_prefix(self._model.fit_config(config), prefix.names)
 
     def _make_end(self, *, tools: bool) -> bytes:
         config = self._prefix.config
@@ -293,7 +352,7 @@ class WireConversation:
         Each change is made only once, so the number of requests is limited.
         """
         model = self._model
-        if failure.status not in _LEARNABLE:
+        if not failure.is_repairable:
             return None
         answer = model.read_refused_answer(failure.body, self._prefix.names)
         if answer and self._refused_count < _MAX_REFUSED_ANSWERS:
@@ -313,6 +372,7 @@ class WireConversation:
             else:
                 return None
         self._prefix = model.get_prefix(self._prefix.config)
+        self._fit_entries()
         return Remedy(change=f"sent again: {change}. {failure.error.message}")
 
     def _fit_room(self, refusal: str) -> str:
@@ -331,10 +391,24 @@ class WireConversation:
         return f"this answer has at most {self._room:,} tokens"
 
     def append_entry(self, entry: dict[str, Any]) -> None:
-        """Append a message of the wire."""
-        if self._messages:
+        """Append a message of the wire, or join it to the last one."""
+        model = self._model
+        last = self._messages[self._last_start :] if model.facts.needs_short_ids else b""
+        if joined := model.join_entry(last, entry):
+            del self._messages[self._last_start :]
+            entry = joined
+        elif self._messages:
             self._messages += b","
-        self._messages += encode(entry)
+        self._last_start = len(self._messages)
+        self._messages += encode(model.fit_entry(entry))
+
+    def _fit_entries(self) -> None:
+        """Encode all messages again, for facts that have changed."""
+        entries: list[dict[str, Any]] = msgspec.json.decode(b"[%b]" % self._messages)
+        self._messages.clear()
+        self._last_start = 0
+        for entry in entries:
+            self.append_entry(entry)
 
 
 def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:

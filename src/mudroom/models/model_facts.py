@@ -27,6 +27,8 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
         max_call_id: longest id of a call in Chat Completions; 0 if the number is not known.
         needs_short_ids: ids of calls have nine letters or digits, and no user message follows a
             tool message.
+        absent_reasoning: `reasoning_content` of answers with calls that have none of their own,
+            such as those of another model; None sends no such field.
         tells_price: the host states the price of an answer on request.
         takes_images: the model accepts images.
         server_tools: tools that the provider runs for the model, such as "web_search".
@@ -46,6 +48,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     takes_unsigned_calls: bool = False
     max_call_id: int = 0
     needs_short_ids: bool = False
+    absent_reasoning: str | None = None
     tells_price: bool = False
     takes_images: bool = False
     server_tools: frozenset[str] = frozenset()
@@ -167,6 +170,19 @@ _ROWS = (
     _make_row(host=_OPENAI, serves_responses=True, limit_field="max_completion_tokens"),
     _make_row(
         host=r"^api\.mistral\.ai", needs_short_ids=True, refused=frozenset({"stream_options"})
+    ),
+    # They refuse the calls of other models without the field that their own calls have.
+    _make_row(
+        "deepseek-",
+        r"deepseek-(v[4-9]|reasoner)",
+        host=r"^api\.deepseek\.com(/|$)",
+        absent_reasoning="",
+    ),
+    _make_row(
+        "kimi-",
+        r"kimi-(k2-thinking|k2\.[5-9]|k[3-9])",
+        host=r"^api\.moonshot\.(ai|cn)(/|$)",
+        absent_reasoning="",
     ),
     _make_row(host=r"^openrouter\.ai/", tells_price=True),
     # The default port of vLLM, which refuses a limit that does not fit beside the prompt.

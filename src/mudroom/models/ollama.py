@@ -21,6 +21,7 @@ from ._json import clean, encode
 from ._ollama_stream import OllamaReader
 from ._tool_names import ToolNames
 from ._wire import (
+    RequestPrefix,
     WireConversation,
     WireModel,
     format_result_text,
@@ -80,11 +81,18 @@ class _OllamaConversation(WireConversation):
 
     def __init__(self, model: OllamaModel, config: RequestConfig) -> None:
         super().__init__(model, config)
-        names = self._prefix.names
-        self._tools = encode([_encode_tool(tool, names) for tool in config.tools])
+        self._tools = b""
+        self._tools_prefix: RequestPrefix | None = None
 
     def _make_end(self, *, tools: bool) -> bytes:
-        return b'],"tools":%b}' % self._tools if tools else b"]}"
+        if not tools:
+            return b"]}"
+        prefix = self._prefix
+        if prefix is not self._tools_prefix:
+            sent = self._model.fit_config(prefix.config).tools
+            self._tools = encode([_encode_tool(tool, prefix.names) for tool in sent])
+            self._tools_prefix = prefix
+        return b'],"tools":%b}' % self._tools
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:

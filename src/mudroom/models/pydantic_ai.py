@@ -161,7 +161,7 @@ class PydanticAIConversation:
         try:
             slot = await rate_limiter.acquire()
         except RateLimited as limited:
-            raise self._classify_status(429, "", limited.seconds) from None
+            raise self._classify_status(429, "", b"", limited.seconds) from None
         try:
             async with direct.model_request_stream(
                 self._backend,
@@ -178,7 +178,7 @@ class PydanticAIConversation:
         except Exception as error:
             # The packages of the providers raise errors of many types.
             failure = self._classify(error)
-            if failure.is_rate_limit:
+            if failure.is_load:
                 rate_limiter.record_refused(slot, failure.retry_after)
             raise failure from error
         finally:
@@ -211,19 +211,21 @@ class PydanticAIConversation:
         return RequestFailure(0, ModelGarbled(f"{name} failed: {type(error).__name__}: {error}"))
 
     def _classify_http_error(self, error: ModelHTTPError) -> RequestFailure:
-        text = ""
-        if error.body:
-            text = extract_error_text(msgspec.json.encode(error.body, enc_hook=str))
-        return self._classify_status(error.status_code, text, error.retry_after or 0.0)
+        body = msgspec.json.encode(error.body, enc_hook=str) if error.body else b""
+        text = extract_error_text(body) if body else ""
+        return self._classify_status(error.status_code, text, body, error.retry_after or 0.0)
 
-    def _classify_status(self, status: int, text: str, retry_after: float) -> RequestFailure:
+    def _classify_status(
+        self, status: int, text: str, body: bytes, retry_after: float
+    ) -> RequestFailure:
         system = self._backend.system
         return classify_status(
             self._model.hints or ProviderHints(system),
             self._backend.base_url or f"pydantic-ai://{system}",
             status,
             text,
-            retry_after=retry_after,
+            headers={"retry-after": str(retry_after)},
+            body=body,
         )
 
 

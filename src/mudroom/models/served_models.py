@@ -18,12 +18,13 @@ class ServedModel(Struct, frozen=True):
 
     Arguments:
         context_window: in tokens, 0 if the server does not say.
-        takes_images: None if the server does not say.
+        takes_images, takes_tools: None if the server does not say.
     """
 
     name: str
     context_window: int = 0
     takes_images: bool | None = None
+    takes_tools: bool | None = None
 
 
 class _Architecture(Struct):
@@ -127,7 +128,10 @@ def _ask_ollama(base_url: str, key: str, model: str, default_window: int) -> Ser
         return ServedModel(model)
     abilities = shown.capabilities
     takes_images = None if abilities is None else "vision" in abilities
-    return ServedModel(model, _find_ollama_window(shown, default_window), takes_images)
+    # A list without this entry is not one of abilities to chat.
+    takes_tools = "tools" in abilities if abilities and "completion" in abilities else None
+    window = _find_ollama_window(shown, default_window)
+    return ServedModel(model, window, takes_images, takes_tools)
 
 
 def _find_ollama_window(shown: _Shown, default: int) -> int:

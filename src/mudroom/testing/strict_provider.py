@@ -6,20 +6,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Iterator
-from itertools import groupby
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import groupby, pairwise
 from typing import Any
 
 from msgspec import Struct
 
 from .model_server import Fault, Script, ServerAnswer, ServerRequest
 
+Check = Callable[[ServerRequest], list[str]]
 
-def strict_script(answer: Script) -> Script:
-    """Wrap a script so that invalid conversations get HTTP 400."""
+
+def strict_script(answer: Script, *checks: Check) -> Script:
+    """Wrap a script so that invalid conversations get HTTP 400.
+
+    Arguments:
+        checks: return more reasons to refuse a request, as single providers have them.
+
+    Example:
+        ModelServer(strict_script(answer, find_mistral_refusals))
+    """
 
     def check_and_answer(request: ServerRequest) -> ServerAnswer | Awaitable[ServerAnswer]:
-        if errors := find_refusals(request):
+        errors = find_refusals(request)
+        if errors := errors or [reason for check in checks for reason in check(request)]:
             error = {"type": "invalid_request_error", "message": "; ".join(errors)}
             return Fault(status=400, body=json.dumps({"error": error}).encode())
         return answer(request)
@@ -42,6 +52,27 @@ def find_refusals(request: ServerRequest) -> list[str]:
     turns = list(_READERS[request.dialect](request.messages))
     empty = [f"{turn.role}: an empty block" for turn in turns if turn.has_empty_block]
     return [*_pairing_errors(turns), *empty]
+
+
+def find_mistral_refusals(request: ServerRequest) -> list[str]:
+    """Return what only Mistral refuses: a user message after a tool message, and long call ids."""
+    roles = [message["role"] for message in request.messages]
+    if ("tool", "user") in pairwise(roles):
+        return ["Unexpected role 'user' after role 'tool'"]
+    ids = [call["id"] for message in request.messages for call in message.get("tool_calls", ())]
+    wrong = [each for each in ids if not (len(each) == 9 and each.isalnum())]
+    return [
+        f"Tool call id was {each} but must be a-z, A-Z, 0-9, with a length of 9." for each in wrong
+    ]
+
+
+def find_deepseek_refusals(request: ServerRequest) -> list[str]:
+    """Return what only DeepSeek and Kimi refuse: calls without the reasoning before them."""
+    has_all = all(
+        "reasoning_content" in message for message in request.messages if "tool_calls" in message
+    )
+    text = "The `reasoning_content` in the thinking mode must be passed back to the API."
+    return [] if has_all else [text]
 
 
 class _Turn(Struct, frozen=True):

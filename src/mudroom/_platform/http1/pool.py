@@ -13,13 +13,13 @@ from typing import Any
 
 from ..open_files import get_open_file_limit
 from .addresses import Address, parse_url
+from .compression import Decompressor
 from .connection import Connection, make_shared_parts
 from .errors import (
     CannotConnect,
     ForbiddenAddress,
     HttpError,
     InvalidRequest,
-    MalformedResponse,
     TooManyOpenFiles,
     UntrustedServer,
 )
@@ -60,7 +60,7 @@ class Response:
         request_size: bytes of the request's body.
     """
 
-    __slots__ = ("_connection", "_pool", "headers", "request_size", "status")
+    __slots__ = ("_connection", "_decompressor", "_pool", "headers", "request_size", "status")
 
     def __init__(
         self,
@@ -74,6 +74,8 @@ class Response:
         self.status = head.status
         self.headers = head.headers
         self.request_size = request_size
+        encoding = head.headers.get("content-encoding", "identity")
+        self._decompressor = None if encoding == "identity" else Decompressor(encoding)
 
     @property
     def content_type(self) -> str:
@@ -82,7 +84,15 @@ class Response:
 
     async def read(self) -> bytes:
         """Return the bytes of the body that have arrived; b"" at its end. Raises HttpError."""
-        return await self._connection.read()
+        decompressor = self._decompressor
+        if decompressor is None:
+            return await self._connection.read()
+        while True:
+            data = b"" if decompressor.has_waiting else await self._connection.read()
+            if not data and not decompressor.has_waiting:
+                return b""
+            if piece := decompressor.read(data):
+                return piece
 
     def close(self, *, is_answered: bool) -> None:
         """End the use of the response.
@@ -159,8 +169,6 @@ class ConnectionPool:
         try:
             size = self._send_request(connection, method, address, headers, make_body())
             response = Response(self, connection, await connection.read_head(), size)
-            if response.headers.get("content-encoding", "identity") != "identity":
-                raise MalformedResponse("the body is compressed although the request forbids it")
         except BaseException:
             self.give_back(connection, is_reusable=False)
             raise

@@ -19,8 +19,7 @@ from ..._core.messages import (
 )
 from ..._core.ports import StreamChunk
 from ...errors import ModelGarbled
-from .._errors import find_error_message
-from .._http import CONTEXT_FULL, WINDOW_IS_FULL, StreamCut, StreamError
+from .._http import CONTEXT_FULL, WINDOW_IS_FULL, StreamCut, StreamError, make_stream_error
 from .._json import clean, encode, make_decoder, parse_arguments, read_arguments
 from .._tool_names import ToolNames
 from .._wire import describe_stop
@@ -111,15 +110,6 @@ _TICKS_PER_USD = 1e10
 """Unit in which xAI states prices."""
 _FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"})
 """Finish reasons of a failure of the server."""
-_ERROR_STATUSES = {
-    "rate_limit_exceeded": 429,
-    "rate_limit_error": 429,
-    "insufficient_quota": 400,
-    "context_length_exceeded": 400,
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "overloaded_error": 529,
-}
 
 
 class _PartialCall:
@@ -196,7 +186,7 @@ class OpenAIReader:
             self._has_valid_chunk = True
         self._has_only_foreign_chunks = not self._has_valid_chunk
         if chunk.error:
-            raise to_stream_error(chunk.error)
+            raise make_stream_error(chunk.error)
         self._id = chunk.id or self._id
         self._model = chunk.model or self._model
         if chunk.usage:
@@ -218,7 +208,8 @@ class OpenAIReader:
         signature = self._reasoning_field
         if any(_is_sealed(detail) for detail in self._details):
             signature = f"{REASONING_DETAILS_FIELD}:{encode(self._details).decode()}"
-        if thoughts or signature:
+        # DeepSeek expects the field back beside calls, even if it was empty.
+        if thoughts or (signature and (self._calls or signature != REASONING_FIELD)):
             content.append(ThinkingBlock(thoughts, signature))
         if text := clean("".join(self._texts)):
             content.append(TextBlock(text))
@@ -245,9 +236,9 @@ class OpenAIReader:
         if delta is None:
             return chunks
         text, thought = _split_delta(delta)
+        if delta.reasoning_content is not None:
+            self._reasoning_field = REASONING_FIELD
         if thought:
-            if delta.reasoning_content:
-                self._reasoning_field = REASONING_FIELD
             self._thoughts.append(thought)
             chunks.append(StreamChunk("thinking", thought))
         if text:
@@ -372,18 +363,3 @@ def _check_finish_reason(reason: str) -> None:
         raise StreamError(400, f"{WINDOW_IS_FULL} ({reason})")
     if reason in _FAILURES:
         raise StreamError(502, f"the provider ended its answer: {reason}")
-
-
-def to_stream_error(error: object) -> StreamError:
-    """Return an error object of the stream with the status it would have as a response."""
-    if not isinstance(error, dict):
-        return StreamError(500, str(error))
-    fields = cast("dict[str, Any]", error)
-    for key in ("code", "status", "type"):
-        value: Any = fields.get(key)
-        if isinstance(value, str):
-            value = int(value) if value.isdigit() else _ERROR_STATUSES.get(value)
-        if isinstance(value, int) and 400 <= value < 600:
-            return StreamError(value, find_error_message(fields) or str(value), encode(fields))
-    message = find_error_message(fields) or "the provider sent an error"
-    return StreamError(500, message, encode(fields))

@@ -20,11 +20,11 @@ from ..._core.messages import (
 from ..._core.ports import StreamChunk
 from ...errors import ModelGarbled
 from ...projections.web_searches import read_responses_search
-from .._http import StreamCut
+from .._http import StreamCut, make_stream_error
 from .._json import clean, make_decoder, read_arguments
 from .._tool_names import ToolNames
 from .._wire import describe_stop
-from ._chat_stream import build_tool_call, to_stream_error
+from ._chat_stream import build_tool_call
 
 WIRE = "openai-responses"
 
@@ -34,8 +34,12 @@ class _Part(Struct):
     refusal: str = ""
 
 
+class _ItemType(Struct):
+    type: str = ""
+
+
 class _Item(Struct):
-    """One output item: a message, reasoning, a function call, a search, or one that is ignored."""
+    """One output item that is used: a message, reasoning, a function call or a search."""
 
     type: str = ""
     id: str | None = None
@@ -73,7 +77,7 @@ class _IncompleteDetails(Struct):
 class _Response(Struct):
     id: str | None = None
     model: str | None = None
-    output: list[_Item] | None = None
+    output: list[Raw] | None = None
     usage: _Usage | None = None
     error: Any = None
     incomplete_details: _IncompleteDetails | None = None
@@ -84,14 +88,17 @@ class _Event(Struct):
     delta: Any = None
     output_index: int | None = None
     summary_index: int = 0
-    item: _Item | None = None
+    item: Raw = Raw()
     response: _Response | None = None
     error: Any = None
     code: Any = None
-    message: str | None = None
+    message: Any = None
 
 
 _decode = make_decoder(_Event)
+_decode_type = make_decoder(_ItemType)
+_decode_item = make_decoder(_Item)
+_USED_ITEMS = frozenset({"message", "reasoning", "function_call", "web_search_call"})
 
 _CHUNK_KINDS = {
     "response.output_text.delta": "text",
@@ -145,22 +152,22 @@ class ResponsesReader:
         kind = event.type
         self._has_event = True
         if kind == "error" or (not kind and event.error):
-            raise to_stream_error(event.error or {"code": event.code, "message": event.message})
+            raise make_stream_error(event.error or {"code": event.code, "message": event.message})
         if kind.startswith("response."):
             self._has_valid_event = True
         if chunk_kind := _CHUNK_KINDS.get(kind):
             return [StreamChunk(chunk_kind, event.delta)] if isinstance(event.delta, str) else ()
         if kind == "response.reasoning_summary_part.added" and event.summary_index:
             return [StreamChunk("thinking", _SUMMARY_SEPARATOR)]
-        if event.item:
-            return self._read_item(event, event.item)
+        if item := _read_item(event.item):
+            return self._add_item(event, item)
         if kind == "response.failed":
-            raise to_stream_error(event.response.error if event.response else None)
+            raise make_stream_error(event.response.error if event.response else None)
         if kind in _LAST_EVENTS:
             self._last = event.response or _Response()
         return ()
 
-    def _read_item(self, event: _Event, item: _Item) -> Sequence[StreamChunk]:
+    def _add_item(self, event: _Event, item: _Item) -> Sequence[StreamChunk]:
         """Keep a finished item; return the line of a search that starts or ends."""
         is_search = item.type == "web_search_call"
         if event.type == "response.output_item.added" and is_search:
@@ -182,7 +189,8 @@ class ResponsesReader:
         response = self._last
         if response is None:
             raise StreamCut
-        items = [self._items[index] for index in sorted(self._items)] or response.output or []
+        items = [self._items[index] for index in sorted(self._items)]
+        items = items or [item for raw in response.output or () if (item := _read_item(raw))]
         content: list[AssistantBlock] = []
         used_ids: set[str] = set()
         for item in items:
@@ -205,6 +213,13 @@ class ResponsesReader:
 
 
 _SUMMARY_SEPARATOR = "\n\n"
+
+
+def _read_item(raw: Raw) -> _Item | None:
+    """Decode an item; None for one of a type that is not used, whatever its fields hold."""
+    data = bytes(raw)
+    is_used = data not in (b"", b"null") and _decode_type(data).type in _USED_ITEMS
+    return _decode_item(data) if is_used else None
 
 
 def _to_block(item: _Item) -> TextBlock | ThinkingBlock | ProviderBlock | None:

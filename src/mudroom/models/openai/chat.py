@@ -74,17 +74,42 @@ class OpenAIModel(WireModel):
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
         """Return the API's messages for a message."""
         if isinstance(message, UserMessage):
-            entries = _encode_user_message(message, merge_text=self.facts.needs_short_ids)
+            return _encode_user_message(message)
+        return _encode_assistant_message(message, names, self.wire)
+
+    def fit_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Return a message with the ids and the reasoning field that the server expects."""
+        facts = self.facts
+        if facts.needs_short_ids:
+            _fit_ids(entry, "[A-Za-z0-9]{9}", 9)
+        elif limit := facts.max_call_id:
+            _fit_ids(entry, f"(?s).{{1,{limit}}}", limit)
+        absent = facts.absent_reasoning
+        if absent is not None and "tool_calls" in entry and not entry.get(REASONING_FIELD):
+            entry[REASONING_FIELD] = absent
+        return entry
+
+    def join_entry(self, last: bytes | bytearray, entry: dict[str, Any]) -> dict[str, Any] | None:
+        """Join a user message to the tool message before it, where the server takes no such pair.
+
+        The two may come from different turns: a turn that failed after its tools, or whose answer
+        was empty, leaves the tool message as the last one.
+        """
+        if not last or entry["role"] != "user":
+            return None
+        result: dict[str, Any] = msgspec.json.decode(last)
+        if result["role"] != "tool":
+            return None
+        content, added = result["content"], entry["content"]
+        if isinstance(content, str) and isinstance(added, str):
+            joined: str | list[Any] = f"{content}\n\n{added}"
         else:
-            entries = _encode_assistant_message(message, names, self.wire)
-        if self.facts.needs_short_ids:
-            _fit_ids(entries, "[A-Za-z0-9]{9}", 9)
-        elif limit := self.facts.max_call_id:
-            _fit_ids(entries, f"(?s).{{1,{limit}}}", limit)
-        return entries
+            joined = [*_list_items(content), *_list_items(added)]
+        return result | {"content": joined}
 
     def check_config(self, config: RequestConfig) -> None:
         """Raise ModelRefused for tools that the model does not take in Chat Completions."""
+        super().check_config(config)
         if config.tools and not self.facts.takes_chat_tools:
             raise ModelRefused(
                 f"{self.model} takes no tools in Chat Completions",
@@ -119,26 +144,17 @@ def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _encode_user_message(message: UserMessage, *, merge_text: bool) -> list[dict[str, Any]]:
-    """Return one message for each tool result, then one for all texts and images.
-
-    Arguments:
-        merge_text: put texts and images into the last result, for servers that accept no user
-            message directly after a tool message.
-    """
+def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:
+    """Return one message for each tool result, then one for all texts and images."""
     entries = [
         _encode_result(block) for block in message.content if isinstance(block, ToolResultBlock)
     ]
     content = _encode_items(message) if has_images(message) else join_message_text(message)
-    if not content:
-        return entries
-    if not entries or not merge_text:
-        entries.append({"role": "user", "content": content})
-    elif isinstance(content, str):
-        entries[-1]["content"] += f"\n\n{content}"
-    else:
-        entries[-1]["content"] = [_encode_text(entries[-1]["content"]), *content]
-    return entries
+    return [*entries, {"role": "user", "content": content}] if content else entries
+
+
+def _list_items(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [_encode_text(content)] if isinstance(content, str) else content
 
 
 def _encode_items(message: UserMessage) -> list[dict[str, Any]]:
@@ -169,12 +185,11 @@ def _encode_result(result: ToolResultBlock) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": result.call_id, "content": text}
 
 
-def _fit_ids(entries: list[dict[str, Any]], form: str, length: int) -> None:
-    for entry in entries:
-        for call in entry.get("tool_calls", ()):
-            call["id"] = fit_call_id(call["id"], form, length)
-        if "tool_call_id" in entry:
-            entry["tool_call_id"] = fit_call_id(entry["tool_call_id"], form, length)
+def _fit_ids(entry: dict[str, Any], form: str, length: int) -> None:
+    for call in entry.get("tool_calls", ()):
+        call["id"] = fit_call_id(call["id"], form, length)
+    if "tool_call_id" in entry:
+        entry["tool_call_id"] = fit_call_id(entry["tool_call_id"], form, length)
 
 
 def _encode_assistant_message(
@@ -198,15 +213,15 @@ def _encode_assistant_message(
 
 
 def _encode_reasoning(message: AssistantMessage) -> dict[str, Any]:
-    reasoning = ""
+    reasoning: str | None = None
     for block in message.content:
         if isinstance(block, ThinkingBlock):
             field, _, details = block.signature.partition(":")
             if field == REASONING_DETAILS_FIELD:
                 return {REASONING_DETAILS_FIELD: msgspec.Raw(details.encode())}
             if field == REASONING_FIELD:
-                reasoning += block.text
-    return {REASONING_FIELD: reasoning} if reasoning else {}
+                reasoning = (reasoning or "") + block.text
+    return {} if reasoning is None else {REASONING_FIELD: reasoning}
 
 
 def _encode_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:

@@ -1,5 +1,7 @@
-"""Refusals of providers, read: what to change in the next request, and what a model accepts.
+"""Refusals of providers: what they mean, and what to change in the next request.
 
-repairs.py   another request that avoids what was refused
-overflow.py  refusals of requests that are too long
+classifier.py  the meaning of any refusal, and whether to wait, stop or try something else
+waits.py       how long a refusal asks to wait
+overflow.py    refusals of requests that are too long
+repairs.py     another request that avoids what was refused
 """

@@ -79,12 +79,12 @@ def is_overflow(status: int, text: str, body: bytes = b"") -> bool:
 
 def _list_texts(body: bytes | str) -> list[str]:
     try:
-        return _collect_texts(msgspec.json.decode(body), _MAX_DEPTH) if body else []
+        return collect_texts(msgspec.json.decode(body)) if body else []
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
 
 
-def _collect_texts(value: object, depth: int) -> list[str]:
+def collect_texts(value: object, depth: int = _MAX_DEPTH) -> list[str]:
     """Return the words of an error. A gateway may put the error of its provider into a text."""
     if isinstance(value, str):
         return [value, *(_list_texts(value) if value.startswith("{") else [])]
@@ -92,11 +92,11 @@ def _collect_texts(value: object, depth: int) -> list[str]:
         return []
     if isinstance(value, list):
         items = cast("list[object]", value)
-        return [text for item in items for text in _collect_texts(item, depth - 1)]
+        return [text for item in items for text in collect_texts(item, depth - 1)]
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         inner = (fields[name] for name in _TEXT_FIELDS if name in fields)
-        return [text for item in inner for text in _collect_texts(item, depth - 1)]
+        return [text for item in inner for text in collect_texts(item, depth - 1)]
     return []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -20,6 +21,28 @@ _NO_SEARCH = compile_later(
 _FIELD = compile_later(
     r"\b(max_completion_tokens|max_tokens|temperature|top_p|stream_options|tool_choice"
     r"|reasoning_effort)\b"
+)
+_MISSING_REASONING = compile_later(
+    r"(?i)reasoning_content\b.{0,60}"
+    r"\b(passed back|missing|required|must be (set|provided|included))"
+    r"|(missing|requires?|without)\b.{0,30}\breasoning_content"
+)
+_BLANK = " "
+PATTERNS = "pattern"
+"""Entry in the refused fields of a model whose server cannot follow patterns in schemas."""
+_REFUSED_PATTERN = compile_later(
+    r"(?i)failed to (parse|compile) (the )?grammar|failed to initialize samplers"
+    r"|look-?(ahead|behind|around)|(invalid|unsupported|unknown) (regex|regular expression|format)"
+    r"|\b(pattern|format|regex)\b.{0,60}\b(not (valid|supported|permitted|allowed)|unsupported"
+    r"|invalid)"
+)
+_ANNOTATIONS = frozenset({"pattern", "format"})
+_NAMED_SCHEMAS = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+)
+_VALUES = frozenset({"enum", "const", "default", "examples"})
+_ROLES = compile_later(
+    r"(?i)unexpected role '?user'? after role '?tool|tool call id was .{0,80}must be a-z"
 )
 _OUTPUT_CAPS = (
     compile_later(r"at most (\d+) completion tokens"),
@@ -57,8 +80,27 @@ def learn_facts(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | Non
         if (match := pattern.search(refusal)) and int(match[1]) != facts.output_cap:
             cap = int(match[1])
             return replace(facts, output_cap=cap), f"answers have at most {cap:,} tokens"
+    return _learn_shape(facts, refusal) or _learn_field(facts, refusal)
+
+
+def _learn_shape(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | None:
+    """Return facts for another form of messages or tools."""
+    if _MISSING_REASONING.search(refusal) and facts.absent_reasoning != _BLANK:
+        # Some servers count an empty field as missing.
+        absent = "" if facts.absent_reasoning is None else _BLANK
+        return replace(facts, absent_reasoning=absent), "each call has a reasoning_content"
+    if _ROLES.search(refusal) and not facts.needs_short_ids:
+        return replace(facts, needs_short_ids=True), "ids are short, and results hold the next text"
+    if PATTERNS not in facts.refused and _REFUSED_PATTERN.search(refusal):
+        facts = replace(facts, refused=facts.refused | {PATTERNS})
+        return facts, "the schemas of the tools have no patterns and formats"
     if facts.server_tools and _NO_SEARCH.search(refusal):
         return replace(facts, server_tools=frozenset()), "the model does not search the web"
+    return None
+
+
+def _learn_field(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | None:
+    """Return facts without a field that the server refuses."""
     match = _FIELD.search(refusal)
     if match is None or not _UNSUPPORTED.search(refusal):
         return None
@@ -98,3 +140,24 @@ def find_room(refusal: str) -> tuple[int, int]:
 
 def _check_room(tokens: int) -> int:
     return tokens if tokens >= MIN_OUTPUT else 0
+
+
+def remove_patterns(schema: Any) -> Any:  # noqa: ANN401
+    """Return a JSON Schema without `pattern` and `format`, which only narrow strings.
+
+    A property may have such a name, and a value such a key: these stay.
+    """
+    if isinstance(schema, list):
+        return [remove_patterns(each) for each in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    result: dict[str, Any] = {}
+    for name, value in cast("dict[str, Any]", schema).items():
+        if name in _NAMED_SCHEMAS and isinstance(value, dict):
+            named = cast("dict[str, Any]", value)
+            result[name] = {key: remove_patterns(each) for key, each in named.items()}
+        elif name in _VALUES:
+            result[name] = value
+        elif name not in _ANNOTATIONS:
+            result[name] = remove_patterns(value)
+    return result

@@ -1,0 +1,168 @@
+"""Repairs: the request that follows a refusal avoids what was refused, and so do all later ones."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mudroom import TextBlock, Tool, ToolCallBlock, ToolResult
+from mudroom._core.messages import (
+    AssistantMessage,
+    ThinkingBlock,
+    ToolResultBlock,
+    UserMessage,
+    user_message,
+)
+from mudroom._core.ports import RequestConfig
+from mudroom.errors import ModelError
+from mudroom.models._http import HttpClient
+from mudroom.models._wire import WireModel
+from mudroom.models.anthropic import AnthropicModel
+from mudroom.models.google import GoogleModel
+from mudroom.models.openai.chat import OpenAIModel
+from mudroom.models.openai.responses import ResponsesModel
+from mudroom.testing.clock import FakeClock
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
+
+OPENAI_STREAM = "text/event-stream"
+CALL = ToolCallBlock("c1", "read", {"path": "a.py"})
+FOREIGN = AssistantMessage((TextBlock("I read it."), CALL), wire="anthropic")
+RESULT = UserMessage((ToolResultBlock("c1", "read", "text"),))
+
+
+async def send(model: WireModel, *messages: Any, tools: tuple[Tool, ...] = ()) -> AssistantMessage:
+    conversation = model.start_conversation(RequestConfig(system="", tools=tools))
+    for message in messages:
+        conversation.append(message)
+    parts = [part async for part in conversation.request_answer()]
+    assert isinstance(parts[-1], AssistantMessage)
+    return parts[-1]
+
+
+def refuse(text: str, status: int = 400) -> Fault:
+    return Fault(status=status, body=json.dumps({"error": {"message": text}}).encode())
+
+
+def find_call(request: ServerRequest) -> dict[str, Any]:
+    (message,) = [each for each in request.messages if "tool_calls" in each]
+    return message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The `reasoning_content` in the thinking mode must be passed back to the API.",
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at 2",
+    ],
+)
+async def test_a_server_that_wants_reasoning_with_each_call_is_remembered(text: str) -> None:
+    answers: list[ServerAnswer] = ["Again.", "Done.", refuse(text), refuse(text)]
+    async with ModelServer(lambda _: answers.pop()) as server:
+        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        assert (await send(model, user_message("Go."), FOREIGN, RESULT)).text == "Done."
+        await send(model, user_message("Go."), FOREIGN, RESULT)
+        await model.close()
+    sent = [find_call(request).get("reasoning_content") for request in server.requests]
+    assert sent == [None, "", " ", " "]
+
+
+async def test_a_server_that_refuses_even_blank_reasoning_is_not_asked_for_ever() -> None:
+    refusal = refuse("The `reasoning_content` in the thinking mode must be passed back.")
+    async with ModelServer(lambda _: refusal) as server:
+        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        with pytest.raises(ModelError, match="must be passed back"):
+            await send(model, user_message("Go."), FOREIGN, RESULT)
+        await model.close()
+    assert server.request_count == 3
+
+
+async def test_empty_reasoning_before_a_call_is_sent_back() -> None:
+    """deepseek-v4-flash sends an empty field, and wants it back."""
+    call = {"index": 0, "id": "c1", "function": {"name": "read", "arguments": "{}"}}
+    chunks = [
+        {"choices": [{"delta": {"reasoning_content": "", "content": None}}]},
+        {"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]},
+    ]
+    stream = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks)
+    answers: list[ServerAnswer] = ["Done.", Fault(body=stream, content_type=OPENAI_STREAM)]
+    async with ModelServer(lambda _: answers.pop()) as server:
+        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        own = await send(model, user_message("Go."))
+        assert ThinkingBlock("", "reasoning_content") in own.content
+        await send(model, user_message("Go."), own, RESULT)
+        await model.close()
+    assert find_call(server.requests[-1])["reasoning_content"] == ""
+
+
+async def test_a_user_message_after_a_result_joins_it_after_the_refusal() -> None:
+    answers: list[ServerAnswer] = ["Done.", refuse("Unexpected role 'user' after role 'tool'")]
+    async with ModelServer(lambda _: answers.pop()) as server:
+        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        await send(model, user_message("Go."), FOREIGN, RESULT, user_message("Go on."))
+        await model.close()
+    assert [each["role"] for each in server.requests[0].messages][-2:] == ["tool", "user"]
+    *_, last = server.requests[1].messages
+    assert (last["role"], last["content"]) == ("tool", "text\n\nGo on.")
+    assert last["tool_call_id"].isalnum() and len(last["tool_call_id"]) == 9
+
+
+def make_tool() -> Tool:
+    async def run(_context: object, _arguments: object) -> ToolResult:
+        return ToolResult("found")
+
+    text = {"type": "string", "pattern": "(?!x).*", "format": "email"}
+    properties = {"pattern": text, "format": {"type": "string", "enum": ["pattern"]}}
+    schema = {
+        "type": "object",
+        "properties": {**properties, "all": {"type": "array", "items": {"$ref": "#/$defs/t"}}},
+        "$defs": {"t": text},
+        "default": {"pattern": "p"},
+    }
+    return Tool(name="find", description="", parameters=schema, parse=dict, run=run)
+
+
+WIRES: dict[str, type[WireModel]] = {
+    "anthropic": AnthropicModel,
+    "google": GoogleModel,
+    "openai": OpenAIModel,
+    "openai-responses": ResponsesModel,
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "failed to parse grammar"),
+        (500, "Failed to initialize samplers: failed to parse grammar"),
+        (400, "Invalid schema for function 'find': regex lookaround is not supported"),
+        (400, "tools.0.input_schema: unsupported format 'email'"),
+    ],
+)
+async def test_tools_are_sent_once_more_without_patterns(wire: str, status: int, text: str) -> None:
+    refusal = refuse(text, status)
+    answers: list[ServerAnswer] = ["Again.", "Done.", refusal]
+    async with ModelServer(lambda _: answers.pop()) as server:
+        model = WIRES[wire]("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        tools = (make_tool(),)
+        assert (await send(model, user_message("Go."), tools=tools)).text == "Done."
+        await send(model, user_message("Go."), tools=tools)
+        await model.close()
+    patterns = [request.body.count(b"(?!x)") for request in server.requests]
+    assert patterns == [2, 0, 0]
+    # A property of that name, a value and a default stay.
+    for request in server.requests:
+        assert b'"pattern":{' in request.body
+        assert b'"enum":["pattern"]' in request.body
+        assert b'"default":{"pattern":"p"}' in request.body
+
+
+async def test_tools_that_are_refused_without_patterns_too_end_the_request() -> None:
+    async with ModelServer(lambda _: refuse("failed to parse grammar")) as server:
+        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        with pytest.raises(ModelError, match="failed to parse grammar"):
+            await send(model, user_message("Go."), tools=(make_tool(),))
+        await model.close()
+    assert server.request_count == 2
