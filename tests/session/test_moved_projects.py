@@ -19,6 +19,7 @@ from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions import Permissions, Rule, Verdict
 from mudroom.projections.session_summary import find_folder
+from mudroom.replay import replay
 from mudroom.workspaces.isolated.kept_work import list_kept
 
 
@@ -101,6 +102,7 @@ async def test_the_conversation_goes_on_in_the_new_folder(
         assert not any("before" in each for each in again.notices)
         await again.run("FOUR")
     assert count_told(model.requests[-1], project, new) == 1
+    await replay(read(new, session.id))
 
 
 async def test_without_a_new_folder_a_session_whose_folder_is_gone_says_what_to_do(
@@ -147,6 +149,7 @@ async def test_children_that_were_running_go_on_in_the_new_folder(tmp_path: Path
     assert report and report.ok
     assert (new / "b.txt").read_text() == "by the child\n" and not project.exists()
     assert told == {"ROOT": 1, "CHILD": 1}
+    await replay(read(new, first.id))
 
 
 async def test_isolated_work_of_a_moved_project_is_merged_into_the_new_folder(

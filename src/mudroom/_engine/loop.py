@@ -11,7 +11,7 @@ from .._core.budgets import LimitState
 from .._core.events import NoteInjected, RunResumed, RunStarted, TurnStarted
 from .._core.messages import AssistantMessage, StopReason
 from .._core.ports.hooks import check_hook_result
-from .._core.runs import Reason, Report
+from .._core.runs import InboxMessage, Reason, Report
 from ..errors import JournalError, ModelError, StoppedByHook, shorten_text
 from .call_batch import CallOutcome
 from .children.open_team import prepare_team
@@ -152,7 +152,8 @@ def _tell_new_folder(run: RunContext, earlier: str) -> None:
     """
     if former := run.services.former_folders.get(earlier):
         folder = run.environment.folder or run.environment.workspace.root
-        run.add_note(MOVED.format(former=former, folder=folder))
+        text = MOVED.format(former=former, folder=folder)
+        run.inbox.put(InboxMessage(f"{run.run_id}:moved:{former}", text, "mudroom"))
 
 
 async def _call_start_hook(run: RunContext) -> None:
