@@ -59,7 +59,9 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
     # A tool of a server counts as the server lists it now.
     tool = run.tools.find(name) if name.startswith(SERVER_PREFIX) else run.tools.get(name)
     if tool is None:
-        hint = REPLACEMENTS.get(name.lower()) or suggest_names(call.name, run.tools)
+        hint = suggest_names(call.name, run.tools)
+        if (replacement := REPLACEMENTS.get(name.lower())) and _is_usable(replacement, run):
+            hint = replacement
         if name.startswith(SERVER_PREFIX) and FORWARDING_TOOL in run.tools:
             hint = f"Find it with mcp_find, and call it with {FORWARDING_TOOL}."
         return refuse_call(call, None, f"There is no tool {call.name!r} here. {hint}")
@@ -75,6 +77,11 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
         return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:
         return refuse_call(call, tool, f"Invalid arguments for {name}: {error}")
+
+
+def _is_usable(replacement: str, run: RunContext) -> bool:
+    """Return whether the run has the tools that the advice names."""
+    return all(tool in run.tools for tool in ("task", "send_message") if tool in replacement)
 
 
 def refuse_call(call: ToolCallBlock, tool: Tool | None, text: str) -> PreparedCall:
