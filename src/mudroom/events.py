@@ -1,4 +1,4 @@
-"""Events of a session: every event class, for watchers and for readers of journals.
+"""Record of a session: every event class, and the tasks that `Session.reports` finds in it.
 
 Example:
     def describe(event: AnyEvent) -> str:
@@ -30,6 +30,7 @@ Example:
 
     history: list[StoredEvent] = []
     latest: Event | None = None
+    done: list[RecordedTask] = await session.reports()
     session.watch(lambda event: print(describe(event)))
 """
 
@@ -66,6 +67,7 @@ from ._core.events import (
     TurnStarted,
     WorkMerged,
 )
+from ._core.runs import RecordedTask
 
 __all__ = [
     "AnyEvent",
@@ -82,6 +84,7 @@ __all__ = [
     "ModelCallRetried",
     "NoteInjected",
     "PermissionDecided",
+    "RecordedTask",
     "ResultsCleared",
     "RunFinished",
     "RunResumed",
