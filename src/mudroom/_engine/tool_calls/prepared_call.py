@@ -8,6 +8,7 @@ from msgspec import Struct, structs
 
 from ..._core.messages import ToolCallBlock
 from ..._core.ports import ToolHookDecision
+from ..._core.schemas.mismatch import explain_mismatch
 from ..._core.tool_names import (
     FORWARDING_TOOL,
     REPLACEMENTS,
@@ -76,7 +77,8 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
         arguments = tool.read_arguments(add_implied_arguments(call.name, call.arguments))
         return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:
-        return refuse_call(call, tool, f"Invalid arguments for {name}: {error}")
+        reason = explain_mismatch(error, tool.parameters)
+        return refuse_call(call, tool, f"Invalid arguments for {name}: {reason}")
 
 
 def _is_usable(replacement: str, run: RunContext) -> bool:
