@@ -52,7 +52,14 @@ TOOLS = {
 
 def fill(schema: dict[str, Any]) -> dict[str, Any]:
     """Return arguments that a schema accepts."""
-    texts = {"string": "a", "integer": 1, "number": 1, "boolean": True, "array": [], "object": {}}
+    texts: dict[str, Any] = {
+        "string": "a",
+        "integer": 1,
+        "number": 1,
+        "boolean": True,
+        "array": [],
+        "object": {},
+    }
     properties = schema.get("properties", {})
     return {
         name: properties[name].get("enum", [texts.get(properties[name].get("type"), "a")])[0]
