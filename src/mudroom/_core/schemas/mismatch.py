@@ -37,11 +37,13 @@ def explain_mismatch(
     """
     if not isinstance(error, msgspec.ValidationError):
         return str(error)
-    if error.__cause__ is not None:
-        return str(error.__cause__)
-    reason, _, path = str(error).partition(" - at `")
+    reason, has_place, path = str(error).rpartition(" - at `")
+    if not has_place:
+        reason, path = path, ""
     is_key = path.startswith("key")
     path = path.rpartition("$")[2].rstrip("`").removeprefix(".")
+    if error.__cause__ is not None:  # of a `__post_init__`
+        return f"{path}: {error.__cause__}" if path else str(error.__cause__)
     expected = _describe_type(path, schema or {}) or _find_expected(reason)
     if missing := re.match(r"Object missing required field `(.+?)`", reason):
         path = f"{path}.{missing[1]}" if path else missing[1]
