@@ -30,7 +30,6 @@ Example:
 
     history: list[StoredEvent] = []
     latest: Event | None = None
-    done: list[RecordedTask] = await session.reports()
     session.watch(lambda event: print(describe(event)))
 """
 
