@@ -118,7 +118,10 @@ async def test_without_a_new_folder_a_session_whose_folder_is_gone_says_what_to_
     assert caught.value.where == str(project) and "cwd" in caught.value.remedy
 
 
-async def test_children_that_were_running_go_on_in_the_new_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("worker", ["local", "process:1"])
+async def test_children_that_were_running_go_on_in_the_new_folder(
+    tmp_path: Path, worker: str
+) -> None:
     project = make_project(tmp_path)
     waiting = asyncio.Event()
     told: dict[str, int] = {}
@@ -137,7 +140,7 @@ async def test_children_that_were_running_go_on_in_the_new_folder(tmp_path: Path
             return call("write", file_path="b.txt", content="by the child\n")
         return "written"
 
-    async with open_session(project, ScriptedModel(answer)) as first:
+    async with open_session(project, ScriptedModel(answer), worker=worker) as first:
         running = asyncio.create_task(first.run("ROOT"))
         await waiting.wait()
         first.pause()
