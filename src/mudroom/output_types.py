@@ -28,7 +28,6 @@ from ._core.output_declarations import (
     parse_schema,
 )
 from ._core.runs import Reason, Report
-from ._core.schemas.mismatch import explain_mismatch
 from ._engine.structured_output import OutputRefusal, make_refusal
 from .errors import UsageError, quote_value
 
@@ -238,6 +237,8 @@ def _list_problems(error: Exception) -> list[tuple[str, str]]:
         ]
     if not isinstance(error, msgspec.ValidationError):
         return [("", f"the validator raised {type(error).__name__}: {error}")]
+    from ._core.schemas.mismatch import explain_mismatch  # only a mistake needs it
+
     place = re.search(r"at `\$\.([^.\[`]+)", str(error))
     return [(place[1] if place else "", explain_mismatch(error, what="value"))]
 

@@ -17,8 +17,8 @@ _JSON_TYPES = {
     "object": "object",
     "null": "null",
 }
-_STEP = re.compile(r"[^.\[\]]+|\[[^\]]*\]")
-_BOUND = re.compile(r"`\S+` ((?:of|matching|that|>|<|with).*)")
+_STEP = r"[^.\[\]]+|\[[^\]]*\]"
+_BOUND = r"`\S+` ((?:of|matching|that|>|<|with).*)"
 
 
 def explain_mismatch(
@@ -54,7 +54,7 @@ def explain_mismatch(
         return f"{path}: unknown; the {what} are {names}" if names else f"{path}: unknown"
     elif wrong := re.search(r", got `(\w+)`", reason):
         reason = f"is {_JSON_TYPES.get(wrong[1], wrong[1])}"
-    elif bound := _BOUND.search(reason):
+    elif bound := re.search(_BOUND, reason):
         reason, expected = "is out of bounds", f"{expected} {bound[1]}"
     place = f"a key of {path or what}" if is_key else path or what
     text = f"{place}: {reason[0].lower()}{reason[1:]}"
@@ -69,7 +69,7 @@ def _find_expected(reason: str) -> str:
 
 
 def _describe_type(path: str, schema: Mapping[str, Any]) -> str:
-    for step in _STEP.findall(path):
+    for step in re.findall(_STEP, path):
         if step.startswith("["):
             schema = schema.get("items") or schema.get("additionalProperties") or {}
         else:

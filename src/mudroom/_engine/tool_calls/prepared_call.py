@@ -8,7 +8,6 @@ from msgspec import Struct, structs
 
 from ..._core.messages import ToolCallBlock
 from ..._core.ports import ToolHookDecision
-from ..._core.schemas.mismatch import explain_mismatch
 from ..._core.tool_names import (
     FORWARDING_TOOL,
     REPLACEMENTS,
@@ -77,6 +76,8 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
         arguments = tool.read_arguments(add_implied_arguments(call.name, call.arguments))
         return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:
+        from ..._core.schemas.mismatch import explain_mismatch  # only a mistake needs it
+
         reason = explain_mismatch(error, tool.parameters)
         return refuse_call(call, tool, f"Invalid arguments for {name}: {reason}")
 
