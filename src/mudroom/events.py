@@ -1,4 +1,4 @@
-"""Events of a session: every event class, for watchers and for readers of journals.
+"""Record of a session: every event class, and the tasks that `Session.reports` finds in it.
 
 Example:
     def describe(event: AnyEvent) -> str:
@@ -66,6 +66,7 @@ from ._core.events import (
     TurnStarted,
     WorkMerged,
 )
+from ._core.runs import RecordedTask
 
 __all__ = [
     "AnyEvent",
@@ -82,6 +83,7 @@ __all__ = [
     "ModelCallRetried",
     "NoteInjected",
     "PermissionDecided",
+    "RecordedTask",
     "ResultsCleared",
     "RunFinished",
     "RunResumed",

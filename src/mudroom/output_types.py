@@ -235,10 +235,12 @@ def _list_problems(error: Exception) -> list[tuple[str, str]]:
             else ("", item["msg"])
             for item in error.errors(include_url=False, include_context=False, include_input=False)
         ]
-    is_plain = isinstance(error, msgspec.ValidationError)
-    text = str(error) if is_plain else f"the validator raised {type(error).__name__}: {error}"
-    place = re.search(r"at `\$\.([^.\[`]+)", text)
-    return [(place[1] if place else "", text)]
+    if not isinstance(error, msgspec.ValidationError):
+        return [("", f"the validator raised {type(error).__name__}: {error}")]
+    from ._core.schemas.mismatch import explain_mismatch  # only a mistake needs it
+
+    place = re.search(r"at `\$\.([^.\[`]+)", str(error))
+    return [(place[1] if place else "", explain_mismatch(error, what="value"))]
 
 
 def _is_pydantic_error(error: Exception) -> TypeGuard[pydantic.ValidationError]:

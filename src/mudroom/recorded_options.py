@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from . import config
-from ._core.events import RunStarted, SessionOpened, StoredEvent
+from ._core.events import RunStarted, SessionOpened, StoredEvent, TurnStarted
 from ._core.ports import Journal
 from ._core.tool_patterns import parse_tool_patterns
 from ._platform.open_beneath import find_real_path
@@ -142,7 +142,7 @@ async def use_recorded_options(
             where=session or options.resume or "",
             remedy="Start a new session.",
         )
-    opened = openings[0]
+    options = _choose_folder(options, openings[-1], chosen)
     options = restore_options(options, openings, chosen)
     briefs = [
         event.brief for event in events if type(event) is RunStarted and event.brief.depth == 0
@@ -154,13 +154,73 @@ async def use_recorded_options(
         # The record of a fork begins with that of its original, which has another id.
         id=options.id if options.fork else session or openings[-1].session,
         resume=session or openings[-1].session,
-        cwd=path_from_text(opened.cwd),
         model=of_session[-1].model if reuses_model else options.model,
         board=options.board or is_board_offered([*events, *recorded.starts.values()]),
         **_choose_style(options, events),
         prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
     )
     return options, recorded
+
+
+def _choose_folder(
+    options: SessionOptions, opened: SessionOpened, chosen: Collection[str]
+) -> SessionOptions:
+    """Return the options with the folder that the resumed session works in.
+
+    It is the last one of the record, unless `cwd` is named now: the project has moved.
+
+    Arguments:
+        opened: the last opening of the session.
+
+    Raises UsageError if that folder is gone.
+    """
+    if options.workspace is not None or ("cwd" in chosen and options.cwd):
+        return options
+    folder = path_from_text(opened.cwd)
+    if not os.path.isdir(folder):
+        raise UsageError(
+            "the folder of this session does not exist",
+            where=folder,
+            remedy="If it was moved, pass the new folder as cwd.",
+        )
+    return replace(options, cwd=folder)
+
+
+def find_former_folders(events: Iterable[StoredEvent], folder: str) -> dict[str, str]:
+    """Return the folder that each run last worked in, for runs whose folder was another one.
+
+    Their models have not been told yet where the project is: their conversations name paths in the
+    old folder.
+
+    Arguments:
+        folder: where the session works now.
+    """
+    former: dict[str, str] = {}
+    latest = folder
+    for event in events:
+        if type(event) is SessionOpened:
+            latest = path_from_text(event.cwd) or folder
+        elif latest != folder:
+            if event.run:
+                former[event.run] = latest
+        elif type(event) is RunStarted and event.brief.continues in former:
+            former[event.run] = former[event.brief.continues]
+        elif type(event) is TurnStarted:
+            former.pop(event.run, None)
+    return former
+
+
+def describe_move(events: Sequence[StoredEvent], folder: str) -> str:
+    """Return a notice if a session works in another folder than before, "" if not.
+
+    Arguments:
+        folder: where it works now.
+    """
+    opened = [event for event in events if type(event) is SessionOpened]
+    former = path_from_text(opened[-1].cwd) if opened else ""
+    if former in ("", folder):
+        return ""
+    return f"this session goes on in {folder}; before, it worked in {former}"
 
 
 def _choose_style(options: SessionOptions, events: Sequence[StoredEvent]) -> dict[str, str]:
@@ -294,7 +354,8 @@ def restore_options(
         return replace(options, isolate=isolate, check=options.check or openings[0].check)
     last = recorded[-1]
     changes = {name: _decode(name, last) for name in RESTORED if name not in chosen}
-    rules = changes.pop("permissions", ())
+    former = path_from_text(openings[-1].cwd)
+    rules = [_rebase(rule, former, options.cwd) for rule in changes.pop("permissions", ())]
     if agents := [*_decode("agents", last), *options.agents]:
         # One that is given now replaces the recorded one of its name.
         changes["agents"] = list({agent.name: agent for agent in agents}.values())
@@ -312,6 +373,11 @@ def restore_options(
         or any(rule.verdict == "allow" for rule in new),
     )
     return replace(options, **changes, permissions=permissions)
+
+
+def _rebase(rule: Rule, former: str, cwd: str) -> Rule:
+    """Return a rule about the folder of a session as one about the folder it has moved to."""
+    return replace(rule, base=find_real_path(cwd)) if former and rule.base == former else rule
 
 
 def _decode(name: str, recorded: Mapping[str, Any]) -> Any:  # noqa: ANN401  of the option

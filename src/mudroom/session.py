@@ -111,12 +111,11 @@ class Session(RunControls, ServerControls, TaskCalls):
         if recorded is not None:
             from .session_runs.load_record import load_record  # a new session needs no such module
 
-            notice = await load_record(
+            self.notices += await load_record(
                 runner, self._options, self._conversation, recorded, self._history_watchers
             )
-            self.notices.extend(
-                filter(None, [notice, recorded_options.describe_restored(self._options)])
-            )
+            if notice := recorded_options.describe_restored(self._options):
+                self.notices.append(notice)
         await runner.resources.models.load_replays()
         runner.record_opening(self.id, self.cwd, recorded_options.list_grants(self._options))
         if hooks := runner.resources.services.hooks:

@@ -18,7 +18,7 @@ import pytest
 from tests.signals import send_signal
 from tests.waiting import wait_until
 
-from mudroom import Reason
+from mudroom import Reason, ToolCallBlock
 from mudroom.batches.control import BatchFolder
 from mudroom.batches.saved_record import SavedRecord
 from mudroom.batches.status import RequestCounter
@@ -389,3 +389,42 @@ def test_nothing_is_kept_of_children_that_have_ended() -> None:
     requests.observe(retried)
     requests.observe(run_finished("1.1", Reason.LOST))
     assert (requests.unavailable, requests.repeated) == (set(), {})
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_batch_that_is_told_to_end_pauses_its_lines_and_the_same_command_goes_on(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    go_on = asyncio.Event()
+    lines = PARALLEL + 3
+
+    async def answer(request: ServerRequest) -> ServerAnswer:
+        if request.turn == 0:
+            return [ToolCallBlock("t", "glob", {"pattern": "*.jsonl"})]
+        if not go_on.is_set():
+            await go_on.wait()
+        return "It is done."
+
+    previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup makes children ignore it
+    try:
+        async with ModelServer(answer) as server:
+            batch = BatchProcess(tmp_path, server, lines)
+            process = await batch.start()
+
+            def is_second_turn() -> bool:
+                return sum(each.turn == 1 for each in server.requests) == PARALLEL
+
+            await wait_until(is_second_turn)
+            send_signal(process, number)
+            _, err = await process.communicate()
+            assert process.returncode == 128 + number, err.decode()
+            assert b"Traceback" not in err and batch.read() == []
+            go_on.set()
+            process = await batch.start()
+            _, err = await process.communicate()
+            assert process.returncode == 0, err.decode()
+            batch.check_complete()
+            first = sum(each.turn == 0 for each in server.requests)
+            assert first == lines, "the answers from before the signal were not bought again"
+    finally:
+        signal.signal(signal.SIGHUP, previous)

@@ -136,7 +136,7 @@ def test_files_of_removed_tasks_are_named(tasks: Path, tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ("{", "not a task"),
-        ('{"id": 1}', "missing required field `subject`"),
+        ('{"id": 1}', "subject: required"),
         ('{"id": 2, "subject": "x"}', "the file has the task #2"),
         ('{"id": 1, "subject": "x", "status": "lost"}', "lost"),
         ('{"id": 1, "subject": "x", "blockedBy": [1000000000000000000000]}', "blockedBy"),

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from claude_agent_sdk.types import (
     PermissionResultDeny,
     ToolPermissionContext,
 )
+from tests.signals import send_signal
 from tests.waiting import SECONDS
 
 from mudroom._core.messages import ToolCallBlock
@@ -222,6 +224,45 @@ async def test_work_ends_when_the_program_with_the_sdk_is_gone(mudroom: Mudroom)
     assert asyncio.get_running_loop().time() - started < SECONDS / 2
     listed = await mudroom("runs", "--json")
     assert len(json.loads(listed.out)) == 1
+
+
+async def test_a_session_that_gets_sigterm_inside_a_prompt_is_continued(mudroom: Mudroom) -> None:
+    entered = asyncio.Event()
+    is_released = False
+
+    async def answer(request: ServerRequest) -> ServerAnswer:
+        if "CHILD" in str(request.messages[0]["content"]):
+            if not is_released:
+                entered.set()
+                await asyncio.sleep(SECONDS)
+            return "The child is done."
+        if request.turn == 0:
+            return [ToolCallBlock("t0", "task", {"prompt": "CHILD"})]
+        return "All is done."
+
+    async with ModelServer(answer) as server:
+        process = await mudroom.start(*FLAGS, url=server.url, stdin=asyncio.subprocess.PIPE)
+        assert process.stdin and process.stdout
+        process.stdin.write(make_prompt_line("Work for long."))
+        await entered.wait()
+        send_signal(process, signal.SIGTERM)
+        async with asyncio.timeout(SECONDS):
+            out, err = await process.communicate()
+        assert process.returncode == 143 and b"Traceback" not in err, err.decode()
+        (listed,) = json.loads((await mudroom("runs", "--json")).out)
+        assert listed["state"] == "interrupted", out.decode()
+        is_released = True
+        words = (*FLAGS, "--resume", listed["id"])
+        done = await mudroom(*words, stdin=make_prompt_line("Go on."), url=server.url)
+        assert done.code == 0, done.err
+        requests = [each for each in server.requests if each.turn == 0]
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    results = [line for line in lines if line["type"] == "result"]
+    assert [(each["subtype"], each["result"]) for each in results] == [("success", "All is done.")]
+    prompts = [str(each.messages[0]["content"]) for each in requests]
+    assert sum("Work for long." in each for each in prompts) == 1, "its answer was bought once"
+    (listed,) = json.loads((await mudroom("runs", "--json")).out)
+    assert listed["state"] == "finished"
 
 
 async def test_an_option_that_cannot_be_used_is_an_error_of_initialize(mudroom: Mudroom) -> None:

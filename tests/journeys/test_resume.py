@@ -218,18 +218,41 @@ async def test_a_session_continues_in_its_own_folder(mudroom: Mudroom, tmp_path:
         elsewhere.mkdir()
         refused = await mudroom("-C", str(elsewhere), "-c", "-p", "y", *MODEL, url=server.url)
         assert refused.code == 2 and "no session of this folder" in refused.err
-        words = (
-            "-C",
-            str(elsewhere),
-            "-r",
-            first["session_id"][:8],
-            "-p",
-            "y",
-            "-o",
-            "stream-json",
-        )
-        done = await mudroom(*words, *MODEL, url=server.url)
+        words = ("-r", first["session_id"][:8], "-p", "y", "-o", "stream-json", *MODEL)
+        done = await mudroom("-c", *words[2:], url=server.url)
         assert json.loads(done.out.splitlines()[0])["cwd"] == str(mudroom.project)
+        done = await mudroom("-C", str(elsewhere), *words, url=server.url)
+        assert json.loads(done.out.splitlines()[0])["cwd"] == str(elsewhere)
+        assert f"goes on in {elsewhere}; before, it worked in {mudroom.project}" in done.err
+
+
+async def test_a_moved_project_continues_with_its_new_folder(
+    mudroom: Mudroom, tmp_path: Path
+) -> None:
+    story = FamilyStory()
+    async with ModelServer(story) as server:
+        await run_and_kill(mudroom, server, story, "--permission-mode", "bypassPermissions")
+        story.hangs = False
+        project = mudroom.project
+        new = mudroom.project = project.rename(tmp_path / "new")
+        session = next((mudroom.home / "sessions").glob("*.db")).stem
+
+        lost = await mudroom("resume", session, url=server.url)
+        assert lost.code == 2 and str(project) in lost.err and "-C FOLDER" in lost.err
+        guess = await mudroom("-c", "-p", "x", *MODEL, url=server.url)
+        assert guess.code == 2 and f"mudroom -C . --resume {session[:8]}" in guess.err
+        done = await mudroom("resume", session, "-C", str(new), url=server.url)
+        assert done.code == 0 and done.out == "all three are done\n", done.err
+        assert "goes on in" in done.err and str(project) in done.err
+        assert sorted((new / "effects.txt").read_text().split()) == ["a", "b", "c"]
+        assert not project.exists()
+
+        copy = await mudroom(
+            "-C", ".", "-r", session, "--fork-session", "-p", "x", *MODEL, url=server.url
+        )
+        assert copy.code == 0 and "goes on in" not in copy.err, copy.err
+        last = await mudroom("-c", "-p", "x", *MODEL, url=server.url)
+        assert last.code == 0, "it belongs to the new folder now"
 
 
 async def test_wrong_session_flags_are_errors(mudroom: Mudroom) -> None:

@@ -198,7 +198,7 @@ async def test_a_nested_value_that_its_type_refuses_names_its_output(scripted: O
     async with scripted(script) as (session, model):
         report = await session.task("Read it.", outputs=Shelf)
     assert report.outputs == Shelf([PostInit("On Mud")])
-    assert "$.books[0]" in str(model.requests[1].messages[-1])
+    assert "books[0]: no capital letter" in str(model.requests[1].messages[-1])
 
 
 async def test_the_type_is_asked_when_the_model_stops_with_optional_values_missing(

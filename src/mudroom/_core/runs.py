@@ -344,8 +344,10 @@ class RecordedTask(Struct, frozen=True, kw_only=True):
         report: its report; None if it has not ended. `outputs` has plain values by name.
 
     Example:
-        for each in await session.reports():
-            print(each.prompt, each.report.text if each.report else "not done")
+        def describe(task: RecordedTask) -> str:
+            return task.report.text if task.report else "not done"
+
+        print([describe(each) for each in await session.reports()])
     """
 
     run_id: str

@@ -11,7 +11,7 @@ from .._core.budgets import LimitState
 from .._core.events import NoteInjected, RunResumed, RunStarted, TurnStarted
 from .._core.messages import AssistantMessage, StopReason
 from .._core.ports.hooks import check_hook_result
-from .._core.runs import Reason, Report
+from .._core.runs import InboxMessage, Reason, Report
 from ..errors import JournalError, ModelError, StoppedByHook, shorten_text
 from .call_batch import CallOutcome
 from .children.open_team import prepare_team
@@ -49,6 +49,10 @@ ASKED_AGAIN = (
 _MAX_NOTE = 500
 """Maximum characters of that note in a report."""
 
+MOVED = (
+    "The project has moved from {former} to {folder}. Where this conversation names a path in the "
+    "old folder, use the same path in the new one."
+)
 MAX_STOPPED = 3
 """Answers in a row that stop early before the run ends."""
 
@@ -125,6 +129,7 @@ async def start_or_resume(run: RunContext) -> Resumption:
 
         resumption = await restore_run(run, past)
         await run.recorder.record(_make_resumed_event(run))
+        _tell_new_folder(run, run.run_id)
         await restart_background_work(run)
         if not any(isinstance(event, NoteInjected | TurnStarted) for event in past):
             await _call_start_hook(run)
@@ -132,10 +137,23 @@ async def start_or_resume(run: RunContext) -> Resumption:
     brief = replace(run.brief, history=()) if run.brief.continues else run.brief
     head = run.describe_head()
     await run.recorder.record(run.recorder.make_event(RunStarted, brief=brief, head=head))
+    _tell_new_folder(run, run.brief.continues)
     if (team := prepare_team(run)) and not run.brief.is_compaction:
         await team.start_due()
     await _call_start_hook(run)
     return Resumption()
+
+
+def _tell_new_folder(run: RunContext, earlier: str) -> None:
+    """Tell the model where the project is now, if it has moved since its conversation began.
+
+    Arguments:
+        earlier: id of the recorded run whose conversation goes on, "" for none.
+    """
+    if former := run.services.former_folders.get(earlier):
+        folder = run.environment.folder or run.environment.workspace.root
+        text = MOVED.format(former=former, folder=folder)
+        run.inbox.put(InboxMessage(f"{run.run_id}:moved:{former}", text, "mudroom"))
 
 
 async def _call_start_hook(run: RunContext) -> None:

@@ -174,6 +174,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
             `find_unfinished`, if it has one, tells where a secret begins that is still streaming.
         mark_report: marks a child's report that looks like a prompt injection.
         past_events: events of runs that an earlier process left unfinished, by run id.
+        former_folders: the folder that a recorded run worked in, by run id, if the project has
+            moved since.
         watchers: called with each event in order, once it is stored or nothing depends on it, and
             with deltas. They must not raise or wait.
         forward_events: sends events to the session's process, which stores and shows them; its
@@ -220,6 +222,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     redact: Callable[[str], str] = str
     mark_report: Callable[[str], str] = str
     past_events: PastEvents = field(default_factory=PastEvents)
+    former_folders: dict[str, str] = field(default_factory=dict[str, str])
     watchers: Watchers = field(default_factory=Watchers)
     forward_events: Callable[[Sequence[StoredEvent], int], Awaitable[None]] | None = None
     hooks: Hooks | None = None

@@ -284,6 +284,6 @@ def _parse_markdown(
     document = parse_document(text, diagnostics)
     if document is not None:
         return document.entries, document.body, document.body_line
-    if not diagnostics.has_errors:
+    if not diagnostics.items:
         diagnostics.add_note(1, "no frontmatter: treated as documentation")
     return None, "", 1

@@ -7,7 +7,7 @@ that these files are written for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, json
@@ -48,19 +48,84 @@ class Document(Struct, frozen=True):
 def parse_document(text: str, diagnostics: FileDiagnostics) -> Document | None:
     """Split a file into frontmatter and body.
 
-    Returns None without frontmatter, and, with an error in `diagnostics`, when it is invalid.
+    Blank lines and comments may stand above the frontmatter. Returns None without frontmatter, with
+    a warning in `diagnostics` where keys stand in the wrong place; and None, with an error, for
+    frontmatter that is invalid.
     """
     lines = text.split("\n")
-    if lines[0].rstrip() != "---":
+    start = _find_start(lines)
+    if start is None:
+        _warn_of_misplaced_keys(lines, diagnostics)
         return None
-    for index, line in enumerate(lines[1:], 1):
-        if line.rstrip() == "---":
-            entries = parse_mapping("\n".join(lines[1:index]), diagnostics, first_line=2)
-            if entries is None:
-                return None
-            return Document(entries, "\n".join(lines[index + 1 :]).strip(), index + 2)
-    diagnostics.add_error(1, "the frontmatter that begins here has no closing line ---")
+    end = _find_end(lines, start)
+    if end is None:
+        diagnostics.add_error(start + 1, "the frontmatter that begins here has no closing line ---")
+        return None
+    yaml_text = "\n".join(lines[start + 1 : end])
+    entries = parse_mapping(yaml_text, diagnostics, first_line=start + 2)
+    if entries is None:
+        return None
+    return Document(entries, "\n".join(lines[end + 1 :]).strip(), end + 2)
+
+
+_FENCE = "---"
+_FIRST_KEY = compile_later(r"(?:name|description|tools|model|mode|prompt|allowed-tools)[ \t]*:.*")
+"""A line that no text begins with by accident, but the keys of agents, skills and commands do."""
+
+
+def _find_start(lines: Sequence[str]) -> int | None:
+    """Return the line, from 0, of the fence above the frontmatter; None if other text is first."""
+    if lines[0].strip() == _FENCE:
+        return 0
+    in_comment = False
+    for index, line in enumerate(lines):
+        text = line.strip()
+        if in_comment or text.startswith("<!--"):
+            in_comment = "-->" not in text
+        elif text == _FENCE:
+            return index if _has_key_below(lines, index) else None
+        elif text and not text.startswith("#"):
+            return None
     return None
+
+
+def _find_end(lines: Sequence[str], start: int) -> int | None:
+    """Return the line of the fence below the frontmatter, None if there is none."""
+    for index in range(start + 1, len(lines)):
+        if lines[index].rstrip() == _FENCE:
+            return index
+    # An indented line may be text of a value, so it counts only where no other one is found.
+    return next((at for at in range(start + 1, len(lines)) if lines[at].strip() == _FENCE), None)
+
+
+def _has_key_below(lines: Sequence[str], index: int) -> bool:
+    """Return whether the next line that is neither blank nor a comment has a familiar key."""
+    texts = (lines[below].strip() for below in range(index + 1, len(lines)))
+    first = next((text for text in texts if text and not text.startswith("#")), "")
+    return bool(_FIRST_KEY.fullmatch(first))
+
+
+def _warn_of_misplaced_keys(lines: Sequence[str], diagnostics: FileDiagnostics) -> None:
+    """Warn of keys that look like frontmatter and are not read as such.
+
+    They are in the first lines of the file, or below a fence that is not in a block of code.
+    """
+    first = next((index for index, line in enumerate(lines) if line.strip()), None)
+    if first is None:
+        return
+    is_rule = not any(character.isalnum() for character in lines[first])
+    if _FIRST_KEY.fullmatch(lines[first].strip()) or (is_rule and _has_key_below(lines, first)):
+        text = "these keys are not used: frontmatter begins and ends with a line ---"
+        diagnostics.add_warning(first + 1, text)
+        return
+    in_code = False
+    for index, line in enumerate(lines):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code and line.strip() == _FENCE and _has_key_below(lines, index):
+            text = "these keys are not used: frontmatter is the first text of a file"
+            diagnostics.add_warning(index + 1, text)
+            return
 
 
 def parse_mapping(

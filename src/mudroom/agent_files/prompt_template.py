@@ -33,7 +33,7 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
         forks: whether the call is a task of a child. agent: of this child, "" for the default one.
         is_callable: false if only models use it.
         gemini_path: path of the file if the Gemini CLI's rules hold for its text, else "".
-        problem: why the text is empty. errors: of a file that cannot be used.
+        problem: why the text is empty. errors: what is wrong with the file.
     """
 
     text: str
@@ -196,6 +196,7 @@ def _read_template(path: str, boundary: str, *, is_command: bool) -> PromptTempl
         forks=_read_text(entries, "context") == "fork",
         agent=_read_text(entries, "agent"),
         is_callable=_get(entries, "user-invocable") is not False,
+        errors=tuple(diagnostics.items),
     )
 
 

@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 
 from .._core.board_tasks import BoardTask, Status
 from .._core.json_values import clean_text
+from .._core.schemas.mismatch import explain_mismatch
 from ..errors import BoardError, UsageError
 from .board import TaskBoard
 from .task_rows import read_blockers
@@ -117,7 +118,8 @@ def _parse(text: str, path: Path) -> TaskFile:
         format_metadata(task.metadata or {})
     except (ValueError, RecursionError, UsageError) as error:
         remedy = "Correct the file, or move it away."
-        raise UsageError(f"this is not a task: {error}", where=str(path), remedy=remedy) from error
+        reason = explain_mismatch(error, what="task")
+        raise UsageError(f"this is not a task: {reason}", where=str(path), remedy=remedy) from error
     if path.name != f"task_{task.id}.json":
         raise UsageError(f"the file has the task #{task.id}", where=str(path))
     return task

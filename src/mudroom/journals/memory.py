@@ -14,6 +14,9 @@ from .busy import make_busy_error
 from .encoding import decode, encode
 from .session_names import check_name, make_missing_session_error, select_session
 
+_OPENING = str(SessionOpened.__struct_config__.tag).encode()
+"""Text in the body of each opening."""
+
 
 class _Record:
     """The events of one session, encoded as in a file."""
@@ -151,13 +154,14 @@ class MemoryStore:
     async def read_header(self, session: str) -> SessionHeader:
         """Return the facts of one session. Raises UnknownName."""
         record = self._get(session)
-        first = decode(record.bodies[0]) if record.bodies else None
+        events = (decode(body) for body in reversed(record.bodies) if _OPENING in body)
+        folders = (event.cwd for event in events if isinstance(event, SessionOpened))
         return SessionHeader(
             id=session,
             name=record.name,
             created=record.created,
             program=__version__,
-            folder=first.cwd if isinstance(first, SessionOpened) else "",
+            folder=next(folders, ""),
         )
 
     async def find(self, text: str) -> str:

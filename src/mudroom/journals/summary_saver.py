@@ -26,9 +26,11 @@ class SummarySaver:
     def apply(self, events: Iterable[StoredEvent], position: int) -> str:
         """Add new events, the last one at `position`. Return the state to save, "" for none.
 
-        The last event of a session is a reason to save: a list then reads no events of it.
+        The last event of a session is a reason to save: a list then reads no events of it. So is an
+        opening in another folder: the session belongs to that folder at once.
         """
         state = self._state
+        former = state.folder
         event: StoredEvent | None = None
         for event in events:
             if type(event) in SUMMARY_TYPES:
@@ -36,7 +38,8 @@ class SummarySaver:
         state.position = position
         # The interval grows with the size of the state, so that saving costs no more per event.
         is_due = position - self._saved_position >= max(SAVE_INTERVAL, state.size)
-        if not is_due and type(event) is not SessionClosed:
+        has_moved = former not in ("", state.folder)
+        if not is_due and not has_moved and type(event) is not SessionClosed:
             return ""
         self._saved_position = position
         return encode_state(state)

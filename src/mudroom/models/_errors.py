@@ -6,7 +6,7 @@ Also the error for a model string without a known provider.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -350,36 +350,47 @@ def _choose_remedy(hints: ProviderHints, meaning: Meaning, status: int, text: st
             return ""
 
 
+def _list_models(prefixes: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the models of the installed price table that need no provider.
+
+    A name put together from a prefix and what the user typed may be no model at all.
+
+    Arguments:
+        prefixes: see `make_name_error`.
+    """
+    try:
+        from genai_prices.data_snapshot import get_snapshot  # slow to import
+    except ImportError:
+        return []
+    owners = {provider.replace("-", ""): tuple(owned) for provider, owned in prefixes.items()}
+    return sorted(
+        model.id
+        for provider in get_snapshot().providers
+        for model in provider.models
+        if model.id.startswith(owners.get(provider.id.replace("-", ""), ()))
+    )
+
+
 def make_name_error(
     name: str,
     rest: str,
     providers: Collection[str],
-    shortcuts: Iterable[str],
-    prefixes: Iterable[str],
+    names: Iterable[str],
+    prefixes: Mapping[str, Sequence[str]],
 ) -> UnknownName:
     """Return the error for a model string without a known provider.
 
     Arguments:
         name: the string up to its first separator.
         rest: the separator and the model; "" if the string has no separator.
-        shortcuts: names such as "sonnet". prefixes: beginnings of known models, such as "gpt-".
+        names: strings that select a model without more, such as "sonnet" and "anthropic".
+        prefixes: provider -> beginnings of its models that need no provider, such as "gpt-".
     """
     list_providers = "mudroom models lists the providers."
-    import difflib  # only a mistake needs it
-
     if rest:
         remedy = suggest_names(name, providers, otherwise=list_providers)
         return UnknownName("model provider", name, providers, remedy=remedy)
-    known = [*providers, *shortcuts]
-    version = name.lower().partition("-")[2]
-    # "gtp-5" is near to "gpt-5".
-    models = [
-        prefix + version
-        for prefix in prefixes
-        if version and prefix.endswith("-") and ":" not in prefix
-    ]
-    nearest = difflib.get_close_matches(name.lower(), [*known, *models], n=1)
-    names = nearest if set(nearest).intersection(models) else known
+    known = [*names, *_list_models(prefixes)]
     otherwise = f"Write PROVIDER:MODEL. {list_providers}"
-    remedy = suggest_names(name, names, otherwise=otherwise)
+    remedy = suggest_names(name, known, otherwise=otherwise)
     return UnknownName("model", name, known, remedy=remedy)

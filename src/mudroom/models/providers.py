@@ -231,8 +231,9 @@ def parse_model_name(name: str) -> tuple[str, str]:
             return provider.name, name
     from ._errors import make_name_error  # only a mistake needs it
 
-    prefixes = [prefix for each in _TABLE for prefix in each.model_prefixes]
-    raise make_name_error(name[:end], name[end:], PROVIDERS, _SHORTCUTS, prefixes)
+    prefixes = {each.name: each.model_prefixes for each in _TABLE if each.model_prefixes}
+    alone = [each.name for each in _TABLE if each.default_model]
+    raise make_name_error(name[:end], name[end:], PROVIDERS, [*alone, *_SHORTCUTS], prefixes)
 
 
 def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | None:

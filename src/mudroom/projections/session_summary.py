@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened
+from .._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened, StoredEvent
 from .._core.json_values import clean_text, get_decoder
 from .._core.run_ids import find_root_id, list_above
 from .._core.runs import Report
@@ -178,6 +178,17 @@ def decode_state(text: str) -> SummaryState:
         return get_decoder(_SavedState).decode(text).sums
     except msgspec.DecodeError:
         return SummaryState()
+
+
+def find_folder(first: StoredEvent | None, summary: str) -> str:
+    """Return the folder that a session last worked in, "" if no event is recorded.
+
+    Arguments:
+        first: its first event. summary: the saved state of its summary, which names the folder of
+            the last opening: a project can move. "" for none.
+    """
+    folder = decode_state(summary).folder if summary else ""
+    return folder or (first.cwd if isinstance(first, SessionOpened) else "")
 
 
 def summarize_session(

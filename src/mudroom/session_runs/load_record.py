@@ -18,8 +18,8 @@ async def load_record(
     conversation: ConversationState,
     recorded: OpenEvents,
     watchers: Iterable[Callable[[StoredEvent], None]],
-) -> str:
-    """Restore the state of a session from its record; return a notice for the user, "" for none.
+) -> list[str]:
+    """Restore the state of a session from its record; return the notices for the user.
 
     Arguments:
         recorded: events of the session that the options resume.
@@ -47,4 +47,10 @@ async def load_record(
         for watch in watching:
             watch(event)
     runner.meter.add_past(recorded, conversation.unfinished_events)
-    return recorded_options.describe_other_board(events, runner.resources.board_name)
+    folder = services.environments.shared.workspace.root
+    services.former_folders.update(recorded_options.find_former_folders(events, folder))
+    notices = [
+        recorded_options.describe_move(events, folder),
+        recorded_options.describe_other_board(events, runner.resources.board_name),
+    ]
+    return [notice for notice in notices if notice]

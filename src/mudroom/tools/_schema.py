@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -16,15 +15,6 @@ from .._core.schemas.lenient import read_leniently
 T = TypeVar("T")
 
 _OMITTED_KEYS = {"title", "default", "additionalProperties", "$defs"}
-_JSON_TYPES = {
-    "str": "string",
-    "int": "integer",
-    "float": "number",
-    "bool": "boolean",
-    "array": "array",
-    "object": "object",
-    "null": "null",
-}
 
 
 def load_description(module: str) -> str:
@@ -72,9 +62,9 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
             # Hidden arguments are not in the parameters by which the engine has read the others.
             return msgspec.convert(read_leniently(schema, values), arguments, strict=False)
         except msgspec.ValidationError as error:
-            # A ValueError of `__post_init__` names the argument itself.
-            reason = error.__cause__ or _explain(str(error), schema)
-            raise ValueError(str(reason)) from None
+            from .._core.schemas.mismatch import explain_mismatch  # only a mistake needs it
+
+            raise ValueError(explain_mismatch(error, schema)) from None
 
     return parse
 
@@ -157,28 +147,3 @@ def _expand_type(
     if "properties" in compact:
         compact.pop("description", None)  # a docstring, meant for programmers
     return compact
-
-
-def _explain(message: str, schema: dict[str, Any]) -> str:
-    """Rewrite msgspec's message as `place: reason; expected type`."""
-    reason, _, path = message.partition(" - at `$")
-    path = path.rstrip("`").removeprefix(".")
-    if missing := re.search(r"missing required field `(.+?)`", reason):
-        path = f"{path}.{missing[1]}" if path else missing[1]
-        reason = "required"
-    if wrong_type := re.search(r", got `(\w+)`", reason):
-        reason = f"is {_JSON_TYPES.get(wrong_type[1], wrong_type[1])}"
-    text = f"{path or 'arguments'}: {reason[0].lower()}{reason[1:]}"
-    expected = _describe_type(path, schema)
-    return f"{text}; expected {expected}" if expected else text
-
-
-def _describe_type(path: str, schema: dict[str, Any]) -> str:
-    for step in re.findall(r"[^.\[\]]+|\[\.*\d*\]|\[\.\.\.\]", path):
-        if step.startswith("["):
-            schema = schema.get("items", {})
-        else:
-            schema = schema.get("properties", {}).get(step, {})
-    if "enum" in schema:
-        return "one of " + ", ".join(str(value) for value in schema["enum"])
-    return str(schema.get("type", ""))

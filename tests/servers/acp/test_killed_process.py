@@ -1,10 +1,11 @@
-"""`kill -9` of `mudroom acp` while children work, and the end of their prompt in a new process."""
+"""`kill -9` and SIGTERM of `mudroom acp` while children work: a new process ends their prompt."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
@@ -12,6 +13,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+from tests.signals import send_signal
 from tests.waiting import SECONDS
 
 from mudroom._core.messages import ToolCallBlock
@@ -101,7 +104,10 @@ async def start_server(folder: Path, url: str) -> AsyncGenerator[RunningServer]:
         await process.wait()
 
 
-async def test_a_prompt_of_a_killed_process_ends_in_a_new_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_prompt_of_a_stopped_process_ends_in_a_new_one(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     working: set[str] = set()
     all_work = asyncio.Event()
     is_dead = False
@@ -130,8 +136,9 @@ async def test_a_prompt_of_a_killed_process_ends_in_a_new_one(tmp_path: Path) ->
             server.start("session/prompt", sessionId=session, prompt=prompt)
             async with asyncio.timeout(SECONDS):
                 await all_work.wait()
-            server.process.kill()
-            await server.process.wait()
+            send_signal(server.process, number)
+            async with asyncio.timeout(SECONDS):
+                await server.process.wait()
         is_dead = True
         async with start_server(tmp_path, model.url) as server:
             await server.open("session/load", sessionId=session)

@@ -346,10 +346,14 @@ async def test_servers_that_work_for_each_other_stop_at_the_third(make_host: Mak
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("task", {}, "missing required field `prompt`"),
+    ("task", {}, "prompt: required"),
     ("task", {"prompt": "Work.", "agent": "exporer"}, "Did you mean explore?"),
-    ("task", {"prompt": "Work.", "color": 1}, "unknown field `color`"),
-    ("task", {"prompt": "Work.", "budget": {"turns": 0}}, "`int` >= 1"),
+    ("task", {"prompt": "Work.", "color": 1}, "color: unknown"),
+    (
+        "task",
+        {"prompt": "Work.", "budget": {"turns": 0}},
+        "turns: is out of bounds; expected integer >= 1",
+    ),
     ("task", {"prompt": "Work.", "files": ["none.md"]}, "no such file (none.md)"),
     ("task", {"prompt": "Work.", "model": "nobody:nothing"}, "nobody"),
     ("task", {"prompt": "Work.", "schema": {"type": 5}}, "outputs: "),

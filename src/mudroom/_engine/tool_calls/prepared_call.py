@@ -83,7 +83,10 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
         arguments = tool.read_arguments(sent, called=call.name)
         return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:
-        return refuse_call(call, tool, f"Invalid arguments for {name}: {error}")
+        from ..._core.schemas.mismatch import explain_mismatch  # only a mistake needs it
+
+        reason = explain_mismatch(error, tool.parameters)
+        return refuse_call(call, tool, f"Invalid arguments for {name}: {reason}")
 
 
 def _find_replacement(run: RunContext, name: str) -> str:

@@ -13,7 +13,7 @@ from ... import config
 from ...errors import UsageError, suggest_names
 from ..output.progress import print_notice
 from ..output.theme import use_theme
-from .session_start import NEW_SESSION, StartOptions
+from .session_start import NEW_SESSION, SessionStart, StartOptions
 from .user_store import use_store
 
 
@@ -37,6 +37,24 @@ def require_folder(cwd: str) -> None:
             where=cwd,
             remedy="Name a folder with -C.",
         )
+
+
+def choose_folder(start: SessionStart, cwd: str | None) -> str:
+    """Return the folder that a session works in. Raises UsageError if it is gone.
+
+    Arguments:
+        cwd: folder that the command line names: the session moves there. None is the session's own
+            folder, or the current one for a new session.
+    """
+    if cwd is not None or not start.folder:
+        return cwd or os.curdir
+    if not os.path.isdir(start.folder):
+        raise UsageError(
+            f"the folder of session {start.resume[:8]} does not exist",
+            where=start.folder,
+            remedy="If it was moved, name the new one: -C FOLDER (-C . for this folder).",
+        )
+    return start.folder
 
 
 def describe_unknown_variables(environ: Mapping[str, str]) -> list[str]:
@@ -88,7 +106,7 @@ def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
 
 
 def prepare_start(
-    cwd: str,
+    cwd: str | None,
     selection: Mapping[str, Any],
     flags: Mapping[str, object],
     *,
@@ -99,25 +117,27 @@ def prepare_start(
     """Select the session, load the settings of its folder, and return all start options.
 
     Arguments:
-        cwd: folder of the command line; a resumed session has its own.
+        cwd: folder that the command line names; None is that of a resumed session, or else the
+            current one.
         selection: flags that select a session, as for `select_session`.
         flags: settings given as flags.
         asks_at_prompt: see `select_session`.
     """
     start = NEW_SESSION
+    here = cwd or os.curdir
     if any(value not in (None, False) for value in selection.values()):
         import asyncio  # slow to import, as are the next ones
 
         from .select_session import select_session
         from .user_store import open_store
 
-        require_folder(cwd)
+        require_folder(here)
         use_store(str(flags.get("store") or config.load_store(os.environ)))
         store = open_store(config.load_home(os.environ))
-        start = asyncio.run(select_session(store, cwd, asks_at_prompt=asks_at_prompt, **selection))
-        cwd = start.folder or cwd
-    settings = _resolve_replayed(load_settings(cwd, **flags), cwd)
+        start = asyncio.run(select_session(store, here, asks_at_prompt=asks_at_prompt, **selection))
+    folder = choose_folder(start, cwd)
+    settings = _resolve_replayed(load_settings(folder, **flags), folder)
     if not quiet:
         for notice in describe_unknown_variables(os.environ):
             print_notice(notice)
-    return StartOptions(settings=settings, cwd=cwd, start=start, verbose=verbose, quiet=quiet)
+    return StartOptions(settings=settings, cwd=folder, start=start, verbose=verbose, quiet=quiet)

@@ -61,7 +61,9 @@ def create_session(
     session = Session(**options)
     # Of the settings, only the flags are the choice of this command line.
     flags = {name for name in of_settings if settings.get_origin(name) == "flag"}
-    session.chosen_options = frozenset({*flags, *given})
+    # The session works in the folder whose permissions and settings it has, also if it was recorded
+    # in another one.
+    session.chosen_options = frozenset({*flags, *given, "cwd"})
     session.start_source = start.source
     session.notices.extend(notices)
     return session

@@ -31,7 +31,7 @@ from ...projections.stream_json import StreamJson
 from ..output.json_output import encode_line
 from ..output.progress import print_notice
 from ..output.report import encode_answer
-from .load_settings import load_settings
+from .load_settings import choose_folder, load_settings
 from .one_shot import run_one_shot
 from .session_start import SessionStart, StartOptions
 from .session_store import delete_session, find_session, read_session_folder
@@ -45,7 +45,7 @@ def resume_session(
     name: str | None,
     *,
     last: bool,
-    cwd: str,
+    cwd: str | None,
     verbose: bool,
     quiet: bool,
     no_color: bool,
@@ -55,7 +55,8 @@ def resume_session(
     """Finish the interrupted run of a session, or print its last answer; return the exit code.
 
     Arguments:
-        name: id, beginning of an id, or name; None is the last session of the folder `cwd`.
+        name: id, beginning of an id, or name; None is the last session of the folder.
+        cwd: folder that the command line names; see `choose_folder`.
         last: the user asks for the last session. verbose, quiet: see `StartOptions`.
         store: address of the database with the session, None for that of the settings.
 
@@ -65,13 +66,15 @@ def resume_session(
     if name and last:
         raise UsageError(f"--last and {name} each name a session", remedy="Use only one of them.")
     color = "never" if no_color else None
-    settings = load_settings(cwd, color=color, output_format=output_format, store=store)
-    recorded = asyncio.run(_read_idle_session(settings.home, cwd, name or "last"))
+    here = cwd or os.curdir
+    settings = load_settings(here, color=color, output_format=output_format, store=store)
+    recorded = asyncio.run(_read_idle_session(settings.home, here, name or "last"))
     tree = recorded.tree
     if any(root.report is None for root in tree.roots):
         start = SessionStart(resume=recorded.id, folder=path_from_text(recorded.folder))
+        folder = choose_folder(start, cwd)
         options = StartOptions(
-            settings=settings, cwd=start.folder or cwd, start=start, verbose=verbose, quiet=quiet
+            settings=settings, cwd=folder, start=start, verbose=verbose, quiet=quiet
         )
         return run_event_loop(run_one_shot(None, options))
     report = _get_last_report(recorded)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -67,13 +68,23 @@ async def resolve_replayed(store: SessionStore, cwd: str, model: str, *, without
 
 async def find_last_session(store: SessionStore, cwd: str, *, without: str = "") -> str:
     """Return the id of the folder's last written session. Raises UsageError if there is none."""
-    async for info in list_sessions_of_folder(store, cwd):
-        if info.id != without:
+    folder = find_real_path(cwd)
+    moved = ""
+    for info in await store.list():
+        worked_in = await read_session_folder(store, info.id)
+        if worked_in == folder and info.id != without:
             return info.id
+        if not moved and worked_in and not os.path.isdir(worked_in):
+            short = info.id[:8]
+            # A guess could let the work of another project go on here, so the user decides.
+            moved = (
+                f"The folder of session {short} is gone: {worked_in}. If you moved it here: "
+                f"mudroom -C . --resume {short}. "
+            )
     raise UsageError(
         "no session of this folder is recorded",
-        where=find_real_path(cwd),
-        remedy="mudroom runs lists all sessions.",
+        where=folder,
+        remedy=f"{moved}mudroom runs lists all sessions.",
     )
 
 

@@ -55,10 +55,10 @@ def rules_option(word: str, help_text: str) -> Decorator:
     )
 
 
-def folder_option(help_text: str) -> Decorator:
-    """Return the option -C with this help text."""
+def folder_option(help_text: str, default: str | None = ".") -> Decorator:
+    """Return the option -C with this help text. A default of None tells whether it is given."""
     return click.option(
-        "-C", "cwd", default=".", metavar="DIR", shell_complete=complete_folders, help=help_text
+        "-C", "cwd", default=default, metavar="DIR", shell_complete=complete_folders, help=help_text
     )
 
 

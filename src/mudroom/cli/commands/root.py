@@ -113,7 +113,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     type=click.UNPROCESSED,
     help="Answer one prompt and exit; piped text is added to it, - reads stdin.",
 )
-@folder_option("Work in this folder.")
+@folder_option("Work in this folder; with --resume, a session whose folder has moved.", None)
 @value_option(
     "-m --model",
     "MODEL",
@@ -272,7 +272,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 def root_command(
     words: tuple[str, ...],
     print_prompt: str | None,
-    cwd: str,
+    cwd: str | None,
     verbose: bool,
     quiet: bool,
     no_color: bool,

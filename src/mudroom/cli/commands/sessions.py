@@ -69,7 +69,7 @@ def show(
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", required=False, metavar="[ID]")
 @click.option("--last", is_flag=True, help="Choose the last session of this folder (the default).")
-@folder_option("Folder of the session.")
+@folder_option("Folder of the session, if it has moved.", default=None)
 @format_option
 @verbose_option
 @quiet_option
@@ -78,7 +78,7 @@ def show(
 def resume(
     session: str | None,
     last: bool,
-    cwd: str,
+    cwd: str | None,
     output_format: str | None,
     verbose: bool,
     quiet: bool,

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
-from ..._core.events import SessionOpened
 from ..._core.ports import SessionHeader, SessionInfo
 from ..._version import __version__
 from ...errors import JournalError, UnknownName
-from ...projections.session_summary import SUMMARY_TYPES, decode_state
+from ...projections.session_summary import SUMMARY_TYPES, decode_state, find_folder
 from ..busy import make_busy_error
 from ..local_files import delete_local_files
 from ..session_names import check_name, make_missing_session_error, select_session
@@ -157,7 +156,7 @@ class PostgresStore:
             name=row["name"],
             created=row["created"],
             program=row["program"],
-            folder=first.cwd if isinstance(first, SessionOpened) else "",
+            folder=find_folder(first, row["summary"]),
             summary=row["summary"],
         )
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from ..._core.events import SessionOpened
 from ..._core.ports import SessionHeader, SessionInfo
 from ...errors import JournalError
+from ...projections.session_summary import find_folder
 from ..session_names import check_name, make_missing_session_error, select_session
 from .errors import translate_errors
 from .folder import delete_session, get_session_path, list_sessions, read_info
@@ -76,7 +76,7 @@ class SqliteStore:
             name=meta.name,
             created=meta.created,
             program=meta.program,
-            folder=first.cwd if isinstance(first, SessionOpened) else "",
+            folder=find_folder(first, meta.summary),
             summary=meta.summary,
         )
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..._core.events import SessionOpened
 from ..._core.ports import SessionInfo
 from ..._platform.path_text import path_from_text
 from ...errors import JournalError
@@ -18,6 +17,7 @@ from ...projections.session_summary import (
     SUMMARY_TYPES,
     SessionSummary,
     decode_state,
+    find_folder,
     summarize_session,
 )
 from .errors import translate_errors
@@ -68,7 +68,7 @@ def read_summary(home: str, info: SessionInfo) -> SessionSummary:
 def _read_folder(home: str, info: SessionInfo) -> str:
     """Return the folder that a session works in, "" if its journal cannot be read."""
     try:
-        _, first = read_header(get_session_path(Path(home).absolute(), info.id))
+        meta, first = read_header(get_session_path(Path(home).absolute(), info.id))
     except JournalError:
         return ""
-    return path_from_text(first.cwd) if isinstance(first, SessionOpened) else ""
+    return path_from_text(find_folder(first, meta.summary))

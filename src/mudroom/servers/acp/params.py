@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from ..._core.schemas.mismatch import explain_mismatch
 from ...integrations.mcp_servers.spec import ServerSpec
 from .errors import INVALID_PARAMS, RequestError
 
@@ -188,7 +189,8 @@ def parse_params(params: Mapping[str, Any], kind: type[_T]) -> _T:
     try:
         return msgspec.convert(params, kind)
     except msgspec.ValidationError as error:
-        raise RequestError(INVALID_PARAMS, f"wrong parameters: {error}") from None
+        reason = explain_mismatch(error, what="parameters")
+        raise RequestError(INVALID_PARAMS, f"wrong parameters: {reason}") from None
 
 
 def require_absolute(folder: str) -> str:

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from ..._core.budgets import Budget, choose_smaller
 from ..._core.json_values import get_decoder
 from ..._core.messages import ImageBlock, TextBlock
+from ..._core.schemas.mismatch import explain_mismatch
 from ...errors import UsageError
 from ...output_types import parse_output_type
 from ...prompts import Prompt, parse_prompt
@@ -133,7 +134,8 @@ def parse_body(kind: type[_T], data: bytes) -> _T:
     try:
         return get_decoder(kind).decode(data or b"{}")
     except msgspec.ValidationError as error:
-        raise make_wrong_request(f"the body is wrong: {error}") from error
+        reason = explain_mismatch(error, what="body")
+        raise make_wrong_request(f"the body is wrong: {reason}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise make_wrong_request(f"the body is no JSON: {error}") from error
 

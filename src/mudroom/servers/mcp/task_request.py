@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import astuple
 
 from ..._core.budgets import Budget, choose_smaller
+from ..._core.schemas.mismatch import explain_mismatch
 from ...errors import UsageError
 
 MAX_TASKS = 1_000
@@ -97,8 +98,9 @@ def parse_arguments(kind: type[_T], arguments: dict[str, Any], tool: str) -> _T:
     try:
         return msgspec.convert(arguments, kind)
     except msgspec.ValidationError as error:
+        reason = explain_mismatch(error)
         raise UsageError(
-            f"wrong arguments: {error}", where=tool, remedy="Correct the call and repeat it."
+            f"wrong arguments: {reason}", where=tool, remedy="Correct the call and repeat it."
         ) from error
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -108,6 +108,11 @@ class AssignedRun:
                 future = self._waiting.pop((event.run, event.message.id), None)
                 if future is not None:
                     future.set_result(True)
+
+    def select_former_folders(self, folders: Mapping[str, str]) -> dict[str, str]:
+        """Return the former folders of its recorded runs, and of the run that it continues."""
+        runs = (*self.recorded, self.brief.continues)
+        return {run: folders[run] for run in runs if run in folders}
 
     def count_turns(self) -> int:
         """Return the number of recorded turns of the run that have finished."""

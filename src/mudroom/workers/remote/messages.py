@@ -150,12 +150,14 @@ class StartRun(Struct, frozen=True, tag=True):
 
     Arguments:
         past: events of the run and of the runs below it, by run id.
+        former_folders: see `SessionServices`; of these runs, and of the one that it continues.
     """
 
     brief: Brief
     grant: Grant
     parent_meter: ParentMeterState
     past: dict[str, list[StoredEvent]] = {}
+    former_folders: dict[str, str] = {}
 
 
 class SendMessage(Struct, frozen=True, tag=True):

@@ -92,6 +92,7 @@ class RunServer:
         if not message.past:
             self._link.sent_briefs[run_id] = message.brief
         self._past_events.update(message.past)
+        self._services.former_folders.update(message.former_folders)
         for events in message.past.values():
             for event in events:
                 self._services.teams.observe(event)

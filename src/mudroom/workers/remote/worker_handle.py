@@ -184,7 +184,8 @@ class WorkerHandle:
             self.forget(assigned)
             raise
         state = assigned.make_parent_meter_state()
-        self.send(StartRun(assigned.sent_brief, grant, state, assigned.recorded))
+        former = assigned.select_former_folders(self._services.former_folders)
+        self.send(StartRun(assigned.sent_brief, grant, state, assigned.recorded, former))
 
     async def _prepare(self, assigned: AssignedRun) -> None:
         """Start the process, and make ready the files of a run if it does not see the folder."""

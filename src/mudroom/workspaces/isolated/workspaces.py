@@ -121,8 +121,10 @@ class IsolatedWorkspaces:
         if not self.is_locked_by_caller:
             self._lock_folder()
         record = folder / SOURCE_FILE
-        if not record.exists():
-            replace_private_file(record, os.fsencode(self.source))
+        source = os.fsencode(self.source)
+        # The project of a resumed session may have moved; kept work is merged where it is now.
+        if not record.exists() or record.read_bytes() != source:
+            replace_private_file(record, source)
         store = self._make_store()
         store.max_bytes = self._quota.max_bytes
         return store

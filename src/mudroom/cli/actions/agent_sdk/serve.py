@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from ...._core.agents import Agent
 from ...._platform.event_loop import run_event_loop
+from ....errors import SessionPaused
 from ....servers.agent_sdk.chosen_servers import choose_servers
 from ....servers.agent_sdk.server import AgentSdkServer
 from ....servers.agent_sdk.setup import (
@@ -129,7 +131,8 @@ async def _serve_until_signal(
     stop, pause = partial(end, server.stop), partial(end, server.pause)
     with handle_signals(stop, pause, exits_after=True) as signals, show_log(printer.show):
         try:
-            await server.serve(LineInput(sys.stdin.fileno()).read(), sys.stdout.fileno())
+            with suppress(SessionPaused):  # the signal asked for it
+                await server.serve(LineInput(sys.stdin.fileno()).read(), sys.stdout.fileno())
         finally:
             await output.close()
     return 128 + signals[0] if signals else 0

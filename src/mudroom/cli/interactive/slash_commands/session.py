@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...._core.counts import count_noun
 from ....errors import UsageError
-from ...actions.session_store import find_session, resolve_replayed
+from ...actions.session_store import find_session, read_session_folder, resolve_replayed
 from ...actions.user_store import open_store
 from ..conversation import Conversation, NextStep
 from ..recap import choose_session
@@ -104,6 +104,14 @@ async def resume(conversation: Conversation, session_id: str) -> NextStep | None
     current = conversation.session
     if session_id:
         chosen = await find_session(store, current.cwd, session_id, without=current.id)
+        folder = await read_session_folder(store, chosen)
+        if folder not in ("", current.cwd):  # it has other settings, permissions and servers
+            raise UsageError(
+                "this session works in another folder",
+                where=folder,
+                remedy=f"In a shell: mudroom --resume {chosen[:8]}; if that folder was moved here, "
+                f"mudroom -C . --resume {chosen[:8]}",
+            )
         return None if chosen == current.id else NextStep(resume=chosen)
     chosen = await choose_session(
         conversation.ui, conversation.settings.home, current.cwd, without=current.id

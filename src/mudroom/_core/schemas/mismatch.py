@@ -1,0 +1,82 @@
+"""Explanation of a value that has another type than its reader wants: the place and both types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+_JSON_TYPES = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "bool": "boolean",
+    "array": "array",
+    "object": "object",
+    "null": "null",
+}
+_STEP = r"[^.\[\]]+|\[[^\]]*\]"
+_BOUND = r"`\S+` ((?:of|matching|that|>|<|with).*)"
+
+
+def explain_mismatch(
+    error: Exception, schema: Mapping[str, Any] | None = None, what: str = "arguments"
+) -> str:
+    """Return what is wrong with a value as `place: reason; expected type`.
+
+    The text of an error that is not of msgspec, such as that of a `__post_init__`, stays as it is.
+
+    Arguments:
+        schema: JSON Schema of the value, which knows the choices of a text; None for none.
+        what: what the value is called where no part of it is the place.
+
+    Example:
+        explain_mismatch(error) == "prompt: is object; expected string"
+    """
+    if not isinstance(error, msgspec.ValidationError):
+        return str(error)
+    reason, has_place, path = str(error).rpartition(" - at `")
+    if not has_place:
+        reason, path = path, ""
+    is_key = path.startswith("key")
+    path = path.rpartition("$")[2].rstrip("`").removeprefix(".")
+    if error.__cause__ is not None:  # of a `__post_init__`
+        return f"{path}: {error.__cause__}" if path else str(error.__cause__)
+    expected = _describe_type(path, schema or {}) or _find_expected(reason)
+    if missing := re.match(r"Object missing required field `(.+?)`", reason):
+        path = f"{path}.{missing[1]}" if path else missing[1]
+        reason, expected = "required", _describe_type(path, schema or {})
+    elif unknown := re.match(r"Object contains unknown field `(.*)`", reason, re.DOTALL):
+        path = f"{path}.{unknown[1]}" if path else unknown[1]
+        names = ", ".join((schema or {}).get("properties", {})) if "." not in path else ""
+        return f"{path}: unknown; the {what} are {names}" if names else f"{path}: unknown"
+    elif wrong := re.search(r", got `(\w+)`", reason):
+        reason = f"is {_JSON_TYPES.get(wrong[1], wrong[1])}"
+    elif bound := re.search(_BOUND, reason):
+        reason, expected = "is out of bounds", f"{expected} {bound[1]}"
+    place = f"a key of {path or what}" if is_key else path or what
+    text = f"{place}: {reason[0].lower()}{reason[1:]}"
+    return f"{text}; expected {expected}" if expected else text
+
+
+def _find_expected(reason: str) -> str:
+    """Return the types that a message of msgspec expects, in the words of JSON."""
+    found = re.match(r"Expected `([^`]+)`", reason)
+    names = found[1].split(" | ") if found else []
+    return " or ".join(_JSON_TYPES.get(name, name) for name in names)
+
+
+def _describe_type(path: str, schema: Mapping[str, Any]) -> str:
+    for step in re.findall(_STEP, path):
+        if step.startswith("["):
+            schema = schema.get("items") or schema.get("additionalProperties") or {}
+        else:
+            schema = schema.get("properties", {}).get(step, {})
+        if not isinstance(schema, Mapping):
+            return ""
+    if "enum" in schema:
+        return "one of " + ", ".join(str(value) for value in schema["enum"])
+    kind = schema.get("type", "")
+    return kind if isinstance(kind, str) else " or ".join(map(str, kind))
