@@ -307,3 +307,19 @@ async def test_a_folder_that_a_child_empties_is_gone(project: Path, becomes: str
     assert not (project / "old").is_dir() or (project / "old").is_symlink()
     assert os.path.lexists(project / "old") == (becomes != "nothing")
     assert (project / "kept/b").exists()
+
+
+@pytest.mark.parametrize("then", ["", '; echo x > "$PWD"', '; ln -s / "$PWD"'])
+async def test_a_child_that_removes_its_folder_has_its_report_and_a_merge_that_is_not_done(
+    project: Path, then: str
+) -> None:
+    before = hash_folder(project)
+    steps = run_command(f'rm -rf "$PWD"{then}')
+    report, model = await run_children(project, {"one": steps}, sandbox="off")
+    (result,) = get_results(model)
+    assert result.startswith("Done.")
+    assert "[merge: not done: " in result
+    assert "its files cannot be read: " in result
+    assert report.merges
+    assert report.merges.unmerged == {"1.1.1": "refused"}
+    assert hash_folder(project) == before
