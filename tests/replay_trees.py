@@ -8,6 +8,7 @@ import re
 import tempfile
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from mudroom import AssistantMessage, Budget, Effect, Session, Tool, ToolResult,
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent
 from mudroom._core.messages import AssistantBlock, StopReason, TextBlock, ToolCallBlock
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
+from mudroom.errors import SessionPaused
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Request, ScriptedModel
 from mudroom.testing.clock import run_virtual
@@ -27,6 +29,10 @@ MODEL = "anthropic:claude-sonnet-4-5"
 
 DELAYS = (0.0, 0.0, 0.01, 0.5, 3.0)
 """Seconds that answers and calls take: many end at the same moment as others."""
+
+PAUSES = 3
+MOMENTS = (0.0, 0.005, 0.01, 0.3, 0.5, 1.0, 3.0, 3.01, 6.0)
+"""Seconds after which a tree is paused: also before the first request of the next process."""
 
 _STARTED = re.compile(r"Started ([\d.~a-z]+) in the background")
 
@@ -212,6 +218,37 @@ class Tree(Struct, frozen=True):
         async with self.open(folder, journal, resume=session_id) as session:
             await session.resume_unfinished()
         return journal.events
+
+    def record_paused(self) -> list[StoredEvent]:
+        """Run the tree, which is paused up to three times, and return its record."""
+        with tempfile.TemporaryDirectory() as folder:
+            return run_virtual(self._record_paused(Path(folder)))
+
+    async def _record_paused(self, folder: Path) -> list[StoredEvent]:
+        draw = self.make_random("pauses")
+        session_id = str(uuid.UUID(int=self.seed, version=4))
+        events: list[StoredEvent] = []
+        for process in range(PAUSES + 1):
+            journal = MemoryJournal()
+            await journal.append(*events)
+            options = {"resume": session_id} if process else {"id": session_id}
+            async with self.open(folder, journal, **options) as session:
+                pausing = asyncio.create_task(_pause(session, draw.choice(MOMENTS)))
+                if process == PAUSES:
+                    pausing.cancel()
+                with suppress(SessionPaused):
+                    await (session.resume_unfinished() if process else session.run("R"))
+                pausing.cancel()
+                has_ended = not session.unfinished_runs
+            events = journal.events
+            if has_ended and any(isinstance(event, RunFinished) for event in events):
+                break
+        return events
+
+
+async def _pause(session: Session, seconds: float) -> None:
+    await asyncio.sleep(seconds)
+    session.pause()
 
 
 def damage(events: list[StoredEvent], draw: random.Random) -> list[StoredEvent]:

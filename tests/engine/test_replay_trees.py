@@ -15,6 +15,8 @@ from ..replay_trees import Tree, damage
 
 SEEDS = range(count_examples(40, 2_000))
 
+PAUSED_SEEDS = (43, 357, *range(count_examples(14, 350)))
+
 DAMAGES = 4
 """Damaged forms of each record."""
 
@@ -37,6 +39,16 @@ def test_a_random_tree_replays(is_resumed: bool) -> None:
     for seed in SEEDS:
         events = Tree(seed, is_resumed).record()
         assert asyncio.run(replay(events)) == events, f"seed {seed}"
+
+
+@pytest.mark.timeout(1_800)
+def test_a_tree_that_is_paused_again_and_again_replays() -> None:
+    trees = [Tree(seed) for seed in PAUSED_SEEDS]
+    for tree in trees:
+        if tree.make_budget().seconds is not None:
+            continue  # the time of a process that was paused is not in its record
+        events = tree.record_paused()
+        assert asyncio.run(replay(events)) == events, f"seed {tree.seed}"
 
 
 @pytest.mark.timeout(1_800)

@@ -15,7 +15,12 @@ import pytest
 
 from mudroom import Budget, ModelError, OutputConfig, PromptConfig, Reason, Report, Session, tool
 from mudroom._core.events import NoteInjected, TurnFinished
-from mudroom._engine.structured_output import MAX_REMINDERS, MAX_REPAIRS, REMINDER_START
+from mudroom._engine.structured_output import (
+    MAX_REMINDERS,
+    MAX_REPAIRS,
+    MAX_REPEATS,
+    REMINDER_START,
+)
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.permissions.rules import Permissions
 from mudroom.projections.stream_json import StreamJson
@@ -158,6 +163,84 @@ async def test_emissions_that_are_never_right_end_the_run(scripted: Open, wrong:
     assert find_subtype(report) == RETRIES_SUBTYPE
     assert len(model.requests) == MAX_REPAIRS + 1
     await replay(journal.events)
+
+
+def emit_again(request: Request) -> Answer:
+    return [emit("title", f"T{request.number}")]
+
+
+def emit_optional(request: Request) -> Answer:
+    return [emit("kind", f"kind {request.number}")]
+
+
+def emit_two(request: Request) -> Answer:
+    return [emit("title", f"T{request.number}"), emit("kind", f"kind {request.number}")]
+
+
+@pytest.mark.parametrize("answer", [emit_again, emit_optional, emit_two])
+@pytest.mark.parametrize("door", ["task", "run", "scope"])
+async def test_a_model_that_only_emits_the_same_outputs_again_ends(
+    scripted: Open, answer: Callable[[Request], Answer], door: str
+) -> None:
+    journal = MemoryJournal()
+    async with scripted(answer, journal=journal) as (session, model):
+        report = await run_door(session, door, Paper)
+    assert len(model.requests) == MAX_REPEATS + 2
+    assert report.reason is Reason.ERROR
+    assert f"its last {MAX_REPEATS + 1} answers emitted others again" in report.error
+    assert "pages" in report.failed_outputs
+    assert find_subtype(report) == RETRIES_SUBTYPE
+    await replay(journal.events)
+
+
+async def test_a_model_that_has_only_optional_outputs_to_emit_reaches_its_goal(
+    scripted: Open,
+) -> None:
+    @dataclasses.dataclass
+    class Optional:
+        a: str = "x"
+        b: int = 1
+
+    async with scripted(lambda request: [emit("a", f"v{request.number}")]) as (session, model):
+        report = await session.task("Read it.", outputs=Optional)
+    assert (report.reason, report.outputs) == (Reason.GOAL, Optional(f"v{MAX_REPEATS + 2}"))
+    assert len(model.requests) == MAX_REPEATS + 2
+
+
+@pytest.mark.parametrize("is_beside", [True, False])
+async def test_a_run_that_works_may_emit_an_output_again_and_again(
+    scripted: Open, is_beside: bool
+) -> None:
+    def answer(request: Request) -> Answer:
+        number = request.number
+        if number > 4 * MAX_REPEATS:
+            return BOTH
+        work = call("todo", todos=[{"content": f"step {number}", "status": "pending"}])
+        if is_beside:
+            return [emit("kind", f"kind {number}"), work]
+        return [emit("kind", f"kind {number}") if number % MAX_REPEATS else work]
+
+    async with scripted(answer) as (session, _):
+        report = await session.task("Read it.", outputs=Paper)
+    assert report.reason is Reason.GOAL
+
+
+@pytest.mark.parametrize("turn", [2, 4, 6])
+async def test_a_resumed_run_counts_the_outputs_that_it_emitted_again(
+    scripted: Open, turn: int
+) -> None:
+    journal = MemoryJournal()
+    async with scripted(emit_two, journal=journal) as (session, _):
+        whole = await session.run("Read it.", outputs=Paper)
+    answers = [n for n, event in enumerate(journal.events) if isinstance(event, TurnFinished)]
+    for end in range(answers[turn - 1] + 1, answers[turn] + 1):
+        interrupted = MemoryJournal()
+        await interrupted.append(*journal.events[:end])
+        async with scripted(emit_two, journal=interrupted, resume=session.id) as (resumed, _):
+            report = await resumed.resume_unfinished()
+        assert report
+        assert (report.turns, report.error) == (whole.turns, whole.error)
+        await replay(interrupted.events)
 
 
 async def test_an_emission_that_is_denied_ends_the_run(scripted: Open) -> None:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mudroom import ApprovalDecision, ApprovalRequest, Report, Session
-from mudroom._core.events import MessageSent, RunFinished, StoredEvent
+from mudroom._core.events import (
+    MessageSent,
+    RunFinished,
+    RunResumed,
+    StoredEvent,
+    TurnFailed,
+    TurnStarted,
+)
 from mudroom.errors import SessionPaused, UsageError
+from mudroom.journals.memory import MemoryJournal
 from mudroom.journals.sqlite.folder import get_session_path
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -86,6 +96,49 @@ async def test_a_pause_ends_each_kind_of_call_and_records_no_end(tmp_path: Path,
         report = await resumed.resume_unfinished()
     assert report and report.text.endswith("is done")
     events = read(tmp_path, session.id)
+    assert not find_violations(events)
+    assert await replay(events) == events
+
+
+class ResumeJournal(MemoryJournal):
+    """A journal that calls a function when a run goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_resume: Callable[[], object] = lambda: None
+
+    async def append(self, *events: StoredEvent) -> int:
+        position = await super().append(*events)
+        if any(isinstance(event, RunResumed) for event in events):
+            self.on_resume()
+        return position
+
+
+async def test_processes_that_are_paused_before_their_first_request_replay(tmp_path: Path) -> None:
+    """The first process is killed after a call was cut off, and only the last one repeats it."""
+    model = Model()
+    whole = MemoryJournal()
+    async with open_session(tmp_path, model.make(), journal=whole) as session:
+        running = asyncio.create_task(session.run("P"))
+        await model.waiting.wait()
+        session.wrap_up("1")
+        model.is_held = False
+        await running
+    end = next(n for n, event in enumerate(whole.events, 1) if isinstance(event, TurnFailed))
+    events = whole.events[:end]
+    for is_paused in (True, True, False):
+        journal = ResumeJournal()
+        await journal.append(*events)
+        options: dict[str, Any] = {"journal": journal, "resume": session.id}
+        async with open_session(tmp_path, model.make(), **options) as resumed:
+            if is_paused:
+                journal.on_resume = resumed.pause
+            with suppress(SessionPaused):
+                await resumed.resume_unfinished()
+        events = journal.events
+    kinds = [type(event) for event in events if isinstance(event, RunResumed | TurnStarted)]
+    assert (RunResumed, RunResumed) in pairwise(kinds)
+    assert isinstance(events[-2], RunFinished)
     assert not find_violations(events)
     assert await replay(events) == events
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -290,3 +291,35 @@ async def test_work_that_cannot_be_stored_counts_as_work(
     events = [event async for event in journal.read()]
     assert not find_violations(events)
     await replay(events)
+
+
+@pytest.mark.parametrize("becomes", ["file", "link", "nothing"])
+async def test_a_folder_that_a_child_empties_is_gone(project: Path, becomes: str) -> None:
+    write_files(project, {"old/deep/a": "a", "old/b": "b", "kept/a": "a", "kept/b": "b"})
+    new = {"file": "echo new > old", "link": "ln -s kept old", "nothing": "echo new > c"}[becomes]
+    children = {
+        "first": run_command("rm -r old kept/a"),
+        "second": run_command(f"while [ -e {project}/old ]; do sleep 0.02; done; rm -r old; {new}"),
+    }
+    report, _ = await run_children(project, children, sandbox="off", max_returns=0)
+    assert report.merges
+    assert report.merges.landed == len(children)
+    assert not (project / "old").is_dir() or (project / "old").is_symlink()
+    assert os.path.lexists(project / "old") == (becomes != "nothing")
+    assert (project / "kept/b").exists()
+
+
+@pytest.mark.parametrize("then", ["", '; echo x > "$PWD"', '; ln -s / "$PWD"'])
+async def test_a_child_that_removes_its_folder_has_its_report_and_a_merge_that_is_not_done(
+    project: Path, then: str
+) -> None:
+    before = hash_folder(project)
+    steps = run_command(f'rm -rf "$PWD"{then}')
+    report, model = await run_children(project, {"one": steps}, sandbox="off")
+    (result,) = get_results(model)
+    assert result.startswith("Done.")
+    assert "[merge: not done: " in result
+    assert "its files cannot be read: " in result
+    assert report.merges
+    assert report.merges.unmerged == {"1.1.1": "refused"}
+    assert hash_folder(project) == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -233,6 +234,47 @@ def test_large_and_unreadable_files_are_left_out_and_named(
     write_files(source, {"big [1].bin": b"x" * (1 << 20) + b"x"})
     stored = open_store(tmp_path, source).store_source()
     assert stored.missing == ("big [1].bin (larger than 1 MiB)",)
+
+
+def make_unreadable(path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root reads every file")
+    path.chmod(0)
+
+
+def make_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+UNSTORABLE: dict[str, Callable[[Path], object]] = {
+    "larger than 0 MiB": lambda path: path.write_text("large" * 30),
+    "is no regular file": make_pipe,
+    "cannot be read": make_unreadable,
+}
+
+
+@pytest.mark.parametrize("is_first_look", [True, False])
+@pytest.mark.parametrize("folder", ["", "sub"])
+@pytest.mark.parametrize("reason", UNSTORABLE)
+def test_a_file_that_cannot_be_stored_is_not_one_that_was_removed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: str,
+    folder: str,
+    is_first_look: bool,
+) -> None:
+    monkeypatch.setattr("mudroom.workspaces.isolated.git_store.MAX_FILE_BYTES", 100)
+    repository = make_repository(tmp_path / "app", {"a.py": "a", "sub/a.py": "a"})
+    store = open_store(tmp_path, repository / folder)
+    tree, checkout = check_out_source(store, tmp_path, "one")
+    if not is_first_look:
+        write_files(Path(checkout.files.folder), {"b.py": "b"})
+        tree = store.store_files(checkout.files, "one").tree
+    UNSTORABLE[reason](Path(checkout.files.folder, "a.py"))
+    stored = store.store_files(checkout.files, "one")
+    assert stored.missing == (f"a.py ({reason})",)
+    assert store.list_changes(tree, stored.tree) == []
 
 
 def test_git_that_is_missing_or_old_is_explained(

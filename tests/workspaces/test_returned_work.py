@@ -13,6 +13,7 @@ from mudroom import Budget, Report, Session
 from mudroom._core.events import RunStarted, StoredEvent, WorkMerged
 from mudroom._core.file_conflicts import FileConflict
 from mudroom._core.messages import TextBlock
+from mudroom._engine.children.resolutions import read_resolutions
 from mudroom._engine.children.return_text import make_return_prompt
 from mudroom.cli.output.tree_lines import describe_task
 from mudroom.journals.memory import MemoryJournal
@@ -277,6 +278,30 @@ async def test_a_line_that_resolves_nothing_is_named(project: Path) -> None:
     assert "- resolved: ours a.txt: say mine, theirs or new, then the path" in second
     assert "- resolved: mine other.txt: no file in conflict has this path" in second
     assert "not done, 1 conflict" in second
+
+
+async def test_two_decisions_about_one_conflict_leave_it_open(project: Path) -> None:
+    after = ["resolved: mine a.txt\nresolved: theirs a.txt"]
+    _, model, events = await run_pair(project, after, second=REMOVE)
+    second = read_results(model)[1]
+    assert "- a.txt: decided as mine and theirs; decide once for one conflict" in second
+    assert "not done, 1 conflict" in second
+    assert (project / "a.txt").exists()
+    await replay(events)
+
+
+def test_a_decision_is_for_all_paths_of_a_conflict() -> None:
+    moved = FileConflict("one", "renamed", paths=("one", "text", "two"))
+    other = FileConflict("other", "binary", paths=("other",))
+    conflicts = [moved, other]
+    lines = "resolved: mine two\nresolved: mine one\nresolved: theirs other"
+    assert read_resolutions(lines, conflicts, conflicts).sides == {"one": "mine", "other": "theirs"}
+    lines = "resolved: mine two\nresolved: theirs one\nresolved: theirs other"
+    resolutions = read_resolutions(lines, conflicts, conflicts)
+    assert resolutions.sides == {"other": "theirs"}
+    assert resolutions.notes == (
+        "one, text, two: decided as mine and theirs; decide once for one conflict",
+    )
 
 
 async def test_the_child_reads_which_version_its_folder_has(project: Path) -> None:

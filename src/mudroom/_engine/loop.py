@@ -296,6 +296,9 @@ def _judge_calls(run: RunContext, outcomes: list[CallOutcome]) -> Ending | None:
         each.result.error for each in outcomes if each.name != EMIT_TOOL
     ):
         return Ending(Reason.GOAL)
+    if run.outputs.has_too_many_repeats:
+        is_missing = bool(run.outputs.missing)
+        return Ending(Reason.ERROR, run.outputs.give_up()) if is_missing else Ending(Reason.GOAL)
     return _judge_refusals(run)
 
 

@@ -41,7 +41,16 @@ def rebuild_conversations(events: Sequence[StoredEvent]) -> list[RecordedConvers
 _STOPPED = (Reason.TIMEOUT, Reason.CANCELLED, Reason.MAX_TURNS, Reason.BUDGET)
 """Reasons of runs that a limit, also one of a run above, or a cancel may cut off in a call."""
 
-_STEPS = (TurnFailed, TurnStarted, NoteInjected, ResultsCleared, Compacted, RunWaiting)
+_STEPS = (
+    RunResumed,
+    TurnFailed,
+    TurnStarted,
+    NoteInjected,
+    ResultsCleared,
+    Compacted,
+    RunWaiting,
+)
+"""Events after which a call that was cut off before is not the latest step any more."""
 
 
 class _RunRecord:

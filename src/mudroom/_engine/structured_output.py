@@ -28,6 +28,9 @@ MAX_REPAIRS = 3
 MAX_REMINDERS = 5
 """Reminders after which a run ends that no answer can finish (S19)."""
 
+MAX_REPEATS = 5
+"""Answers in a row that emit nothing but outputs emitted before. The next one ends the run."""
+
 REMINDER_START = "You have stopped calling tools but have not emitted these required outputs: "
 
 _MAX_REFUSAL = 500
@@ -91,7 +94,7 @@ class OutputChecks:
 class OutputCollector:
     """Values that one run has emitted, and how often it had to be told about them.
 
-    Both counts begin again when an output is accepted for the first time: a run that gets on may
+    The counts begin again when an output is accepted for the first time: a run that gets on may
     need as many answers as it has outputs.
 
     Arguments:
@@ -102,6 +105,7 @@ class OutputCollector:
         refusal_count: answers in which a value was refused. Calls of one answer count once: the
             model reads all their errors together.
         reminder_count: reminders of missing outputs.
+        repeat_count: answers in a row that did nothing but emit outputs again.
         has_given_up: true if the run ends because the model did not give its outputs.
     """
 
@@ -110,10 +114,14 @@ class OutputCollector:
         self.values: dict[str, Any] = {}
         self.refusal_count = 0
         self.reminder_count = 0
+        self.repeat_count = 0
         self.last_error = ""
         self.has_given_up = False
         self._accepted: set[str] = set()
         """Outputs that were accepted at any time, also those that their type refused later."""
+        self._is_repeat = False
+        """True if the last answer did nothing but emit outputs again."""
+        self._only_emits = False
         self._is_refused = False
         """True if a value of the last answer was refused."""
         self._text_error = ""
@@ -151,6 +159,11 @@ class OutputCollector:
         return self.refusal_count > MAX_REPAIRS
 
     @property
+    def has_too_many_repeats(self) -> bool:
+        """True if the last answer, and MAX_REPEATS before it, only emitted outputs again."""
+        return bool(self._expected) and self._is_repeat and self.repeat_count > MAX_REPEATS
+
+    @property
     def failed(self) -> tuple[str, ...]:
         """Outputs for which the run has given up; none if it has not."""
         if not self.has_given_up:
@@ -171,9 +184,13 @@ class OutputCollector:
             return text
         return f"{text} The JSON of your answer was not accepted: {self._text_error}."
 
-    def begin_answer(self) -> None:
-        """Begin the next answer of the model."""
+    def begin_answer(self, *, only_emits: bool) -> None:
+        """Begin the next answer of the model. `only_emits`: true if it has no other calls."""
+        if not self._is_repeat:
+            self.repeat_count = 0
         self._is_refused = False
+        self._is_repeat = False
+        self._only_emits = only_emits
         self._text_error = ""
 
     def emit(self, name: str, value: JsonValue) -> ToolResult:
@@ -236,7 +253,11 @@ class OutputCollector:
         if not values.keys() <= self._accepted:
             self._accepted.update(values)
             self.reminder_count = 0
+            self.repeat_count = 0
             self.refusal_count = int(self._is_refused)
+        elif self._only_emits and not self._is_repeat:
+            self._is_repeat = True
+            self.repeat_count += 1
 
     def add_refusal(self, text: str) -> None:
         """Count that the last answer has a refused value. `text`: what the model is told."""
@@ -259,6 +280,9 @@ class OutputCollector:
             count = self.refusal_count
             return f"the emitted outputs were refused {count} times, the last time: {last}"
         names = ", ".join(self.missing)
+        if self.has_too_many_repeats:
+            count = self.repeat_count
+            return f"the model did not emit {names}; its last {count} answers emitted others again"
         return f"the model did not emit {names} after {self.reminder_count} reminders"
 
     def make_tool(self) -> Tool:

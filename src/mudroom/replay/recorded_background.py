@@ -20,6 +20,7 @@ from .._core.tools import ToolResult
 from .._engine.call_context import CallContext
 from .._engine.children.child_run import ChildRun
 from .._engine.inbox.background import STILL_RUNNING, BackgroundWork
+from .._engine.loop import EMPTY_ANSWER
 from .._engine.run_context import RunContext
 from .recorded_events import RecordedEvents
 from .recorded_gate import RecordedGate
@@ -44,6 +45,7 @@ class RecordedBackground(BackgroundWork):
         self._gate = gate
         self._interrupts: list[tuple[str, ...]] = []
         self._kept_open: set[int] = set()
+        self._asked_again: set[int] = set()
         self._warnings: dict[int, str] = {}
         self._command_results: list[ToolResult] = []
         self._notified: set[str] = set()
@@ -55,7 +57,10 @@ class RecordedBackground(BackgroundWork):
         if isinstance(event, RunWaiting) and event.is_interrupted:
             self._interrupts.append(event.runs)
         elif isinstance(event, RunWaiting | MessageDelivered):
-            self._kept_open.add(event.turn)
+            if event.turn not in self._asked_again:
+                self._kept_open.add(event.turn)
+        elif isinstance(event, NoteInjected) and event.text == EMPTY_ANSWER:
+            self._asked_again.add(event.turn)  # so it does not go on for a later message
         elif isinstance(event, NoteInjected) and event.text.startswith(STILL_RUNNING):
             self._warnings[event.turn] = event.text
             self._kept_open.add(event.turn)

@@ -215,13 +215,17 @@ class RecordedEvents:
         return self._steps[index]
 
     def list_delivered_next(self, run_id: str) -> list[str]:
-        """Return the ids of the messages that a run reads with its next request."""
+        """Return the ids of the messages that a run reads with its next request.
+
+        A note that comes before them is made first, while none of them is unread; the notes of
+        hooks come after them.
+        """
         ids: list[str] = []
         for index in self._own.get(run_id, ()):
             event = self._steps[index]
             if isinstance(event, MessageDelivered):
                 ids.append(event.message_id)
-            elif not isinstance(event, NoteInjected):
+            elif not ids or not isinstance(event, NoteInjected):
                 break
         return ids
 

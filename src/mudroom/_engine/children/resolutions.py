@@ -53,9 +53,9 @@ def read_resolutions(
     """
     if not began_with:
         return Resolutions()
-    opened = {path for each in still_open for path in each.paths}
+    opened = {path: each for each in still_open for path in each.paths}
     known = {path for each in began_with for path in each.paths}
-    sides: dict[str, str] = {}
+    decisions: dict[FileConflict, dict[str, str]] = {}
     notes: list[str] = []
     for line in text.splitlines():
         decision = line.strip(_DECORATION)
@@ -67,11 +67,18 @@ def read_resolutions(
         if side not in SIDES:
             notes.append(f"{_show(line)}: say mine, theirs or new, then the path")
         elif path in opened:
-            sides[path] = side
+            decisions.setdefault(opened[path], {})[side] = path
         elif path not in known:
             notes.append(f"{_show(line)}: no file in conflict has this path")
         elif side != "new":
             notes.append(f"{format_value(path)}: the child changed it, so the changed file counts")
+    sides: dict[str, str] = {}
+    for conflict, named in decisions.items():
+        if len(named) == 1:
+            sides |= {path: side for side, path in named.items()}
+        else:
+            paths = ", ".join(map(format_value, conflict.paths))
+            notes.append(f"{paths}: decided as {' and '.join(named)}; decide once for one conflict")
     return Resolutions(sides, tuple(notes))
 
 

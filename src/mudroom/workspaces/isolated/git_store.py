@@ -352,9 +352,11 @@ def _inspect(folder: str, paths: Iterable[str]) -> tuple[list[int], dict[str, st
             facts = os.lstat(absolute)
         except OSError:
             continue  # it was removed
-        if not stat.S_ISREG(facts.st_mode):
+        if stat.S_ISLNK(facts.st_mode) or stat.S_ISDIR(facts.st_mode):
             continue
-        if facts.st_size > MAX_FILE_BYTES:
+        if not stat.S_ISREG(facts.st_mode):
+            missing[path] = "is no regular file"
+        elif facts.st_size > MAX_FILE_BYTES:
             missing[path] = f"larger than {MAX_FILE_BYTES >> 20} MiB"
         elif not os.access(absolute, os.R_OK):
             missing[path] = "cannot be read"

@@ -1,8 +1,9 @@
 """Times of index files, so that git does not read each file of a new folder again.
 
 git compares times in seconds. It reads a file again if the file and the index were written in the
-same second; in a new folder these are all files. So the index gets a later time, and the files that
-have changed since, by their times in nanoseconds, are removed from the index before it is used.
+same second; in a new folder these are all files. So the index gets a later time, and before it is
+used, it loses what it knows of the times of files that have changed since, by their times in
+nanoseconds. Their contents stay in it: a file that cannot be stored is no file that was removed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from .git import Git
+from .git import Git, split_at_nul
 
 _TRUST_NS = 2_000_000_000
 
@@ -22,7 +23,7 @@ def trust_index(index: str) -> None:
 
 
 def forget_recent_files(git: Git, folder: str) -> None:
-    """Remove the files from an index that changed after `trust_index`.
+    """Have git read the files again that changed after `trust_index`.
 
     Does nothing after git has written the index again.
     """
@@ -33,10 +34,12 @@ def forget_recent_files(git: Git, folder: str) -> None:
     if facts.st_mtime_ns - _TRUST_NS > facts.st_ctime_ns or facts.st_mtime_ns < facts.st_ctime_ns:
         return
     written = facts.st_mtime_ns - _TRUST_NS
-    recent = list(_find_changed_since(folder, written))
+    recent = {f"{git.prefix}{path}" for path in _find_changed_since(folder, written)}
     if recent:
-        data = b"".join(os.fsencode(path) + b"\0" for path in recent)
-        git.run("update-index", "-z", "--force-remove", "--stdin", data=data)
+        entries = split_at_nul(git.run("ls-files", "-z", "--stage", "--full-name", "--", "."))
+        # An entry that is written again has no times.
+        data = [f"{entry}\0" for entry in entries if entry.partition("\t")[2] in recent]
+        git.run("update-index", "-z", "--index-info", data=os.fsencode("".join(data)))
     os.utime(git.index)
 
 

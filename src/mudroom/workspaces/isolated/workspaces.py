@@ -213,14 +213,21 @@ class IsolatedWorkspaces:
         return get_decoder(IsolatedFolder).decode(record)
 
     def store_work(self, run_id: str, written: Sequence[str] = ()) -> Work:
-        """Store the files of a run as they are. Raises WorkspaceError if it has no workspace.
+        """Store the files of a run as they are.
 
         Arguments:
             written: see `Isolation.store_work`.
+
+        Raises WorkspaceError if it has no workspace, or if its files cannot be read.
         """
         folder = self.find(run_id)
         if folder is None:
             raise WorkspaceError(f"run {run_id} has no isolated workspace")
+        with _explain_errors(folder.files.folder):
+            return self._store_work(folder, written)
+
+    def _store_work(self, folder: IsolatedFolder, written: Sequence[str]) -> Work:
+        run_id = folder.run_id
         store = self.store
         if isinstance(store, GitStore):
             add_named(store, folder.files, run_id, written)
@@ -242,7 +249,8 @@ class IsolatedWorkspaces:
         folder = self.find(run_id) if run_id else None
         if run_id and folder is None:
             raise WorkspaceError(f"run {run_id} has no isolated workspace")
-        with self._lock_index(run_id or SOURCE_INDEX):
+        place = folder.files.folder if folder else self.source
+        with self._lock_index(run_id or SOURCE_INDEX), _explain_errors(place):
             if folder is None:
                 return self.store.store_source()
             return self.store.store_files(folder.files, run_id)
@@ -411,6 +419,17 @@ class IsolatedWorkspaces:
 
     def _find_place(self, run_id: str) -> str:
         return os.path.join(self.directory, "runs", run_id)
+
+
+@contextmanager
+def _explain_errors(folder: str) -> Generator[None]:
+    """Turn errors of the system about files of a folder into a WorkspaceError."""
+    try:
+        yield
+    except OSError as error:
+        raise WorkspaceError(
+            f"its files cannot be read: {error.strerror}", where=error.filename or folder
+        ) from error
 
 
 def _to_text(conflict: MergeConflict) -> MergeConflict:

@@ -192,7 +192,7 @@ class LandingFolder:
                 os.unlink(file.temporary, dir_fd=folder)
 
     def remove_empty(self, path: str) -> None:
-        """Remove a folder that was made for the landing, unless something is in it by now."""
+        """Remove a folder, unless something is in it."""
         above, name = os.path.split(path_from_text(path))
         with suppress(OSError):
             folder = open_step_by_step(self._top, above or ".", FOLDER_FLAGS)

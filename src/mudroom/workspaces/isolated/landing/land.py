@@ -19,6 +19,7 @@ from ...._core.ports import FileChangedError, MergedFile
 from ...._platform.protected_names import UNFINISHED_PREFIX
 from ....errors import WorkspaceError
 from ..._errors import check_unprotected, explain
+from ..trees import list_parents
 from .files import Contents, LandingFolder
 from .landing_record import LandingFile, LandingPlan, LandingRecord
 
@@ -156,12 +157,16 @@ class Landing:
             ) from error
 
     def _finish(self, folder: LandingFolder, plan: LandingPlan) -> None:
-        """Remove the old files: all new ones have their names."""
+        """Remove the old files, and the folders that are empty without them."""
         folder.sync(plan.files)
         # Without the mark, `recover` finds out by looking at the files.
         with suppress(OSError):
             self._record.mark_landed()
         if self._remove_temporary_files(folder, plan):
+            # As git does: a folder without files would be in the way of a file with its name.
+            emptied = list_parents(file.path for file in plan.files if not file.after)
+            for path in sorted(emptied, reverse=True):
+                folder.remove_empty(path)
             self._record.remove()
 
     def _remove_staged(self, folder: LandingFolder, plan: LandingPlan) -> None:
