@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from ..._core.messages import ToolCallBlock
-from ..._core.ports import ToolHookDecision
+from ..._core.ports import ToolHookDecision, Workspace
 from ..._core.tool_names import (
     FORWARDING_TOOL,
     REPLACEMENTS,
@@ -17,7 +17,8 @@ from ..._core.tool_names import (
     normalize_tool_name,
 )
 from ..._core.tools import Tool, ToolResult
-from ...errors import suggest_names
+from ..._platform.argument_paths import read_path_argument
+from ...errors import WorkspaceError, suggest_names
 from ..run_context import RunContext
 
 MAX_QUOTED_ARGUMENTS = 200
@@ -72,9 +73,33 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
             name, arguments = tool.forward(call.arguments)
             return prepare_call(run, structs.replace(call, name=name, arguments=arguments))
         arguments = tool.read_arguments(add_implied_arguments(call.name, call.arguments))
+        _read_path(run.environment.workspace, tool.path_argument, arguments)
         return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:
         return refuse_call(call, tool, f"Invalid arguments for {name}: {error}")
+
+
+def _read_path(workspace: Workspace, name: str, arguments: dict[str, Any]) -> None:
+    """Expand or refuse a path in the arguments, before rules judge the call and anyone sees it.
+
+    Raises ValueError.
+    """
+    path = arguments.get(name)
+    if not isinstance(path, str):
+        return
+
+    def exists(path: str) -> bool:
+        try:
+            workspace.stat(path)
+        except WorkspaceError as error:
+            # Whatever else is wrong with the path, the tool says it better.
+            return not isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError))
+        return True
+
+    try:
+        arguments[name] = read_path_argument(path, exists)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def refuse_call(call: ToolCallBlock, tool: Tool | None, text: str) -> PreparedCall:
