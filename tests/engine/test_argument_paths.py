@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.engine.conftest import Stage
 
 from mudroom import Effect, Permissions, tool
-from mudroom._core.messages import ToolResultBlock
+from mudroom._core.messages import ToolCallBlock, ToolResultBlock
 from mudroom._core.ports import ToolContext
 from mudroom.models.scripted import call
 from mudroom.tools import make_builtin_tools
@@ -46,8 +46,8 @@ REFUSED = {
 PLAIN = ["~lock.odt", "Foo$Bar.java", "routes/$id.tsx", "routes/$id/edit.tsx", "100%", "a:b", "a$1"]
 
 
-def make_call(name: str, path: str) -> object:
-    arguments = {
+def make_call(name: str, path: str) -> ToolCallBlock:
+    arguments: dict[str, dict[str, str]] = {
         "read": {"file_path": path},
         "write": {"file_path": path, "content": "new\n"},
         "edit": {"file_path": path, "old_string": "old", "new_string": "new"},
