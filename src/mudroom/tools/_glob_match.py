@@ -40,10 +40,11 @@ def compile_glob(pattern: str) -> PathMatcher:
     return lambda path: any(matches(path) for matches in matchers)
 
 
-def list_literal_names(pattern: str) -> list[str]:
-    """Return the names in a pattern that have no wildcards, in order; a brace group is one."""
-    names = pattern.split("/")
-    return [unescape(name) for name in names if name not in ("", ".") and not has_wildcard(name)]
+def list_names(pattern: str) -> set[str]:
+    """Return the names that a pattern spells out: files and folders that the caller means."""
+    alternatives = _list_alternatives(pattern, literally=True) or [pattern]
+    names = {name for alternative in alternatives for name in alternative.split("/")}
+    return names | set(map(unescape, names))
 
 
 def has_wildcard(name: str) -> bool:
