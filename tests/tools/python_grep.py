@@ -27,8 +27,8 @@ def search_in_python(workspace: Workspace, arguments: grep.Arguments) -> ToolRes
     left_out = scope.describe_left_out(choice.accepts)
     if binary:
         left_out.append(f"{len(binary)} binary file ({', '.join(binary)})")
-    for path in files:
-        for record in [] if path in binary else find_matches(query, workspace.root, path):
+    for path in [path for path in files if path not in binary]:
+        for record in find_matches(query, workspace.root, path):
             if not output.add(record):
                 return output.make_result(left_out)
     return output.make_result(left_out)

@@ -204,8 +204,9 @@ async def test_grep_modes(tree: Run) -> None:
 
     assert (
         await run_grep(pattern="main")
-        == ".hidden/main.cfg\ndoc/readme.md\nlatin.txt\nmain.py\nsrc/a.py\nsrc/deep/b.ts\nwide.txt\n"
-        "(not searched: 2 ignored files (build/, src/x.tmp.py), 1 binary file (image.png))"
+        == ".hidden/main.cfg\ndoc/readme.md\nlatin.txt\nmain.py\nsrc/a.py\nsrc/deep/b.ts\n"
+        "wide.txt\n(not searched: 2 ignored files (build/, src/x.tmp.py), 1 binary file "
+        "(image.png))"
     )
     assert await run_grep(pattern="main", output_mode="count", path="doc") == "doc/readme.md:2"
     assert (
@@ -219,8 +220,9 @@ async def test_grep_modes(tree: Run) -> None:
     )
     assert (
         await run_grep(pattern="main", head_limit=1)
-        == ".hidden/main.cfg\n(1 line shown, there are more; narrow the search or raise head_limit; "
-        "not searched: 2 ignored files (build/, src/x.tmp.py), 1 binary file (image.png))"
+        == ".hidden/main.cfg\n(1 line shown, there are more; narrow the search or raise "
+        "head_limit; not searched: 2 ignored files (build/, src/x.tmp.py), 1 binary file "
+        "(image.png))"
     )
     assert await run_grep(pattern="nowhere", path="doc") == "(no matches in doc)"
 

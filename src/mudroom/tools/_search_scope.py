@@ -21,7 +21,7 @@ _MAX_NAMED_PATHS = 3  # in a note
 _MAX_NAME = 200  # characters of a path in a note
 _MAX_COUNTED_FILES = 2_000  # of ignored folders: dependencies may have a million
 _MAX_COUNT_SECONDS = 0.5
-_MAX_LINKS = 8  # that are followed one below the other
+_MAX_LINKS = 1  # that are followed one below the other: links may lead in circles
 
 PathFilter = Callable[[str], bool]
 """Takes a path as `FileInfo` has it; tells if the search is about the file."""
@@ -48,6 +48,7 @@ class SearchScope:
         self._named = named
         self._ignored: list[FileInfo] = []
         self._links: list[str] = []
+        self._dead_links: list[str] = []
         self._special: list[str] = []
 
     def walk(self, start: str) -> Iterator[FileInfo]:
@@ -101,7 +102,7 @@ class SearchScope:
             else:
                 yield from self._workspace.walk(path, skipped=self.skipped)
         except WorkspaceError:
-            self._links.append(path)  # it leads nowhere, or out of the workspace
+            self._dead_links.append(path)  # it leads nowhere, or out of the workspace
 
     def describe_left_out(self, accepts: PathFilter) -> list[str]:
         """Return what was not looked at, one phrase for each reason.
@@ -114,6 +115,11 @@ class SearchScope:
         reasons = [
             self._describe_ignored(accepts),
             describe_paths("link", links),
+            describe_paths(
+                "link that cannot be followed",
+                self._dead_links,
+                plural="links that cannot be followed",
+            ),
             describe_paths("pipe, socket or device", special, plural="pipes, sockets or devices"),
             describe_paths(
                 "path that cannot be read", self.skipped, plural="paths that cannot be read"
