@@ -105,7 +105,7 @@ def _compile_name(name: str) -> NameMatcher | None:
     if not has_wildcard(name):
         return lambda other: other in (name, plain)
     [matches] = compile_names([_ESCAPE.sub(_quote, name)])
-    if matches is None or "[" not in name:
+    if matches is None or not any(c in name for c in "[\\"):
         return matches
     return lambda other: other in (name, plain) or matches(other)
 

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from .._core.ports import LocalFiles
 from .._platform.programs import end_program, start_program
 from ..errors import WorkspaceError
+from ._long_lines import MAX_CHARACTERS, read_column, show_line
 
 _BATCH = 2_000
 """Files that one search has open at a time, if the process may open enough."""
@@ -28,7 +29,6 @@ _DESCRIPTOR_SHARE = 4
 _MAX_COPIED_BYTES = 64 << 20
 """Bytes in UTF-8 copies of files in other encodings, for one batch."""
 _CHUNK = 1 << 16
-_WIDTH = 2_000
 _FD_FOLDER = b"/dev/fd/"
 
 
@@ -130,21 +130,30 @@ async def search_files(
             if not opened.paths:
                 continue  # without files rg searches the current folder
             records = _run_program(query, opened.paths, progress, rg, root, separator)
+            last: tuple[int, int] | None = None
             async with aclosing(records):
                 async for record in records:
-                    path, renamed = _name_file(record, opened.paths)
-                    if path:
-                        progress.searched = files.index(path, progress.searched)
-                    yield renamed
+                    descriptor, rest = _read_record(record)
+                    if descriptor is None:
+                        yield record
+                        continue
+                    path = opened.paths[descriptor]
+                    progress.searched = files.index(path, progress.searched)
+                    if query.mode == "content":
+                        place = read_column(rest[1:]) if query.multiline else None
+                        # The lines of one match all have the column of the first.
+                        is_start = last is not None and place == (last[0] + 1, last[1])
+                        last = place
+                        rest = b"\0" + show_line(descriptor, rest[1:], is_start=is_start)
+                    yield os.fsencode(path) + rest
 
 
-def _name_file(record: bytes, paths: Mapping[int, str]) -> tuple[str, bytes]:
-    """Return the path of a record's file, and the record with its descriptor replaced by it."""
+def _read_record(record: bytes) -> tuple[int | None, bytes]:
+    """Return the descriptor of a record's file and what follows it; None for a separator."""
     name, nul, rest = record.partition(b"\0")
     if not name.startswith(_FD_FOLDER):
-        return "", record
-    path = paths.get(int(name.rpartition(b"/")[2]), "")
-    return path, os.fsencode(path) + nul + rest if path else record
+        return None, record
+    return int(name.removeprefix(_FD_FOLDER)), nul + rest
 
 
 class _OpenFiles:
@@ -282,5 +291,6 @@ def _build_command(rg: str, query: SearchQuery, files: Sequence[str]) -> list[st
         command.append("-c")
     else:
         command += ["-n", "--no-heading", f"-B{query.before}", f"-A{query.after}"]
-        command += [f"--max-columns={_WIDTH}", "--max-columns-preview"]
+        command += ["--column", "--byte-offset"]
+        command += [f"--max-columns={MAX_CHARACTERS}", "--max-columns-preview"]
     return [*command, "-e", query.pattern, "--", *files]

@@ -42,7 +42,6 @@ MAX_LINES = 250
 
 _LISTING_SHARE = 0.5  # of the time limit: then the files listed so far are searched
 _MAX_CHARACTERS = 48_000  # of one result
-_MAX_LINE_CHARACTERS = 500
 _TYPES = {
     "c": "c h",
     "cpp": "cc cpp cxx hpp hh hxx h",
@@ -319,8 +318,6 @@ class MatchRows:
         number = rest[:digits]
         mark = rest[digits : digits + 1]
         text = rest[digits + 1 :]
-        if len(text) > _MAX_LINE_CHARACTERS:
-            text = text[:_MAX_LINE_CHARACTERS] + " [line cut]"
         if self._arguments.line_numbers:
             return f"{path}{mark}{number}{mark}{text}"
         return f"{path}{mark}{text}"
