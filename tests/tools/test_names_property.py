@@ -75,18 +75,20 @@ async def test_every_file_is_named_by_its_plain_and_by_its_escaped_name(
         listed = (await call("glob", pattern=path)).text
         assert f"\n{listed}\n".count(f"\n{path}\n") == 1, ("glob", path, listed)
         listed = (await call("glob", pattern=escape(path))).text
-        assert listed == path, ("glob", escape(path), listed)
+        assert f"\n{listed}\n".count(f"\n{path}\n") == 1, ("glob", escape(path), listed)
         folder, _, name = path.rpartition("/")
         below = (await call("glob", pattern=name, path=f"./{folder}")).text
         assert f"\n{below}\n".count(f"\n{path}\n") == 1, ("glob below", path, below)
-        for argument in (path, escape(path)):
+        # Taken as it stands, an escaped name may be another file.
+        spellings = [path] if exists(escape(path)) else [path, escape(path)]
+        for argument in spellings:
             meant = read_path_argument(argument, exists)
             assert (await call("read", file_path=meant)).text == "1\tneedle", ("read", argument)
     for path in paths[::3]:
         for glob in (path, escape(path)):
             found = (await call("grep", pattern="needle", glob=glob)).text
             assert f"\n{found}\n".count(f"\n{path}\n") == 1, ("grep", glob, found)
-        for argument in (path, escape(path)):
+        for argument in [path] if exists(escape(path)) else [path, escape(path)]:
             meant = read_path_argument(argument, exists)
             found = (await call("grep", pattern="needle", path=meant)).text
             assert found == path, ("grep", argument, found)

@@ -39,16 +39,15 @@ def read_path_argument(text: str, exists: Callable[[str], bool]) -> str:
     """
     if not _SPECIAL.search(text) or text.startswith("./"):
         return text
-    if exists(text):
-        # Permission rules expand "~" wherever a path begins with it.
-        return f"./{text}" if text.startswith("~") else text
+    for spelling in dict.fromkeys((text, _ESCAPED.sub(r"\1", text))):
+        if exists(spelling):
+            # Permission rules expand "~" wherever a path begins with it.
+            return f"./{spelling}" if spelling.startswith("~") else spelling
     if text.startswith("~"):
         return _expand_home(text)
     address = _ADDRESS.match(text)
     if address and not _DRIVE.match(text):
         return _read_address(text, address[1] or "file", address[2] or "", address[3] or address[4])
-    if "\\" in text and exists(unescaped := _ESCAPED.sub(r"\1", text)):
-        return unescaped
     _refuse_foreign(text, exists)
     return text
 

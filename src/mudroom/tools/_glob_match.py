@@ -37,7 +37,8 @@ def compile_glob(pattern: str) -> PathMatcher:
     matchers = [_compile_alternative(alternative) for alternative in alternatives]
     if len(matchers) == 1:
         return matchers[0]
-    return lambda path: any(matches(path) for matches in matchers)
+    plain = "/".join(name for name in pattern.split("/") if name not in ("", "."))
+    return lambda path: path == plain or any(matches(path) for matches in matchers)
 
 
 def list_names(pattern: str) -> set[str]:

@@ -26,7 +26,8 @@ def locate_pattern(workspace: Workspace, pattern: str, path: str | None) -> tupl
     if pattern.startswith("/"):
         folder, pattern = _split_absolute(workspace, pattern)
     names = [name for name in pattern.split("/") if name not in ("", ".")]
-    while len(names) > 1 and not has_wildcard(names[0]):
+    # An escaped name may mean two folders: `[` and, taken as it stands, `\[`.
+    while len(names) > 1 and not has_wildcard(names[0]) and "\\" not in names[0]:
         found = find_named(workspace, folder, names[0])
         if found is None or not stat.S_ISDIR(workspace.stat(found).mode):
             break

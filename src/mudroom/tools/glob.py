@@ -124,7 +124,7 @@ def list_matches(
 
 def _find_start(workspace: Workspace, folder: str, pattern: str) -> str:
     """Return the file that a pattern without wildcards names; if there is none, the folder."""
-    if "/" not in pattern and not has_wildcard(pattern):
+    if "/" not in pattern and "\\" not in pattern and not has_wildcard(pattern):
         named = find_named(workspace, folder, pattern)
         if named and stat.S_ISREG(workspace.stat(named).mode):
             return named
