@@ -251,8 +251,9 @@ class FileChoice:
         pattern = pattern[is_negated:]
         if not is_negated:
             self.named = list_names(pattern)
-        matches = compile_glob(pattern if "/" in pattern else f"**/{pattern}")
-        return lambda path: matches(path) is not is_negated
+        matches = compile_glob(pattern)
+        matches_deeper = matches if "/" in pattern else compile_glob(f"**/{pattern}")
+        return lambda path: (matches(path) or matches_deeper(path)) is not is_negated
 
 
 class MatchRows:
@@ -276,7 +277,7 @@ class MatchRows:
     def add(self, record: bytes) -> bool:
         """Add one record; return False when no more fit."""
         name, nul, rest = record.partition(b"\0")
-        if record == b"--":
+        if record == b"--" and self._arguments.output_mode == "content":
             self._needs_separator = bool(self.rows)
             return True
         if not nul and self._arguments.output_mode != "files_with_matches":
