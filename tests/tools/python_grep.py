@@ -19,12 +19,19 @@ BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf
 def search_in_python(workspace: Workspace, arguments: grep.Arguments) -> ToolResult:
     """Search the same files with Python's re and format the matches in the same way."""
     query = grep.build_query(arguments)
-    output = grep.MatchRows(workspace, arguments)
-    for path in grep.choose_files(SearchScope(workspace, math.inf), workspace, arguments):
+    output = grep.MatchRows(arguments)
+    choice = grep.FileChoice(workspace, arguments)
+    scope = SearchScope(workspace, math.inf, named=choice.named)
+    files = list(choice.list_files(scope))
+    binary = [path for path in files if path.endswith(".png")]
+    left_out = scope.describe_left_out(choice.accepts)
+    if binary:
+        left_out.append(f"{len(binary)} binary file ({', '.join(binary)})")
+    for path in [path for path in files if path not in binary]:
         for record in find_matches(query, workspace.root, path):
             if not output.add(record):
-                return output.make_result()
-    return output.make_result()
+                return output.make_result(left_out)
+    return output.make_result(left_out)
 
 
 def find_matches(query: SearchQuery, root: str, path: str) -> Iterator[bytes]:

@@ -73,9 +73,16 @@ async def test_a_folder_below_the_repository_has_the_ignore_rules_of_its_parents
 ) -> None:
     below = SharedWorkspace(str(tree.root / "src"))
     everything = glob.list_matches(below, glob.parse({"pattern": "**/*"}))
-    assert sorted(everything.text.splitlines()) == ["a.py", "deep/b.ts"]
+    assert everything.text.splitlines() == [
+        *sorted(["a.py", "deep/b.ts"], key=lambda path: -os.stat(f"{below.root}/{path}").st_mtime),
+        "(not searched: 1 ignored file (x.tmp.py))",
+    ]
     searched = await search(below, parse({"pattern": "main"}), rg=RG)
-    assert searched.text.splitlines() == ["a.py", "deep/b.ts"]
+    assert searched.text.splitlines() == [
+        "a.py",
+        "deep/b.ts",
+        "(not searched: 1 ignored file (x.tmp.py))",
+    ]
     ignored = SharedWorkspace(str(tree.root / "build"))
     assert (await search(ignored, parse({"pattern": "main"}), rg=RG)).text == "out.py"
 
@@ -84,11 +91,11 @@ async def test_glob_lists_the_newest_first(tree: Run, call: Call) -> None:
     os.utime(tree.root / "main.py", (1, 1))
     os.utime(tree.root / "src/a.py", (2_000_000_000, 2_000_000_000))
     result = await call("glob", pattern="**/*.py")
-    assert result.text == "src/a.py\nmain.py"
+    assert result.text.splitlines()[:2] == ["src/a.py", "main.py"]
 
 
 async def test_glob_looks_below_a_path(tree: Run, call: Call) -> None:
-    assert (await call("glob", pattern="*.py", path="src")).text == "src/a.py"
+    assert (await call("glob", pattern="a*.py", path="src")).text == "src/a.py"
     assert (await call("glob", pattern=f"{tree.root}/src/**/*.ts")).text == "src/deep/b.ts"
 
 
@@ -110,9 +117,13 @@ async def test_glob_lists_a_hundred_files_and_counts_all(ctx: Run, call: Call) -
 async def test_glob_without_a_pattern_lists_the_folder(tree: Run, call: Call) -> None:
     names = [".gitignore", ".hidden/ (1 file)", "doc/ (1 file)", "image.png", "latin.txt"]
     names += ["main.py", "src/ (2 files)", "wide.txt"]
+    names += ["(not searched: 2 ignored files (build/, src/x.tmp.py))"]
     assert (await call("glob")).text.splitlines() == names
-    assert (await call("LS", path=str(tree.root / "src"))).text == "a.py\ndeep/ (1 file)"
-    assert (await call("list_directory", dir_path="src", ignore=["deep"])).text == "a.py"
+    note = "(not searched: 1 ignored file (src/x.tmp.py))"
+    listed = await call("LS", path=str(tree.root / "src"))
+    assert listed.text == f"a.py\ndeep/ (1 file)\n{note}"
+    partly = await call("list_directory", dir_path="src", ignore=["deep"])
+    assert partly.text == f"a.py\n{note}"
     (tree.root / "none").mkdir()
     assert (await call("glob", path="none")).text == "(no files in none)"
     assert (await call("LS", path="missing")).error
@@ -129,8 +140,15 @@ async def test_49_glob_does_not_leave_the_workspace(tree: Run, call: Call, patte
 async def test_49_links_are_not_followed_by_either(tree: Run, call: Call) -> None:
     os.symlink("/etc", tree.root / "etc")
     os.symlink("/etc/passwd", tree.root / "users")
-    assert "etc" not in (await call("glob", pattern="**")).text
-    assert (await call("grep", pattern="root:")).text == "(no matches)"
+    listed = (await call("glob", pattern="**")).text.splitlines()
+    assert [row for row in listed if row.startswith(("etc", "users"))] == []
+    assert "2 links (etc, users)" in listed[-1]
+    found = (await call("grep", pattern="root:")).text
+    assert found.startswith("(in the files that were searched: no matches; not searched: ")
+    assert "2 links (etc, users)" in found
+    for pattern in ("etc/*", "etc/passwd", "users", "**/etc/passwd"):
+        assert (await call("glob", pattern=pattern)).text.startswith("(")
+        assert (await call("grep", pattern="root:", glob=pattern)).text.startswith("(")
     assert (await call("grep", pattern="root:", path="etc")).error
     assert (await call("grep", pattern="root:", path="users")).error
     assert (await call("grep", pattern="root:", path="/etc/passwd")).error
@@ -186,23 +204,27 @@ async def test_grep_modes(tree: Run) -> None:
 
     assert (
         await run_grep(pattern="main")
-        == ".hidden/main.cfg\ndoc/readme.md\nlatin.txt\nmain.py\nsrc/a.py\nsrc/deep/b.ts\nwide.txt"
+        == ".hidden/main.cfg\ndoc/readme.md\nlatin.txt\nmain.py\nsrc/a.py\nsrc/deep/b.ts\n"
+        "wide.txt\n(not searched: 2 ignored files (build/, src/x.tmp.py), 1 binary file "
+        "(image.png))"
     )
     assert await run_grep(pattern="main", output_mode="count", path="doc") == "doc/readme.md:2"
     assert (
-        await run_grep(pattern="def", output_mode="content", type="py")
+        await run_grep(pattern="def", output_mode="content", glob="{src/a,main}.py")
         == "main.py:3:def main():\nmain.py:7:def other():\nsrc/a.py:2:    def main(self): ..."
     )
-    around = await run_grep(pattern="^def", output_mode="content", **{"-A": 1})
+    around = await run_grep(pattern="^def", path="main.py", output_mode="content", **{"-A": 1})
     assert around == (
         "main.py:3:def main():\nmain.py-4-    return os.getcwd()\n--\nmain.py:7:def "
         "other():\nmain.py-8-    return 'Main'"
     )
     assert (
         await run_grep(pattern="main", head_limit=1)
-        == ".hidden/main.cfg\n(1 line shown, there are more; narrow the search or raise head_limit)"
+        == ".hidden/main.cfg\n(1 line shown, there are more; narrow the search or raise "
+        "head_limit; not searched: 2 ignored files (build/, src/x.tmp.py), 1 binary file "
+        "(image.png))"
     )
-    assert await run_grep(pattern="nowhere", path="src") == "(no matches in src)"
+    assert await run_grep(pattern="nowhere", path="doc") == "(no matches in doc)"
 
 
 async def test_long_lines_and_long_answers_are_cut(ctx: Run) -> None:
@@ -307,10 +329,10 @@ async def test_many_files_are_searched_in_batches_in_order(ctx: Run) -> None:
 class Swapped(SharedWorkspace):
     """A workspace in which a folder becomes a link out as soon as its files are listed."""
 
-    def walk(
+    def walk_entries(
         self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
     ) -> Iterator[FileInfo]:
-        yield from super().walk(path, ignored=ignored, skipped=skipped)
+        yield from super().walk_entries(path, ignored=ignored, skipped=skipped)
         os.rename(f"{self.root}/in", f"{self.root}/was")
         os.symlink("../outside", f"{self.root}/in")
 
@@ -328,16 +350,14 @@ async def test_46_what_is_swapped_after_it_was_listed_is_not_searched(
         Swapped(str(tmp_path / "root")), parse({"pattern": "needle", "output_mode": mode}), rg=RG
     )
     assert "own" in result.text and "OUTSIDE" not in result.text
-    assert result.text.endswith("(skipped 1 path that cannot be read: in/f)")
+    assert result.text.endswith("(not searched: 1 path that cannot be read (in/f))")
     os.unlink(tmp_path / "root" / "in")
     os.rename(tmp_path / "root" / "was", tmp_path / "root" / "in")
     os.unlink(tmp_path / "root" / "own")
     result = await search(
         Swapped(str(tmp_path / "root")), parse({"pattern": "needle", "output_mode": mode}), rg=RG
     )
-    assert result.text == (
-        "(in the files that can be read: no matches; skipped 1 path that cannot be read: in/f)"
-    )
+    assert result.text == ("(nothing was searched: 1 path that cannot be read (in/f))")
     assert len(os.listdir("/dev/fd")) <= open_before + 1
 
 
@@ -352,10 +372,10 @@ class Slow(SharedWorkspace):
 class SlowlyListed(SharedWorkspace):
     """A workspace in which listing a file takes 10 ms."""
 
-    def walk(
+    def walk_entries(
         self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
     ) -> Iterator[FileInfo]:
-        for info in super().walk(path, ignored=ignored, skipped=skipped):
+        for info in super().walk_entries(path, ignored=ignored, skipped=skipped):
             time.sleep(0.01)
             yield info
 
@@ -366,10 +386,10 @@ class Refusing(SharedWorkspace):
     Root ignores the modes of files, so the tests cannot use them.
     """
 
-    def walk(
+    def walk_entries(
         self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
     ) -> Iterator[FileInfo]:
-        for info in super().walk(path, ignored=ignored, skipped=skipped):
+        for info in super().walk_entries(path, ignored=ignored, skipped=skipped):
             if not info.path.startswith("locked/"):
                 yield info
             elif skipped is not None:
@@ -432,19 +452,19 @@ def refusing(tmp_path: Path) -> Refusing:
 
 async def test_glob_says_what_it_could_not_list(refusing: Refusing) -> None:
     some = glob.list_matches(refusing, glob.parse({"pattern": "**/*.py"}))
-    assert some.text == "b.py\n(skipped 1 path that cannot be read: locked)"
+    assert some.text == "b.py\n(not searched: 1 path that cannot be read (locked))"
     none = glob.list_matches(refusing, glob.parse({"pattern": "**/*.zig"}))
     assert none.text == (
-        "(in the files that can be read: no files match **/*.zig; "
-        "skipped 1 path that cannot be read: locked)"
+        "(in the files that were searched: no files match **/*.zig; "
+        "not searched: 1 path that cannot be read (locked))"
     )
 
 
 async def test_grep_says_what_it_could_not_list_or_open(refusing: Refusing) -> None:
     some = await search(refusing, parse({"pattern": "needle"}), rg=RG)
-    assert some.text == "b.py\n(skipped 2 paths that cannot be read: locked, c.txt)"
+    assert some.text == "b.py\n(not searched: 2 paths that cannot be read (locked, c.txt))"
     none = await search(refusing, parse({"pattern": "nowhere"}), rg=RG)
-    assert none.text.startswith("(in the files that can be read: no matches; skipped 2 paths")
+    assert none.text.startswith("(in the files that were searched: no matches; not searched: 2 ")
 
 
 async def test_grep_keeps_the_matches_of_a_search_program_that_fails(ctx: Run) -> None:

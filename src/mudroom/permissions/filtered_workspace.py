@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 
-from .._core.ports import FileInfo, LinkTarget, Workspace, WorkspaceWrapper
+from .._core.ports import FileInfo, LinkTarget, SkippedPaths, Workspace, WorkspaceWrapper
 from .._platform.path_text import path_from_text, path_to_text
 from ..errors import WorkspaceError
 
@@ -70,16 +71,20 @@ class FilteredWorkspace(WorkspaceWrapper):
         self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
     ) -> Iterator[FileInfo]:
         """Yield the readable files below a folder."""
-        return self._filter(path, self.inner.walk(path, ignored=ignored, skipped=skipped))
+        infos = self.inner.walk(path, ignored=ignored, skipped=skipped)
+        return self._filter(path, infos, skipped)
 
     def walk_entries(
         self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
     ) -> Iterator[FileInfo]:
         """Yield everything below a folder, without files that may not be read."""
-        return self._filter(path, self.inner.walk_entries(path, ignored=ignored, skipped=skipped))
+        infos = self.inner.walk_entries(path, ignored=ignored, skipped=skipped)
+        return self._filter(path, infos, skipped)
 
-    def _filter(self, path: str, infos: Iterator[FileInfo]) -> Iterator[FileInfo]:
-        """Yield the readable files among those below a folder.
+    def _filter(
+        self, path: str, infos: Iterator[FileInfo], skipped: list[str] | None
+    ) -> Iterator[FileInfo]:
+        """Yield the readable files among those below a folder; count the others.
 
         Links are not followed, but the folder itself may be reached through one.
         """
@@ -87,9 +92,10 @@ class FilteredWorkspace(WorkspaceWrapper):
         real_start = path_to_text(os.path.realpath(path_from_text(start)))
         for info in infos:
             absolute = os.path.join(self.inner.root, info.path)
-            if self._find_refusal(absolute):
-                continue
-            if real_start != start and self._find_refusal(real_start + absolute[len(start) :]):
+            real = real_start + absolute[len(start) :]
+            if self._find_refusal(absolute) or (real != absolute and self._find_refusal(real)):
+                if isinstance(skipped, SkippedPaths) and not stat.S_ISDIR(info.mode):
+                    skipped.refused += 1
                 continue
             yield info
 

@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from .._core.ports import LocalFiles
 from .._platform.programs import end_program, start_program
 from ..errors import WorkspaceError
+from ._long_lines import MAX_CHARACTERS, read_column, show_line
 
 _BATCH = 2_000
 """Files that one search has open at a time, if the process may open enough."""
@@ -28,7 +29,6 @@ _DESCRIPTOR_SHARE = 4
 _MAX_COPIED_BYTES = 64 << 20
 """Bytes in UTF-8 copies of files in other encodings, for one batch."""
 _CHUNK = 1 << 16
-_WIDTH = 2_000
 _FD_FOLDER = b"/dev/fd/"
 
 
@@ -51,12 +51,18 @@ class SearchProgress(Struct):
     """The progress of a search.
 
     Arguments:
-        searched: files that were searched. skipped: files that cannot be read.
+        searched: files that were looked at. opened: those of them whose text was searched.
+        unreadable, binary, too_large: files that were not searched, by the reason.
+        unknown: files searched as Latin-1, because their encoding cannot be told.
         failure: message of a search program that did not finish, "" for none.
     """
 
     searched: int = 0
-    skipped: list[str] = field(default_factory=list[str])
+    opened: int = 0
+    unreadable: list[str] = field(default_factory=list[str])
+    binary: list[str] = field(default_factory=list[str])
+    too_large: list[str] = field(default_factory=list[str])
+    unknown: list[str] = field(default_factory=list[str])
     failure: str = ""
 
 
@@ -117,36 +123,45 @@ async def search_files(
     batch = max(64, min(_BATCH, descriptors // (_DESCRIPTOR_SHARE * _SEARCHES)))
     start = 0
     while start < len(files):
-        with closing(_OpenFiles(workspace)) as opened:
+        with closing(_OpenFiles(workspace, progress)) as opened:
             progress.searched = start
             start += await asyncio.to_thread(opened.open_all, files[start : start + batch])
-            progress.skipped += opened.skipped
+            progress.opened += len(opened.paths)
             if not opened.paths:
                 continue  # without files rg searches the current folder
             records = _run_program(query, opened.paths, progress, rg, root, separator)
+            last: tuple[int, int] | None = None
             async with aclosing(records):
                 async for record in records:
-                    path, renamed = _name_file(record, opened.paths)
-                    if path:
-                        progress.searched = files.index(path, progress.searched)
-                    yield renamed
+                    descriptor, rest = _read_record(record)
+                    if descriptor is None:
+                        yield record
+                        continue
+                    path = opened.paths[descriptor]
+                    progress.searched = files.index(path, progress.searched)
+                    if query.mode == "content":
+                        place = read_column(rest[1:]) if query.multiline else None
+                        # The lines of one match all have the column of the first.
+                        is_start = last is not None and place == (last[0] + 1, last[1])
+                        last = place
+                        rest = b"\0" + show_line(descriptor, rest[1:], is_start=is_start)
+                    yield os.fsencode(path) + rest
 
 
-def _name_file(record: bytes, paths: Mapping[int, str]) -> tuple[str, bytes]:
-    """Return the path of a record's file, and the record with its descriptor replaced by it."""
+def _read_record(record: bytes) -> tuple[int | None, bytes]:
+    """Return the descriptor of a record's file and what follows it; None for a separator."""
     name, nul, rest = record.partition(b"\0")
     if not name.startswith(_FD_FOLDER):
-        return "", record
-    path = paths.get(int(name.rpartition(b"/")[2]), "")
-    return path, os.fsencode(path) + nul + rest if path else record
+        return None, record
+    return int(name.removeprefix(_FD_FOLDER)), nul + rest
 
 
 class _OpenFiles:
     """Files that are open for a search. `close` may be called while another thread opens more."""
 
-    def __init__(self, workspace: LocalFiles) -> None:
+    def __init__(self, workspace: LocalFiles, progress: SearchProgress) -> None:
         self.paths: dict[int, str] = {}
-        self.skipped: list[str] = []
+        self._progress = progress
         self._workspace = workspace
         self._lock = threading.Lock()
         self._is_closed = False
@@ -157,23 +172,21 @@ class _OpenFiles:
         That is fewer than there are when the copies of those in other encodings take too much
         memory. Raises WorkspaceError when the process may open no more.
         """
-        from .text.utf8_copies import copy_as_utf8  # after the first request
-
         copied = 0
         for count, path in enumerate(files):
             if copied > _MAX_COPIED_BYTES:
                 return count
             try:
-                descriptor = self._workspace.open(path)
-                if copy := copy_as_utf8(descriptor):
-                    os.close(descriptor)
-                    descriptor = copy[0]
-                    copied += copy[1]
+                opened = self._workspace.open(path)
             except WorkspaceError as error:
                 if _is_out_of_descriptors(error):
                     raise
                 if not isinstance(error.__cause__, FileNotFoundError):
-                    self.skipped.append(path)
+                    self._progress.unreadable.append(path)
+                continue
+            descriptor, size = self._read_as_utf8(opened, path)
+            copied += size
+            if descriptor is None:
                 continue
             with self._lock:
                 if self._is_closed:
@@ -181,6 +194,30 @@ class _OpenFiles:
                     break
                 self.paths[descriptor] = path
         return len(files)
+
+    def _read_as_utf8(self, descriptor: int, path: str) -> tuple[int | None, int]:
+        """Return a descriptor with the file's text in UTF-8 and the bytes of a copy.
+
+        Closes the descriptor of a file that is copied, or not searched (None).
+        """
+        from .text.utf8_copies import copy_as_utf8  # after the first request
+
+        progress = self._progress
+        try:
+            copy = copy_as_utf8(descriptor)
+        except OSError:
+            progress.unreadable.append(path)
+            os.close(descriptor)
+            return None, 0
+        if copy is None:
+            return descriptor, 0
+        os.close(descriptor)
+        if isinstance(copy, str):
+            (progress.binary if copy == "binary" else progress.too_large).append(path)
+            return None, 0
+        if not copy.is_exact:
+            progress.unknown.append(path)
+        return copy.descriptor, copy.size
 
     def close(self) -> None:
         """Close all files."""
@@ -254,5 +291,6 @@ def _build_command(rg: str, query: SearchQuery, files: Sequence[str]) -> list[st
         command.append("-c")
     else:
         command += ["-n", "--no-heading", f"-B{query.before}", f"-A{query.after}"]
-        command += [f"--max-columns={_WIDTH}", "--max-columns-preview"]
+        command += ["--column", "--byte-offset"]
+        command += [f"--max-columns={MAX_CHARACTERS}", "--max-columns-preview"]
     return [*command, "-e", query.pattern, "--", *files]

@@ -38,9 +38,10 @@ def naming_similar_files(workspace: Workspace, path: str) -> Generator[None]:
 
 
 def find_similar_file(workspace: Workspace, path: str) -> str | None:
-    """Find the file whose name is the same but for case and the form of letters."""
+    """Find the file, or folder, whose name is the same but for case and the form of letters."""
     deadline = time.monotonic() + MAX_SECONDS
-    wanted = _fold(path)
+    wanted = fold_name(path)
+    depth = path.count("/") + 1
     folder = os.path.dirname(path)
     while folder and not _is_folder(workspace, folder):
         if folder == os.path.dirname(folder):
@@ -49,8 +50,9 @@ def find_similar_file(workspace: Workspace, path: str) -> str | None:
     infos = workspace.walk(folder or ".", ignored=True)
     with suppress(WorkspaceError):  # the error that the file is missing says enough
         for info in takewhile(lambda _: time.monotonic() < deadline, infos):
-            if _fold(info.path) == wanted and info.path != path:
-                return info.path
+            named = "/".join(info.path.split("/")[:depth])
+            if fold_name(named) == wanted and named != path:
+                return named
     return None
 
 
@@ -63,7 +65,8 @@ def find_other_form(workspace: Workspace, path: str) -> str | None:
     return None
 
 
-def _fold(path: str) -> str:
+def fold_name(path: str) -> str:
+    """Return what names have in common that differ in case or in the form of their letters."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import stat
 import time
 from collections import Counter
 from typing import Any
@@ -15,9 +16,11 @@ from .._core.counts import count_noun
 from .._core.ports import FileInfo, ToolContext, Workspace
 from .._core.schemas.lenient import read_leniently
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
-from ._glob_match import compile_glob
+from ._glob_match import compile_glob, has_wildcard, list_names
 from ._schema import build_parser, build_schema, load_description, take_flag
+from ._search_pattern import find_named, locate_pattern
 from ._search_scope import SearchScope, format_no_rows, format_rows
+from ._similar_names import fold_name, naming_similar_files
 
 MAX_FILES = 100
 """Files in one result."""
@@ -43,7 +46,7 @@ class Arguments(Struct, frozen=True):
             compile_glob(ignored)
         if self.pattern is None:
             return
-        if not self.pattern.strip("/ "):
+        if not self.pattern.strip("/"):
             raise ValueError("pattern: is empty; use for example **/*.py")
         if ".." in self.pattern.split("/"):
             raise ValueError("pattern: contains '..'; name the folder in path instead")
@@ -67,11 +70,11 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _match_any_case(pattern: str) -> str:
-    """Return a pattern that matches letters of either case; letters in brackets stay."""
+    """Return a pattern that matches letters of either case; brackets and escapes stay."""
     # The folders that an absolute pattern begins with are names, not patterns.
     kept = re.match(r"/(?:[^*?\[{/]*/)*|", pattern)
     start = kept[0] if kept else ""
-    parts = re.split(r"(\[[^][/]*\])", pattern[len(start) :])
+    parts = re.split(r"(\\.|\[[^][/]*\])", pattern[len(start) :])
     parts[::2] = [re.sub("[A-Za-z]", _list_both_cases, part) for part in parts[::2]]
     return start + "".join(parts)
 
@@ -82,9 +85,14 @@ def _list_both_cases(letter: re.Match[str]) -> str:
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     """List the files."""
-    if arguments.pattern is None:
-        return await asyncio.to_thread(_list_folder, ctx.workspace, arguments)
-    return await asyncio.to_thread(list_matches, ctx.workspace, arguments)
+    return await asyncio.to_thread(_list, ctx.workspace, arguments)
+
+
+def _list(workspace: Workspace, arguments: Arguments) -> ToolResult:
+    with naming_similar_files(workspace, workspace.locate(arguments.path or ".")):
+        if arguments.pattern is None:
+            return _list_folder(workspace, arguments)
+        return list_matches(workspace, arguments)
 
 
 def _list_folder(workspace: Workspace, arguments: Arguments) -> ToolResult:
@@ -93,21 +101,26 @@ def _list_folder(workspace: Workspace, arguments: Arguments) -> ToolResult:
     prefix_length = 0 if folder == "." else len(folder) + 1
     scope = SearchScope(workspace, time.monotonic() + MAX_SECONDS)
     ignored = [compile_glob(pattern.rstrip("/")) for pattern in arguments.ignore]
-    counts: Counter[str] = Counter()
-    for info in scope.walk(folder):
-        name, slash, _ = info.path[prefix_length:].partition("/")
-        if not any(matches(name) for matches in ignored):
-            counts[name + slash] += 1
+
+    def name_child(path: str) -> str:
+        name, slash, _ = (path[prefix_length:] or os.path.basename(path)).partition("/")
+        return name + slash
+
+    def accepts(path: str) -> bool:
+        name = name_child(path).removesuffix("/")
+        return not any(matches(name) for matches in ignored)
+
+    counts = Counter(name_child(info.path) for info in scope.walk(folder) if accepts(info.path))
     stopped = "" if scope.is_complete else f"stopped after {MAX_SECONDS:g} s: there is more"
+    left_out = scope.describe_left_out(accepts)
     if not counts:
-        return format_no_rows(stopped, scope.describe_skipped(), f"no files in {folder}")
+        return format_no_rows(stopped, left_out, f"no files in {folder}")
     rows = [
         f"{name} ({count_noun(count, 'file')})" if name.endswith("/") else name
         for name, count in sorted(counts.items())
     ]
     cut = f"{MAX_NAMES} of {len(rows):,} names; use a pattern" if rows[MAX_NAMES:] else ""
-    notes = (cut, stopped, scope.describe_skipped())
-    return format_rows(rows[:MAX_NAMES], notes, "name", total=len(rows))
+    return format_rows(rows[:MAX_NAMES], (cut, stopped), left_out, "name", total=len(rows))
 
 
 def list_matches(
@@ -118,52 +131,72 @@ def list_matches(
     Arguments:
         seconds: time limit.
     """
-    folder, pattern = _split_pattern(workspace, arguments.pattern or "**", arguments.path)
-    prefix_length = 0 if folder == "." else len(folder) + 1
-    matches = compile_glob(pattern)
-    matches_deeper = compile_glob("**/" + pattern)
-    scope = SearchScope(workspace, time.monotonic() + seconds)
-    files: list[FileInfo] = []
-    deeper = 0
-    looked_at = 0
-    for info in scope.walk(folder):
-        looked_at += 1
-        path = info.path[prefix_length:]
-        if matches(path):
-            files.append(info)
-        elif matches_deeper(path):
-            deeper += 1
+    folder, pattern = locate_pattern(workspace, arguments.pattern or "**", arguments.path)
+    search = _PatternSearch(folder, pattern)
+    scope = SearchScope(workspace, time.monotonic() + seconds, named=list_names(pattern))
+    files = [info for info in scope.walk(_find_start(workspace, folder, pattern)) if search(info)]
     stopped = ""
     if not scope.is_complete:
-        count = scope.describe_searched(looked_at, looked_at)
+        count = scope.describe_searched(search.looked_at, search.looked_at)
         stopped = f"stopped after {seconds:g} s: {count}; use a path to search less"
+    left_out = scope.describe_left_out(search.matches)
     if not files:
         where = "" if folder == "." else f" in {folder}"
-        hint = f"; **/{pattern} would match {deeper:,}" if deeper else ""
-        nothing = f"no files match {pattern}{where}{hint}"
-        return format_no_rows(stopped, scope.describe_skipped(), nothing)
+        nothing = f"no files match {pattern}{where}{search.describe_near_misses()}"
+        return format_no_rows(stopped, left_out, nothing)
     files.sort(key=lambda info: (-info.mtime, info.path))
     cut = ""
     if len(files) > MAX_FILES:
         cut = f"{MAX_FILES} newest of {len(files):,} files; use a narrower pattern or a path"
-    return format_rows(
-        [info.path for info in files[:MAX_FILES]],
-        [cut, stopped, scope.describe_skipped()],
-        "file",
-        total=len(files),
-    )
+    rows = [info.path for info in files[:MAX_FILES]]
+    return format_rows(rows, (cut, stopped), left_out, "file", total=len(files))
 
 
-def _split_pattern(workspace: Workspace, pattern: str, path: str | None) -> tuple[str, str]:
-    """Return the folder to list and the pattern below it; an absolute pattern holds both."""
-    if not os.path.isabs(pattern):
-        return workspace.locate(path or "."), pattern
-    names = pattern.split("/")
-    literal = 0
-    while literal < len(names) - 1 and not any(c in names[literal] for c in "*?[{"):
-        literal += 1
-    folder = "/".join(names[:literal]) or "/"
-    return workspace.locate(folder), "/".join(names[literal:])
+def _find_start(workspace: Workspace, folder: str, pattern: str) -> str:
+    """Return the file that a pattern without wildcards names; if there is none, the folder."""
+    if "/" not in pattern and "\\" not in pattern and not has_wildcard(pattern):
+        named = find_named(workspace, folder, pattern)
+        if named and stat.S_ISREG(workspace.stat(named).mode):
+            return named
+    return folder
+
+
+class _PatternSearch:
+    """The pattern of a search, and what nearly matches it."""
+
+    def __init__(self, folder: str, pattern: str) -> None:
+        self.looked_at = 0
+        self._prefix_length = 0 if folder == "." else len(folder) + 1
+        self._pattern = pattern
+        self._matches = compile_glob(pattern)
+        self._matches_deeper = compile_glob("**/" + pattern)
+        self._matches_folded = compile_glob(fold_name(pattern))
+        self._deeper = 0
+        self._similar = ""
+        self._has_matches = False
+
+    def matches(self, path: str) -> bool:
+        """Return whether a file matches, or the folder itself if it is a file."""
+        return self._matches(path[self._prefix_length :] or os.path.basename(path))
+
+    def __call__(self, info: FileInfo) -> bool:
+        """Return whether a file matches, and note how one nearly does."""
+        self.looked_at += 1
+        if self.matches(info.path):
+            self._has_matches = True
+            return True
+        if not self._has_matches:
+            path = info.path[self._prefix_length :]
+            self._deeper += self._matches_deeper(path)
+            if not self._similar and self._matches_folded(fold_name(path)):
+                self._similar = info.path
+        return False
+
+    def describe_near_misses(self) -> str:
+        """Return how many files a deeper pattern would match, and a name that looks the same."""
+        if self._similar:
+            return f"; {self._similar} differs only in case or in the form of its letters"
+        return f"; **/{self._pattern} would match {self._deeper:,}" if self._deeper else ""
 
 
 GLOB = Tool(

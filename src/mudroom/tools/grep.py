@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any, Literal
 
@@ -15,8 +15,7 @@ from msgspec import Struct, field
 from .._core.counts import count_noun
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
-from ..errors import WorkspaceError
-from ._glob_match import compile_glob
+from ._glob_match import compile_glob, list_names
 from ._ripgrep import (
     InvalidPattern,
     SearchProgress,
@@ -26,7 +25,15 @@ from ._ripgrep import (
     search_files,
 )
 from ._schema import build_parser, build_schema, load_description, take_flag, take_integer
-from ._search_scope import SearchScope, format_no_rows, format_rows
+from ._search_pattern import find_named, read_pattern
+from ._search_scope import (
+    PathFilter,
+    SearchScope,
+    describe_paths,
+    format_no_rows,
+    format_rows,
+)
+from ._similar_names import naming_similar_files
 from ._text_files import make_error_result
 
 MAX_SECONDS = 20.0
@@ -36,7 +43,6 @@ MAX_LINES = 250
 
 _LISTING_SHARE = 0.5  # of the time limit: then the files listed so far are searched
 _MAX_CHARACTERS = 48_000  # of one result
-_MAX_LINE_CHARACTERS = 500
 _TYPES = {
     "c": "c h",
     "cpp": "cc cpp cxx hpp hh hxx h",
@@ -163,15 +169,15 @@ async def search(
     local = workspace.local
     if local is None:
         return make_error_result("The files are on another machine. Search them with grep in bash.")
-    now = time.monotonic()
-    scope = SearchScope(workspace, now + seconds * _LISTING_SHARE)
-    progress = SearchProgress(skipped=scope.skipped)
-    output = MatchRows(workspace, arguments)
+    choice = await asyncio.to_thread(FileChoice, workspace, arguments)
+    scope = SearchScope(workspace, time.monotonic() + seconds * _LISTING_SHARE, named=choice.named)
+    progress = SearchProgress()
+    output = MatchRows(arguments)
     files: Sequence[str] = ()
     is_timed_out = False
     try:
         async with asyncio.timeout(seconds):
-            files = await asyncio.to_thread(choose_files, scope, workspace, arguments)
+            files = await asyncio.to_thread(choice.list_files, scope)
             query = build_query(arguments)
             records = search_files(query, local, files, progress, root=workspace.root, rg=rg)
             async with aclosing(records):
@@ -188,8 +194,28 @@ async def search(
         output.stopped = f"stopped after {seconds:g} s: {count}; {remedy}"
     elif progress.failure:
         output.stopped = f"the search program failed, so not all was searched: {progress.failure}"
-    output.skipped = scope.describe_skipped()
-    return output.make_result()
+    scope.skipped += progress.unreadable
+    left_out = await asyncio.to_thread(scope.describe_left_out, choice.accepts)
+    if not arguments.pattern.isascii():
+        progress.unknown = [path for path in progress.unknown if path not in output.files]
+    left_out += _describe_unsearched(progress, arguments.pattern)
+    if not output.rows and not files and not output.stopped and not choice.accepts_all:
+        left_out.insert(0, choice.describe_no_files())
+    return output.make_result(left_out, has_searched=progress.opened > 0)
+
+
+def _describe_unsearched(progress: SearchProgress, pattern: str) -> list[str]:
+    """Return which of the chosen files were not searched, or not with certainty."""
+    reasons = [
+        describe_paths("binary file", progress.binary),
+        describe_paths(
+            "file too large to decode", progress.too_large, plural="files too large to decode"
+        ),
+    ]
+    if not pattern.isascii():
+        what = "in an encoding that cannot be told"
+        reasons.append(describe_paths(f"file {what}", progress.unknown, plural=f"files {what}"))
+    return [reason for reason in reasons if reason]
 
 
 def build_query(arguments: Arguments) -> SearchQuery:
@@ -206,67 +232,86 @@ def build_query(arguments: Arguments) -> SearchQuery:
     )
 
 
-def choose_files(scope: SearchScope, workspace: Workspace, arguments: Arguments) -> Sequence[str]:
-    """Return the files to search, sorted."""
-    start = workspace.locate(arguments.path or ".")
-    prefix_length = 0 if start == "." else len(start) + 1
-    accepts = _make_path_filter(arguments)
-    return [
-        info.path
-        for info in scope.walk(start)
-        if accepts(info.path[prefix_length:] or os.path.basename(info.path))
-    ]
+class FileChoice:
+    """The files that a search is about.
 
+    Attributes:
+        named: names that the glob spells out. accepts_all: there is neither a glob nor a type.
 
-def _make_path_filter(arguments: Arguments) -> Callable[[str], bool]:
-    """Return a function that applies `type` and `glob` to a path below the searched folder."""
-    endings: tuple[str, ...] = ("",)
-    if arguments.type:
-        names = _TYPES.get(arguments.type, arguments.type).split()
-        endings = tuple(f".{name}" for name in names)
-    if not arguments.glob:
-        return lambda path: path.endswith(endings)
-    pattern = arguments.glob.removeprefix("!")
-    matches = compile_glob(pattern if "/" in pattern else f"**/{pattern}")
-    is_negated = arguments.glob.startswith("!")
-    return lambda path: path.endswith(endings) and matches(path) is not is_negated
+    Raises WorkspaceError for a path or a glob that leads out of the workspace.
+    """
+
+    def __init__(self, workspace: Workspace, arguments: Arguments) -> None:
+        self.named: set[str] = set()
+        self.accepts_all = not arguments.glob and not arguments.type
+        self._workspace = workspace
+        self._arguments = arguments
+        self._start = workspace.locate(arguments.path or ".")
+        prefix_length = 0 if self._start == "." else len(self._start) + 1
+        endings: tuple[str, ...] = ("",)
+        if arguments.type:
+            names = _TYPES.get(arguments.type, arguments.type).split()
+            endings = tuple(f".{name}" for name in names)
+        matches = self._compile_glob(arguments.glob) if arguments.glob else None
+
+        def accepts(path: str) -> bool:
+            below = path[prefix_length:] or os.path.basename(path)
+            return below.endswith(endings) and (matches is None or matches(below))
+
+        self.accepts: PathFilter = accepts
+
+    def list_files(self, scope: SearchScope) -> Sequence[str]:
+        """Return the paths of the files, sorted."""
+        with naming_similar_files(self._workspace, self._start):
+            return [info.path for info in scope.walk(self._start) if self.accepts(info.path)]
+
+    def describe_no_files(self) -> str:
+        """Return that no file passes the filters."""
+        kind = f"the type {self._arguments.type}" if self._arguments.type else ""
+        return f"no files match {' and '.join(filter(None, (self._arguments.glob, kind)))}"
+
+    def _compile_glob(self, glob: str) -> PathFilter:
+        """Compile a glob. One that names a file is never a negation."""
+        pattern = read_pattern(self._workspace, self._start, glob)
+        is_negated = pattern.startswith("!") and not find_named(
+            self._workspace, self._start, pattern
+        )
+        pattern = pattern[is_negated:]
+        if not is_negated:
+            self.named = list_names(pattern)
+        matches = compile_glob(pattern)
+        matches_deeper = matches if "/" in pattern else compile_glob(f"**/{pattern}")
+        return lambda path: (matches(path) or matches_deeper(path)) is not is_negated
 
 
 class MatchRows:
     """The matches as the model reads them, up to the limits.
 
-    `cut`, `stopped` and `skipped` are notes: why matches or files are missing.
+    `files` have matches. `cut` and `stopped` are notes: why matches or files are missing.
     """
 
-    def __init__(self, workspace: Workspace, arguments: Arguments) -> None:
+    def __init__(self, arguments: Arguments) -> None:
         self.rows: list[str] = []
+        self.files: set[str] = set()
         self.cut = ""
         self.stopped = ""
-        self.skipped = ""
-        self._workspace = workspace
         self._arguments = arguments
         self._max_rows = MAX_LINES
         if arguments.head_limit is not None:
             self._max_rows = arguments.head_limit or 1_000_000
         self._room = _MAX_CHARACTERS
-        self._path = ""
-        self._is_binary = False
         self._needs_separator = False
 
     def add(self, record: bytes) -> bool:
         """Add one record; return False when no more fit."""
         name, nul, rest = record.partition(b"\0")
-        if record == b"--":
+        if record == b"--" and self._arguments.output_mode == "content":
             self._needs_separator = bool(self.rows)
             return True
         if not nul and self._arguments.output_mode != "files_with_matches":
             return True
         path = os.fsdecode(name)
-        if path != self._path:
-            self._path = path
-            self._is_binary = self._check_binary(path)
-        if self._is_binary:
-            return True
+        self.files.add(path)
         row = self._format_row(path, rest.decode("utf-8", "replace"))
         if len(self.rows) >= self._max_rows or self._room < len(row):
             shown = count_noun(len(self.rows), "line")
@@ -279,13 +324,19 @@ class MatchRows:
         self._room -= len(row) + 1
         return True
 
-    def make_result(self) -> ToolResult:
-        """Return the result for the model."""
+    def make_result(self, left_out: Sequence[str] = (), *, has_searched: bool = True) -> ToolResult:
+        """Return the result for the model.
+
+        Arguments:
+            left_out: phrases for what was not searched.
+            has_searched: False if no file was searched at all.
+        """
         if not self.rows:
             where = f" in {self._arguments.path}" if self._arguments.path else ""
-            return format_no_rows(self.stopped, self.skipped, f"no matches{where}")
-        notes = (self.cut, self.stopped, self.skipped)
-        return format_rows(self.rows, notes, "line", total=len(self.rows))
+            nothing = f"no matches{where}"
+            return format_no_rows(self.stopped, left_out, nothing, has_searched=has_searched)
+        notes = (self.cut, self.stopped)
+        return format_rows(self.rows, notes, left_out, "line", total=len(self.rows))
 
     def _format_row(self, path: str, rest: str) -> str:
         if self._arguments.output_mode == "files_with_matches":
@@ -296,19 +347,9 @@ class MatchRows:
         number = rest[:digits]
         mark = rest[digits : digits + 1]
         text = rest[digits + 1 :]
-        if len(text) > _MAX_LINE_CHARACTERS:
-            text = text[:_MAX_LINE_CHARACTERS] + " [line cut]"
         if self._arguments.line_numbers:
             return f"{path}{mark}{number}{mark}{text}"
         return f"{path}{mark}{text}"
-
-    def _check_binary(self, path: str) -> bool:
-        from .text.encodings import describe_binary  # after the first request
-
-        try:
-            return bool(describe_binary(self._workspace.read(path, 0, 8_192)))
-        except WorkspaceError:
-            return True
 
 
 GREP = Tool(

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from .._core.ports import FileInfo
+from .._core.ports import FileInfo, SkippedPaths
 from .._platform.open_beneath import open_step_by_step
 from .._platform.path_text import path_to_text
 from .._platform.protected_names import UNFINISHED_PREFIX
@@ -91,7 +91,10 @@ class Listing:
                 yield describe_file(path, entry.stat(follow_symlinks=False), ignored=is_ignored)
             if is_ignored or not is_folder:
                 return
-            if depth == MAX_DEPTH or path in self._left_out:
+            if depth == MAX_DEPTH:
+                self._skip_deep(path_to_text(path))
+                return
+            if path in self._left_out:
                 self._skipped.append(path_to_text(path))
                 return
             subfolder = os.open(
@@ -101,6 +104,10 @@ class Listing:
             self._skip(path, error)
             return
         yield from self.walk(subfolder, path, rules, depth + 1)
+
+    def _skip_deep(self, path: str) -> None:
+        skipped = self._skipped
+        (skipped.too_deep if isinstance(skipped, SkippedPaths) else skipped).append(path)
 
     def _skip(self, path: str, error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):

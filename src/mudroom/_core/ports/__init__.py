@@ -33,6 +33,7 @@ from .workspace import (
     FileInfo,
     LinkTarget,
     LocalFiles,
+    SkippedPaths,
     Workspace,
     WorkspaceWrapper,
 )
@@ -82,6 +83,7 @@ __all__ = [
     "SessionInfo",
     "SessionServers",
     "SessionStore",
+    "SkippedPaths",
     "SourceFacts",
     "StreamChunk",
     "ToolContext",

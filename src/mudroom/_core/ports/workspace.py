@@ -42,6 +42,20 @@ class FileInfo(Struct, frozen=True):
     ignored: bool = False
 
 
+class SkippedPaths(list[str]):
+    """Paths that a walk could not list; and what else it left out, for a search to tell.
+
+    Attributes:
+        too_deep: folders below the deepest level that is listed; not among the paths.
+        refused: how many files a rule forbids to read. Their names stay hidden.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.too_deep: list[str] = []
+        self.refused = 0
+
+
 class LocalFiles(Protocol):
     """Open files of a workspace on this machine, for programs that read file descriptors."""
 
@@ -127,7 +141,8 @@ class Workspace(Protocol):
 
         Arguments:
             ignored: True includes files that git ignores.
-            skipped: gets the paths that cannot be listed, for example without permission.
+            skipped: gets the paths that cannot be listed, for example without permission. A
+                SkippedPaths also gets what else is left out.
         """
         ...
 

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from ..._core.messages import ToolCallBlock
-from ..._core.ports import ToolHookDecision
+from ..._core.ports import ToolHookDecision, Workspace
 from ..._core.tool_names import (
     FORWARDING_TOOL,
     REPLACEMENTS,
@@ -18,7 +18,8 @@ from ..._core.tool_names import (
     split_editor_call,
 )
 from ..._core.tools import Tool, ToolResult
-from ...errors import suggest_names
+from ..._platform.argument_paths import read_path_argument
+from ...errors import WorkspaceError, suggest_names
 from ..run_context import RunContext
 
 MAX_QUOTED_ARGUMENTS = 200
@@ -81,6 +82,7 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
             return prepare_call(run, structs.replace(call, name=name, arguments=arguments))
         sent = add_implied_arguments(call.name, call.arguments)
         arguments = tool.read_arguments(sent, called=call.name)
+        _read_path(run.environment.workspace, tool.path_argument, arguments)
         return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:
         from ..._core.schemas.mismatch import explain_mismatch  # only a mistake needs it
@@ -98,6 +100,29 @@ def _find_replacement(run: RunContext, name: str) -> str:
         f"{tool} takes {', '.join(run.tools[tool].parameters['properties'])}." for tool in needed
     )
     return " ".join((text, *arguments))
+
+
+def _read_path(workspace: Workspace, name: str, arguments: dict[str, Any]) -> None:
+    """Expand or refuse a path in the arguments, before rules judge the call and anyone sees it.
+
+    Raises ValueError.
+    """
+    path = arguments.get(name)
+    if not isinstance(path, str):
+        return
+
+    def exists(path: str) -> bool:
+        try:
+            workspace.stat(path)
+        except WorkspaceError as error:
+            # Whatever else is wrong with the path, the tool says it better.
+            return not isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError))
+        return True
+
+    try:
+        arguments[name] = read_path_argument(path, exists)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def refuse_call(call: ToolCallBlock, tool: Tool | None, text: str) -> PreparedCall:

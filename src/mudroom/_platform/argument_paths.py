@@ -1,0 +1,110 @@
+"""Paths as models write them: with `~`, as an address, with variables, or as Windows has them.
+
+A file tool is no shell. Taken as it stands, `~/notes.txt` makes a folder named `~`, and whoever
+tidies up with `rm -rf ~` loses everything. So what has one meaning is expanded, and the rest is
+refused. A name that exists is always taken as it stands: `$HOME`, `a\\b` and `~` may be file names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+
+from .lazy_pattern import compile_later
+from .path_text import path_from_text
+
+_SPECIAL = compile_later(r"[~$%\\:]")
+_ADDRESS = compile_later(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)(.*)|file:(?=/)(.*)", re.I | re.S)
+_DRIVE = compile_later(r"[A-Za-z]:[/\\]")
+_VARIABLE = compile_later(r"\$[A-Z_][A-Z0-9_]+(?![a-z0-9])|\$[{(]|%[A-Za-z_][A-Za-z0-9_()]*%")
+_LEADING_VARIABLE = compile_later(r"\$(?:env:)?[A-Za-z_]\w*(?=[/\\]|$)", re.I)
+"""Not in the middle of a path: web frameworks have folders such as `routes/$id`."""
+_ESCAPED = compile_later(r"\\([^0-9A-Za-z/])")
+
+
+def read_path_argument(text: str, exists: Callable[[str], bool]) -> str:
+    r"""Return the path that a tool's argument means. Links and `..` are left to the workspace.
+
+    `~` and `file://` addresses are expanded. A backslash in front of a character that patterns or
+    shells treat specially is dropped if that names a file: `app/\[id\]/page.tsx`.
+
+    Arguments:
+        exists: tells whether a path of the workspace names something.
+
+    Raises ValueError with the remedy for a variable, another address, or a Windows path.
+
+    Example:
+        read_path_argument("~/a.txt", os.path.lexists)  # "/home/you/a.txt"
+    """
+    if not _SPECIAL.search(text) or text.startswith("./"):
+        return text
+    for spelling in dict.fromkeys((text, _ESCAPED.sub(r"\1", text))):
+        if exists(spelling):
+            # Permission rules expand "~" wherever a path begins with it.
+            return f"./{spelling}" if spelling.startswith("~") else spelling
+    if text.startswith("~"):
+        return _expand_home(text)
+    address = _ADDRESS.match(text)
+    if address and not _DRIVE.match(text):
+        return _read_address(text, address[1] or "file", address[2] or "", address[3] or address[4])
+    _refuse_foreign(text, exists)
+    return text
+
+
+def _expand_home(text: str) -> str:
+    expanded = os.path.expanduser(text)
+    if expanded == text and "/" in text:
+        user = text.partition("/")[0]
+        raise ValueError(
+            f"{text} does not exist, and there is no user whose home folder is {user}. "
+            f"{_tell_literal(text)}"
+        )
+    return expanded  # unchanged: "~lock.odt" is a plain name
+
+
+def _read_address(text: str, scheme: str, server: str, path: str) -> str:
+    if scheme.lower() != "file" or server.lower() not in ("", "localhost") or not path:
+        raise ValueError(
+            f"{text} is an address, not a path. Name a file of the workspace by its path, "
+            "or fetch the page if you have a tool for that."
+        )
+    from urllib.parse import unquote
+
+    path = unquote(path, errors="surrogateescape")
+    if _DRIVE.match(path[1:]):
+        path = path[1:]
+        _refuse_drive(path)
+    return path
+
+
+def _refuse_foreign(text: str, exists: Callable[[str], bool]) -> None:
+    """Raise ValueError for a new name that would hold a variable, or be a path of Windows."""
+    _refuse_drive(text)
+    names = text.split("/")
+    present = len(names) - 1
+    while present and not exists("/".join(names[:present]) or "/"):
+        present -= 1
+    new = "/".join(names[present:])
+    if variable := _VARIABLE.search(new) or (None if present else _LEADING_VARIABLE.match(new)):
+        raise ValueError(
+            f"{text} does not exist, and variables such as {variable[0]} are not expanded here. "
+            f"Write the path in full. {_tell_literal(text)}"
+        )
+    if "\\" in path_from_text(new):  # which reads \xNN as a byte of a name
+        raise ValueError(
+            f"{text} does not exist, and '\\' does not separate folders here. "
+            f"Use {text.replace(chr(92), '/')}. {_tell_literal(text)}"
+        )
+
+
+def _refuse_drive(text: str) -> None:
+    if _DRIVE.match(text):
+        raise ValueError(
+            f"{text} is a path of Windows, and this machine has no drives. "
+            "Use a path relative to the workspace, with '/' between the names."
+        )
+
+
+def _tell_literal(text: str) -> str:
+    return "" if text.startswith("/") else f"For a file of exactly this name, write ./{text}."
