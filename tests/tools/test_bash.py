@@ -87,7 +87,7 @@ async def test_long_output_in_wide_characters_is_not_cut_too_early(call: Call) -
 async def test_terminal_escapes_are_removed(call: Call) -> None:
     result = await call(
         "bash",
-        command=r"printf 'a\033[1;31mred\033[0m\033]0;title\007\033]8;;http://x\033\\link\0\b\rnext\r\n'",
+        command=r"printf 'a\033[1;31mred\033[0m\033]0;title\007\033]8;;http://x\033\\link\0\a\r\nnext\r\n'",
     )
     assert result.text == "aredlink\nnext"
 
@@ -127,7 +127,7 @@ def read_resident_memory() -> int:
     ("size", "command"),
     [
         (300 << 20, "yes 'a line of output' | head -c {size}"),
-        (300 << 20, "head -c {size} /dev/zero"),
+        (300 << 20, "head -c {size} /dev/zero | tr '\\0' x"),
         pytest.param(
             4 << 30,
             "yes 'a line of output' | head -c {size}",
