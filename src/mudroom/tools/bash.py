@@ -105,7 +105,11 @@ async def _run_command(
     if output.is_in_background:
         return _report_end(finished, timeout, time.monotonic() - started_at, output)
     assert finished is not None
-    lines = [output.finish().rstrip("\n"), _describe_ending(finished, timeout)]
+    lines = [
+        output.finish().rstrip("\n"),
+        _describe_ending(finished, timeout),
+        _describe_left(finished),
+    ]
     return ToolResult(
         "\n".join(filter(None, lines)) or "(no output)",
         error=finished.timed_out or finished.code != 0,
@@ -153,6 +157,17 @@ def _describe_ending(finished: CommandResult, timeout: float) -> str:
     if finished.timed_out:
         return f"[timed out after {timeout:g} s; all its processes were ended]"
     return f"[exit code {_get_exit_code(finished)}]" if finished.code else ""
+
+
+def _describe_left(finished: CommandResult) -> str:
+    """Say what was ended with the command, or a model looks for a server that never started."""
+    if not finished.left or finished.timed_out:
+        return ""
+    processes = "process" if finished.left == 1 else "processes"
+    return (
+        f"[ended {finished.left} {processes} left in the background; "
+        "use background=true to keep it running]"
+    )
 
 
 class CommandOutput:
@@ -273,7 +288,7 @@ def _clean(raw: bytes | bytearray) -> str:
 BASH = Tool(
     name="bash",
     description=load_description(__file__),
-    parameters=build_schema(Arguments, hidden=("description", "background")),
+    parameters=build_schema(Arguments, hidden=("description",)),
     parse=parse,
     run=run,
     view="command",
