@@ -95,7 +95,8 @@ class Unsandboxed:
         if pipe.sink_error:
             raise pipe.sink_error
         code = process.returncode
-        return CommandResult(code if code is not None else -signal.SIGKILL, timed_out, tree.left)
+        left = 0 if timed_out else tree.left
+        return CommandResult(code if code is not None else -signal.SIGKILL, timed_out, left)
 
     def _mark_path(self) -> str:
         """Return the path that marks the processes of commands in their environment.

@@ -131,7 +131,7 @@ class DaemonClient:
         if notes:
             tail_sink(notes)
         code = -signal.SIGKILL if timed_out else outcome.code
-        return CommandResult(code, timed_out, outcome.left)
+        return CommandResult(code, timed_out, 0 if timed_out else outcome.left)
 
     def _send(self, request: dict[str, Any], descriptors: list[int]) -> None:
         data = json.dumps(request).encode()
