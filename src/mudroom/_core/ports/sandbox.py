@@ -20,9 +20,7 @@ class CommandResult(Struct, frozen=True):
         code: exit code; a negative value is minus the number of the signal that ended it.
         timed_out: true if the timeout ended the command.
         left: processes that the command had left in the background, and that were ended with it.
-            0 after a timeout;
-            0 also where the sandbox
-            cannot tell: with bubblewrap, and without procfs.
+            0 after a timeout, and where the sandbox cannot tell (bubblewrap, or no procfs).
     """
 
     code: int
