@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mudroom._core.ports import Sandbox
 from mudroom._core.tool_names import add_implied_arguments, normalize_tool_name
 from mudroom._core.tools import ToolResult
 from mudroom.errors import MudroomError
@@ -28,7 +29,7 @@ class Run:
         self.run_id, self.turn = "1", 1
         self.memo: dict[str, Any] = {}
         self.workspace = SharedWorkspace(str(folder / "root"), [str(folder / "spills")])
-        self.sandbox = Unsandboxed(str(folder / "root"))
+        self.sandbox: Sandbox = Unsandboxed(str(folder / "root"))
         self.redact = str
         self.traceparent = ""
         self.root, self.spills = folder / "root", folder / "spills"

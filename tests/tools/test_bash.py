@@ -9,6 +9,10 @@ import time
 import pytest
 from tests.tools.conftest import Call, Run
 
+from mudroom.errors import UsageError
+from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
+from mudroom.tools import make_builtin_tools
+
 LONG = os.environ.get("MUDROOM_LONG") == "1"
 
 
@@ -47,8 +51,53 @@ async def test_timeouts_are_milliseconds_and_one_second_at_least(
 
 async def test_42_a_background_process_does_not_delay_the_result(call: Call) -> None:
     began = time.monotonic()
-    assert (await call("bash", command="sleep 300 & echo started")).text == "started"
+    result = await call("bash", command="sleep 300 & echo started")
+    assert result.text == f"started\n{make_notice('1 process')}" and not result.error
     assert time.monotonic() - began < 60
+
+
+def make_notice(processes: str) -> str:
+    return f"[ended {processes} left in the background; use background=true to keep it running]"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sleep 300 &",
+        "nohup sleep 300 > /dev/null 2>&1 &",
+        "setsid sleep 300 & true",
+        "sleep 300 & disown",
+        "(sleep 300 &); true",
+        "bash -c 'sleep 300 & true'",
+        "sleep 300 & exec true",
+    ],
+)
+@pytest.mark.parametrize("mode", ["off", "file"])
+async def test_a_process_left_behind_is_told(ctx: Run, call: Call, command: str, mode: str) -> None:
+    request = SandboxRequest(
+        workspace=str(ctx.root), mode=mode, home=str(ctx.spills), environ=dict(os.environ)
+    )
+    try:
+        sandbox, _ = choose_sandbox(request)
+    except UsageError as error:
+        pytest.skip(str(error))
+    ctx.sandbox = sandbox
+    try:
+        assert (await call("bash", command=command)).text == make_notice("1 process")
+        assert (await call("bash", command="true | cat; echo done & wait")).text == "done"
+    finally:
+        sandbox.close()
+
+
+async def test_a_command_stopped_at_its_time_says_so_only_once(call: Call) -> None:
+    result = await call("bash", command="sleep 300 & sleep 300", timeout=1_000)
+    assert result.text == "[timed out after 1 s; all its processes were ended]"
+
+
+def test_the_background_is_offered() -> None:
+    offered = make_builtin_tools()["bash"]
+    assert offered.parameters["properties"]["background"] == {"type": "boolean"}
+    assert "background" in offered.description
 
 
 async def test_short_output_makes_no_file(ctx: Run, call: Call) -> None:
@@ -87,7 +136,7 @@ async def test_long_output_in_wide_characters_is_not_cut_too_early(call: Call) -
 async def test_terminal_escapes_are_removed(call: Call) -> None:
     result = await call(
         "bash",
-        command=r"printf 'a\033[1;31mred\033[0m\033]0;title\007\033]8;;http://x\033\\link\0\b\rnext\r\n'",
+        command=r"printf 'a\033[1;31mred\033[0m\033]0;title\007\033]8;;http://x\033\\link\0\a\r\nnext\r\n'",
     )
     assert result.text == "aredlink\nnext"
 
@@ -127,7 +176,7 @@ def read_resident_memory() -> int:
     ("size", "command"),
     [
         (300 << 20, "yes 'a line of output' | head -c {size}"),
-        (300 << 20, "head -c {size} /dev/zero"),
+        (300 << 20, "head -c {size} /dev/zero | tr '\\0' x"),
         pytest.param(
             4 << 30,
             "yes 'a line of output' | head -c {size}",

@@ -43,6 +43,12 @@ class ProcessTree:
         self._started = leader.started if leader else 0
         self._known = {process.pid}
         self._is_search_complete = True
+        self._killed: set[int] = set()
+
+    @property
+    def left(self) -> int:
+        """Number of processes besides the command's own that were alive and had to be killed."""
+        return len(self._killed - {self._process.pid})
 
     async def kill(self) -> None:
         """Kill all processes until none is left, for at most KILL_TIMEOUT seconds.
@@ -67,6 +73,7 @@ class ProcessTree:
     def _kill_once(self) -> bool:
         """Kill all processes once, and return whether any was alive or may be."""
         alive = self._stop_members()
+        self._killed |= alive
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):

@@ -79,6 +79,7 @@ class Unsandboxed:
             os.close(output_write)
         finished = asyncio.Event()
         pipe = OutputPipe(output_read, sink, finished)
+        tree = ProcessTree(process, f"{MARK_VARIABLE}={mark}".encode())
         timed_out = False
         try:
             async with asyncio.timeout(timeout):
@@ -88,13 +89,14 @@ class Unsandboxed:
         finally:
             try:
                 pipe.drain()
-                await ProcessTree(process, f"{MARK_VARIABLE}={mark}".encode()).kill()
+                await tree.kill()
             finally:
                 pipe.close()
         if pipe.sink_error:
             raise pipe.sink_error
         code = process.returncode
-        return CommandResult(code if code is not None else -signal.SIGKILL, timed_out)
+        left = 0 if timed_out else tree.left
+        return CommandResult(code if code is not None else -signal.SIGKILL, timed_out, left)
 
     def _mark_path(self) -> str:
         """Return the path that marks the processes of commands in their environment.

@@ -15,6 +15,7 @@ from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from .._platform.lazy_pattern import compile_later
 from ._redacting_stream import RedactingStream
 from ._schema import build_parser, build_schema, load_description, take_flag, take_integer
+from ._terminal_text import TerminalText
 from ._text_files import preview_result
 
 MAX_CHARACTERS = 50_000
@@ -34,11 +35,7 @@ _TAIL = 2_000
 """Characters of the output of a background command for the model."""
 
 _MAX_COMMAND_BYTES = 120_000
-_ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[ -/]*[0-~])?"
-_ESCAPES = compile_later(_ESCAPE)
-_BYTE_ESCAPES = compile_later(_ESCAPE.encode())
-_CONTROLS = compile_later(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_BYTE_CONTROLS = bytes(n for n in range(32) if n not in b"\t\n\r\x1b")
+_CONTROLS = compile_later(r"[\x80-\x9f]")  # TerminalText removes the others
 
 
 class Arguments(Struct, frozen=True):
@@ -171,7 +168,11 @@ async def _run_command(
     if output.is_in_background:
         return _report_end(finished, timeout, time.monotonic() - started_at, output)
     assert finished is not None
-    lines = [output.finish().rstrip("\n"), _describe_ending(finished, timeout)]
+    lines = [
+        output.finish().rstrip("\n"),
+        _describe_ending(finished, timeout),
+        _describe_left(finished),
+    ]
     return ToolResult(
         "\n".join(filter(None, lines)) or "(no output)",
         error=finished.timed_out or finished.code != 0,
@@ -199,7 +200,7 @@ def _report_end(
     ending = "stopped; all its processes were ended"
     if finished is not None:
         ending = _describe_ending(finished, timeout).strip("[]") or "exit code 0"
-    whole = f"the whole output, {output.size:,} bytes, is in {output.spill}"
+    whole = f"the whole output, {output.shown_size:,} bytes, is in {output.spill}"
     detail = {"bytes": output.size}
     if finished is not None:
         detail["exit_code"] = _get_exit_code(finished)
@@ -221,11 +222,27 @@ def _describe_ending(finished: CommandResult, timeout: float) -> str:
     return f"[exit code {_get_exit_code(finished)}]" if finished.code else ""
 
 
+def _describe_left(finished: CommandResult) -> str:
+    """Say what was ended with the command, or a model looks for a server that never started."""
+    if not finished.left:
+        return ""
+    processes = "process" if finished.left == 1 else "processes"
+    return (
+        f"[ended {finished.left} {processes} left in the background; "
+        "use background=true to keep it running]"
+    )
+
+
 class CommandOutput:
     """The output of a command: head and tail in memory; long output is written to a file, too.
 
+    Both hold what a terminal would show, so that the file has the lines which the model has read
+    about, and a download does not fill it with states of its progress bar.
+
     Attributes:
         is_in_background: true if the command goes on after its call; all output is in the file.
+        size: bytes that the command has written.
+        shown_size: bytes of what a terminal shows of them.
     """
 
     def __init__(self, ctx: ToolContext) -> None:
@@ -234,6 +251,8 @@ class CommandOutput:
         self.spill = ""
         self._write_error = ""
         self._ctx = ctx
+        self._terminal = TerminalText()
+        self.shown_size = 0
         self._head = bytearray()
         self._tail = bytearray()
         self._file: BinaryIO | None = None
@@ -249,14 +268,20 @@ class CommandOutput:
 
     def feed(self, chunk: bytes) -> None:
         """Add a chunk."""
-        is_long = self.size + len(chunk) > 2 * _HALF_BYTES
+        self.size += len(chunk)
+        self._keep(self._terminal.feed(chunk))
+
+    def _keep(self, text: bytes) -> None:
+        if not text:
+            return
+        is_long = self.shown_size + len(text) > 2 * _HALF_BYTES
         if not self._file and (is_long or self.is_in_background):
             self._open_spill()
-        self.size += len(chunk)
-        self._spill(chunk)
+        self.shown_size += len(text)
+        self._spill(text)
         room = max(0, _HALF_BYTES - len(self._head))
-        self._head += chunk[:room]
-        self._tail += chunk[room:]
+        self._head += text[:room]
+        self._tail += text[room:]
         if len(self._tail) > 2 * _HALF_BYTES:
             del self._tail[:-_HALF_BYTES]
 
@@ -281,13 +306,14 @@ class CommandOutput:
             head = complete
             tail = complete
         omission = (
-            f"[… the middle of {self.size:,} bytes is left out; "
+            f"[… the middle of {self.shown_size:,} bytes is left out; "
             f"read {self.spill}{self._write_error} with offset and limit …]"
         )
         return f"{head[:_HALF]}\n\n{omission}\n\n{tail[-_HALF:]}"
 
     def close(self) -> None:
-        """Finish and close the file."""
+        """Take what may not change any more, and close the file."""
+        self._keep(self._terminal.flush())
         if self._file:
             self._write(self._redacting.flush())
             self._file.close()
@@ -300,11 +326,8 @@ class CommandOutput:
         self._spill(bytes(self._head + self._tail))
 
     def _spill(self, chunk: bytes) -> None:
-        if not self._file or self._file_room <= 0:
-            return
-        if b"\x1b" in chunk:
-            chunk = _BYTE_ESCAPES.sub(b"", chunk)
-        self._write(self._redacting.feed(chunk.translate(None, _BYTE_CONTROLS)))
+        if self._file and self._file_room > 0:
+            self._write(self._redacting.feed(chunk))
 
     def _write(self, chunk: bytes) -> None:
         if not self._file or self._file_room <= 0 or not chunk:
@@ -322,10 +345,7 @@ class CommandOutput:
 
 
 def _clean(raw: bytes | bytearray) -> str:
-    """Decode and remove terminal escapes; a carriage return alone ends a line."""
-    text = _ESCAPES.sub("", raw.decode("utf-8", "replace"))
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROLS.sub("", text)
+    return _CONTROLS.sub("", raw.decode("utf-8", "replace"))
 
 
 # No argument of a call widens what the sandbox and the rules allow.
@@ -346,7 +366,7 @@ _IGNORED = frozenset(
 BASH = Tool(
     name="bash",
     description=load_description(__file__),
-    parameters=build_schema(Arguments, hidden=("description", "background")),
+    parameters=build_schema(Arguments, hidden=("description",)),
     parse=parse,
     run=run,
     view="command",

@@ -19,10 +19,13 @@ class CommandResult(Struct, frozen=True):
     Arguments:
         code: exit code; a negative value is minus the number of the signal that ended it.
         timed_out: true if the timeout ended the command.
+        left: processes that the command had left in the background, and that were ended with it.
+            0 after a timeout, and where the sandbox cannot tell (bubblewrap, or no procfs).
     """
 
     code: int
     timed_out: bool = False
+    left: int = 0
 
 
 class Sandbox(Protocol):

@@ -130,7 +130,8 @@ class DaemonClient:
         )
         if notes:
             tail_sink(notes)
-        return CommandResult(-signal.SIGKILL if timed_out else outcome.code, timed_out)
+        code = -signal.SIGKILL if timed_out else outcome.code
+        return CommandResult(code, timed_out, 0 if timed_out else outcome.left)
 
     def _send(self, request: dict[str, Any], descriptors: list[int]) -> None:
         data = json.dumps(request).encode()

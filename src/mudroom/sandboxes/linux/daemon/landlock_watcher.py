@@ -171,8 +171,9 @@ class WatchedCommand:
         """Kill the process and all its descendants, and return how it ended."""
         kill_process(self._pid)
         code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
-        _kill_descendants()
-        return Outcome(code, os.read(self._error_read, 500).decode("utf-8", "replace"))
+        left = _kill_descendants()
+        error = os.read(self._error_read, 500).decode("utf-8", "replace")
+        return Outcome(code, error, left=left)
 
     def _become_command(self, watcher: int) -> NoReturn:
         os.setsid()
@@ -226,15 +227,21 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl {option} failed")
 
 
-def _kill_descendants() -> None:
-    """Kill all descendants. An orphan becomes a child of this process, so none escapes."""
+def _kill_descendants() -> int:
+    """Kill all descendants and return their number.
+
+    An orphan becomes a child of this process, so none escapes.
+    """
+    killed: set[int] = set()
     deadline = time.monotonic() + _KILL_TIMEOUT
     while time.monotonic() < deadline:
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
-            return
+            break
         for pid in list_children():
             kill_process(pid)
+            killed.add(pid)
         time.sleep(0.001)
+    return len(killed)

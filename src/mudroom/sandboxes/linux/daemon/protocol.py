@@ -80,11 +80,13 @@ class Outcome(NamedTuple):
         code: the exit code; negative, the signal.
         error: the reason why the command was not run, "" if it was.
         restored: protected files that were restored or removed, relative to the workspace.
+        left: processes that the command left in the background and that were killed.
     """
 
     code: int
     error: str = ""
     restored: Sequence[str] = ()
+    left: int = 0
 
 
 def receive_message(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
