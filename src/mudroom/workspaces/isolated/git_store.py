@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import WorkspaceError
+from .._listing import MAX_DEPTH
 from .contents import store_contents
 from .git import VIEW_MARK, Git, OwnGitFolder, make_git_folder, remove_stale_lock, split_at_nul
 from .git.progress import KilledGitError
@@ -106,15 +107,17 @@ class GitStore(TreeStore):
         if repository:
             self._borrow_objects(repository)
             forced = self.find_forced(repository, files)
-        paths = sorted({*split_at_nul(changed), *forced.list_present(files.folder)})
+        found = {*split_at_nul(changed), *forced.list_present(files.folder)}
+        paths, too_deep = _leave_out_deep(found)
         nested = [path.rstrip("/") for path in paths if path.endswith("/")]
-        if not paths and (known := self._known.get(index)) and known[0] == _stat(index):
+        if not found and (known := self._known.get(index)) and known[0] == _stat(index):
             return known[1]
         sizes, missing = _inspect(files.folder, paths)
         check_size(files.folder, len(paths), sum(sizes), self.max_bytes)
         present = [path for path in paths if path not in missing and not path.endswith("/")]
         store_contents(git, files.folder, present, self.find_id)
         notes = [f"{path} ({reason})" for path, reason in missing.items()]
+        notes += [f"{path} (more than {MAX_DEPTH} folders deep)" for path in too_deep]
         notes += [forced.note] if forced.note else []
         trees: dict[str, str] = {}
         for number, path in enumerate(nested):
@@ -340,6 +343,21 @@ def _stat(path: str) -> tuple[int, ...]:
     except OSError:
         return ()
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def _leave_out_deep(paths: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the paths in order, and the folders that lie too deep for a store.
+
+    Each level costs git and mudroom time for all levels above it, and a path ends at 4,096 bytes.
+    """
+    stored: list[str] = []
+    too_deep: dict[str, None] = {}
+    for path in sorted(paths):
+        if path.count("/") > MAX_DEPTH:
+            too_deep["/".join(path.split("/", MAX_DEPTH + 1)[:-1])] = None
+        else:
+            stored.append(path)
+    return stored, list(too_deep)
 
 
 def _inspect(folder: str, paths: Iterable[str]) -> tuple[list[int], dict[str, str]]:

@@ -8,8 +8,8 @@ have changed since, by their times in nanoseconds, are removed from the index be
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
+from .._listing import MAX_DEPTH
 from .git import Git
 
 _TRUST_NS = 2_000_000_000
@@ -33,19 +33,24 @@ def forget_recent_files(git: Git, folder: str) -> None:
     if facts.st_mtime_ns - _TRUST_NS > facts.st_ctime_ns or facts.st_mtime_ns < facts.st_ctime_ns:
         return
     written = facts.st_mtime_ns - _TRUST_NS
-    recent = list(_find_changed_since(folder, written))
+    recent = _list_changed_since(folder, written)
     if recent:
         data = b"".join(os.fsencode(path) + b"\0" for path in recent)
         git.run("update-index", "-z", "--force-remove", "--stdin", data=data)
     os.utime(git.index)
 
 
-def _find_changed_since(folder: str, moment: int, path: str = "") -> Iterator[str]:
-    """Yield the files that changed at a moment or later, in nanoseconds since 1970."""
-    with os.scandir(os.path.join(folder, path)) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                if entry.name != ".git":
-                    yield from _find_changed_since(folder, moment, f"{path}{entry.name}/")
-            elif entry.stat(follow_symlinks=False).st_ctime_ns >= moment:
-                yield path + entry.name
+def _list_changed_since(folder: str, moment: int) -> list[str]:
+    """Return the files that changed at a moment or later, in nanoseconds since 1970."""
+    changed: list[str] = []
+    left = [""]
+    while left:
+        path = left.pop()
+        with os.scandir(os.path.join(folder, path)) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    if entry.stat(follow_symlinks=False).st_ctime_ns >= moment:
+                        changed.append(path + entry.name)
+                elif entry.name != ".git" and path.count("/") < MAX_DEPTH:
+                    left.append(f"{path}{entry.name}/")  # no index has files that lie deeper
+    return changed
