@@ -284,12 +284,14 @@ def test_folders_that_lie_too_deep_are_left_out_and_named(deep_folder: Path, pla
 def test_git_that_is_missing_or_old_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert git_module.explain_unusable_git() == ""
-    program = tmp_path / "git"
-    program.write_text("#!/bin/sh\necho git version 2.30.1\n")
-    program.chmod(0o755)
+    assert git_module.explain_unusable_git() is None
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert git_module.explain_unusable_git() == "git 2.30.1 is older than 2.31"
+    program = tmp_path / "git"
+    for version, is_old in (("2.37.9", True), ("2.38.0", False), ("2.38", False), ("3.0", False)):
+        program.write_text(f"#!/bin/sh\necho git version {version}\n")
+        program.chmod(0o755)
+        expected = f"git {version} is older than 2.38" if is_old else None
+        assert git_module.explain_unusable_git() == expected
     program.unlink()
     assert git_module.explain_unusable_git() == "git is not installed"
 

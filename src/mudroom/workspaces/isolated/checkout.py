@@ -12,7 +12,6 @@ from .checkout_repository import make_repository
 from .dependencies import copy_included, find_dependencies
 from .git_store import GitStore
 from .repository import copy_inside
-from .store import TreeStore
 from .trees import WorkingFiles
 
 
@@ -31,11 +30,11 @@ class Checkout(Struct, frozen=True):
 
 
 def check_out(
-    store: TreeStore, tree: str, place: str, index_name: str, *, same_path: bool
+    store: GitStore, tree: str, place: str, index_name: str, *, same_path: bool
 ) -> Checkout:
     """Write the files of a tree into a new folder. Returns where they are.
 
-    The folder is a git repository if the source is the top of one, and git can be used.
+    The folder is a git repository if the source is the top of one.
 
     Arguments:
         place: absolute path of a folder; the files get a folder in it.
@@ -51,7 +50,7 @@ def check_out(
     copy_included(store, files)
     read_only = _show_dependencies(store, files, same_path=same_path)
     repository = store.repository
-    if not isinstance(store, GitStore) or store.prefix:
+    if store.prefix:
         return Checkout(files, read_only)
     if no_history := repository.no_history if repository else _explain_unknown(store):
         return Checkout(files, read_only, (f".git ({no_history})",))
@@ -70,7 +69,7 @@ def _explain_unknown(store: GitStore) -> str:
     )
 
 
-def _show_dependencies(store: TreeStore, files: WorkingFiles, *, same_path: bool) -> dict[str, str]:
+def _show_dependencies(store: GitStore, files: WorkingFiles, *, same_path: bool) -> dict[str, str]:
     """Make an entry for each folder with dependencies: a mount point, or a link to it."""
     read_only: dict[str, str] = {}
     top = os.open(files.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -100,7 +99,7 @@ def _make_entry(top: int, path: str, target: str) -> None:
         os.close(parent)
 
 
-def _copy_ignore_files(store: TreeStore, files: WorkingFiles) -> None:
+def _copy_ignore_files(store: GitStore, files: WorkingFiles) -> None:
     """Copy the ignore files of the folders above a source that is not the top of its repository."""
     folder = ""
     for name in store.prefix.split("/")[:-1]:

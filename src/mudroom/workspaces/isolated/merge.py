@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
+
 from ..._core.ports import MergeChoice, MergeConflict
 from ..._platform.path_text import path_to_text
 from .conflict_marks import name_sides
-from .git import can_merge_trees
 from .git_store import GitStore
 from .open_conflicts import take_side
 from .store import TreeStore
-from .tree_merge import MergedTree, merge_entries
 
 _KINDS = {
     "CONFLICT (contents)": "both-modified",
@@ -26,20 +26,18 @@ _KINDS = {
 """What git says of a conflict -> its kind. All kinds of renames are "renamed"."""
 
 
-def merge_trees(store: TreeStore, base: str, ours: str, theirs: str) -> MergedTree:
-    """Merge the changes from `base` to `theirs` into `ours`. Nothing but objects is written."""
+class MergedTree(Struct, frozen=True):
+    """The result of a merge of two trees; files in conflict have marks."""
+
+    tree: str
+    conflicts: tuple[MergeConflict, ...] = ()
+
+
+def merge_trees(store: GitStore, base: str, ours: str, theirs: str) -> MergedTree:
+    """Merge the changes from `base` to `theirs` into `ours`. Only objects are written."""
     if base in (ours, theirs) or ours == theirs:
         return MergedTree(theirs if ours == base else ours)
-    if isinstance(store, GitStore) and can_merge_trees(store.source):
-        return _merge_with_git(store, base, ours, theirs)
-    return merge_entries(store, base, ours, theirs)
-
-
-def _merge_with_git(store: GitStore, base: str, ours: str, theirs: str) -> MergedTree:
-    """Merge with `git merge-tree`, which follows renames.
-
-    Made-up commits give it the base, because `--merge-base` needs git 2.40.
-    """
+    # Made-up commits give merge-tree the base: its option `--merge-base` needs git 2.40.
     root = store.make_commit(base)
     sides = (store.make_commit(ours, root), store.make_commit(theirs, root))
     output = store.git.run("merge-tree", "--write-tree", "-z", "--messages", *sides, codes=(0, 1))
