@@ -23,7 +23,7 @@ from mudroom.agent_files.context_files import load_context_files
 from mudroom.agent_files.skills import load_skills
 from mudroom.errors import WorkspaceError
 from mudroom.workspaces.copy import make_temporary_copy
-from mudroom.workspaces.isolated.dependencies import copy_included
+from mudroom.workspaces.isolated.checkout import copy_included
 from mudroom.workspaces.isolated.git_store import GitStore
 from mudroom.workspaces.isolated.trees import WorkingFiles
 from mudroom.workspaces.shared import SharedWorkspace

@@ -25,7 +25,6 @@ from .contents import store_contents
 from .git import VIEW_MARK, Git, OwnGitFolder, make_git_folder, remove_stale_lock, split_at_nul
 from .git.progress import KilledGitError
 from .packs import add_pack, has_tree, write_pack
-from .recent_files import forget_recent_files, trust_index
 from .repository import Repository, find_repository, is_inside
 from .store import (
     MAX_FILE_BYTES,
@@ -36,6 +35,11 @@ from .store import (
     check_size,
 )
 from .trees import FileChange, StoredFiles, TreeEntry, WorkingFiles, is_link
+
+# git compares times in seconds. It reads a file again if the file and the index were written in the
+# same second; in a new folder these are all files. So the index gets a later time, and the files
+# that have changed since, by their times in nanoseconds, leave the index before it is used.
+_TRUST_NS = 2_000_000_000
 
 _NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !diff\n"
 """Attributes with precedence over all files `.gitattributes`."""
@@ -100,7 +104,7 @@ class GitStore(TreeStore):
         index = self.find_index(index_name)
         remove_stale_lock(index)
         git = replace(self.git, index=index, files=files.top, prefix=files.prefix)
-        forget_recent_files(git, files.folder)
+        _forget_recent_files(git, files.folder)
         changed = git.run("ls-files", "-z", "-o", "-m", "-d", "--exclude-standard", "--", ".")
         repository = find_repository(files.folder) if is_inside(files.folder, self.source) else None
         forced = ForcedFiles()
@@ -211,7 +215,7 @@ class GitStore(TreeStore):
         git = replace(self.git, index=index, files=files.top)
         git.run("read-tree", *([f"--prefix={files.prefix}"] if files.prefix else []), tree)
         git.run("checkout-index", "--all", "--force", "--index", "--quiet")
-        trust_index(index)
+        _trust_index(index)
 
     def list_entries(self, tree: str, paths: Sequence[str] = ()) -> dict[str, TreeEntry]:
         """Return the files of a tree by path; only those with some paths, if any are given."""
@@ -399,3 +403,44 @@ def _read_entry(facts: str) -> TreeEntry:
     """Read one entry: "100644 blob <id>"."""
     mode, _, object_id = facts.split(" ")
     return TreeEntry(int(mode, 8), object_id)
+
+
+def _trust_index(index: str) -> None:
+    """Have git trust the facts in an index that was written just now."""
+    written = os.stat(index).st_mtime_ns
+    os.utime(index, ns=(written, written + _TRUST_NS))
+
+
+def _forget_recent_files(git: Git, folder: str) -> None:
+    """Remove the files from an index that changed after `_trust_index`.
+
+    Does nothing after git has written the index again.
+    """
+    try:
+        facts = os.stat(git.index)
+    except FileNotFoundError:
+        return
+    if facts.st_mtime_ns - _TRUST_NS > facts.st_ctime_ns or facts.st_mtime_ns < facts.st_ctime_ns:
+        return
+    written = facts.st_mtime_ns - _TRUST_NS
+    recent = _list_changed_since(folder, written)
+    if recent:
+        data = b"".join(os.fsencode(path) + b"\0" for path in recent)
+        git.run("update-index", "-z", "--force-remove", "--stdin", data=data)
+    os.utime(git.index)
+
+
+def _list_changed_since(folder: str, moment: int) -> list[str]:
+    """Return the files that changed at a moment or later, in nanoseconds since 1970."""
+    changed: list[str] = []
+    left = [""]
+    while left:
+        path = left.pop()
+        with os.scandir(os.path.join(folder, path)) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    if entry.stat(follow_symlinks=False).st_ctime_ns >= moment:
+                        changed.append(path + entry.name)
+                elif entry.name != ".git" and path.count("/") < MAX_DEPTH:
+                    left.append(f"{path}{entry.name}/")  # no index has files that lie deeper
+    return changed

@@ -29,8 +29,7 @@ from .git import require_git
 from .git_store import GitStore
 from .ignored_work import add_named, keep_others
 from .landing.land import Landing
-from .merge import choose_side, merge_trees
-from .obstacles import find_obstacles
+from .merge import choose_side, find_obstacles, merge_trees
 from .open_conflicts import add_open, find_open, make_own_tree, resolve
 from .quota import DEFAULT_BYTES, Quota
 from .store import SOURCE_INDEX
