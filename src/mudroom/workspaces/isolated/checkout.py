@@ -20,7 +20,7 @@ from .git import make_git_folder
 from .git_store import GitStore
 from .packs import select_present
 from .repository import Repository, copy_inside, read_inside
-from .store import MAX_FILE_BYTES, TreeStore
+from .store import MAX_FILE_BYTES
 from .trees import WorkingFiles
 
 INCLUDE_FILE = ".worktreeinclude"
@@ -58,7 +58,7 @@ def check_out(
 
     Arguments:
         place: absolute path of a folder; the files get a folder in it.
-        index_name: see `TreeStore.store_files`.
+        index_name: see `GitStore.store_files`.
         same_path: true if the sandbox shows the files at the path of the source, and the folders of
             others in them. If false, the workspace refers to these folders at their own paths.
     """
@@ -181,7 +181,7 @@ def _borrow_objects(
     return {f".git/{name}": folder for name, folder in zip(names, borrowed, strict=True)}
 
 
-def _find_dependencies(store: TreeStore) -> list[str]:
+def _find_dependencies(store: GitStore) -> list[str]:
     """Return the ignored folders with dependencies: paths relative to the source."""
     folder = store.source_files.folder
     return [path for path in store.list_ignored_folders() if _has_dependencies(folder, path)]
@@ -193,7 +193,7 @@ def _has_dependencies(folder: str, path: str) -> bool:
     return os.path.isfile(os.path.join(folder, path, _ENVIRONMENT_FILE))
 
 
-def copy_included(store: TreeStore, target: WorkingFiles) -> None:
+def copy_included(store: GitStore, target: WorkingFiles) -> None:
     """Copy the ignored files that `.worktreeinclude` of the source names."""
     folder = store.source_files.folder
     patterns = read_inside(folder, INCLUDE_FILE)

@@ -259,11 +259,19 @@ class GitStore(TreeStore):
         return output.decode("utf-8", "backslashreplace")
 
     def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
-        """Write a file with the objects of trees, for another store."""
+        """Write a file with the objects of trees, for another store.
+
+        Arguments:
+            known: trees that the other store has. Those that this store lacks are no help.
+            path: of the new file.
+        """
         write_pack(self.git, trees, known, path)
 
     def unpack_trees(self, trees: Sequence[str], path: str) -> None:
-        """Add the objects of trees from a file of `pack_trees`."""
+        """Add the objects of trees from a file of `pack_trees`.
+
+        Raises WorkspaceError if the file is damaged, or if an object of a tree is missing then.
+        """
         add_pack(self.git, trees, path)
 
     def has_tree(self, tree: str) -> bool:

@@ -13,7 +13,6 @@ from ..._platform.protected_names import find_protected_component
 from .conflict_marks import find_marked, name_sides
 from .git_store import GitStore
 from .open_conflicts import take_side
-from .store import TreeStore
 from .trees import FileChange, is_link, list_parents
 
 _KINDS = {
@@ -65,7 +64,7 @@ def merge_trees(store: GitStore, base: str, ours: str, theirs: str) -> MergedTre
 
 
 def choose_side(
-    store: TreeStore, merge: MergedTree, ours: str, theirs: str, choice: MergeChoice
+    store: GitStore, merge: MergedTree, ours: str, theirs: str, choice: MergeChoice
 ) -> MergedTree:
     """Return a merge in which files with conflicts have the version of one side."""
     chosen = store.list_entries(ours if choice.side == "parent" else theirs)
@@ -133,7 +132,7 @@ def _choose_kind(name: str, sides: tuple[str, str, str]) -> str:
 
 
 def find_obstacles(
-    store: TreeStore, changes: Sequence[FileChange]
+    store: GitStore, changes: Sequence[FileChange]
 ) -> Iterator[tuple[FileChange, str]]:
     """Yield the changes that a merge may not make, with the kinds of their conflicts."""
     marked = find_marked(store, changes) if store.may_have_marks else set[str]()
@@ -144,7 +143,7 @@ def find_obstacles(
 
 
 def _find_kind(
-    store: TreeStore, change: FileChange, marked: Collection[str], folders: Collection[str]
+    store: GitStore, change: FileChange, marked: Collection[str], folders: Collection[str]
 ) -> str:
     if find_protected_component(change.path):
         return "protected"

@@ -50,7 +50,7 @@ class TreeCarrier(Protocol):
         ...
 
     def fetch(self, tree: str, known: list[str], path: str, stop: threading.Event) -> None:
-        """Write a file with the objects of a tree of the session; see `TreeStore.pack_trees`."""
+        """Write a file with the objects of a tree of the session; see `GitStore.pack_trees`."""
         ...
 
     def send(self, run_id: str, work: Work, path: str) -> None:

@@ -258,7 +258,7 @@ class IsolatedWorkspaces:
         return tree if len(kept) == len(entries) else self.store.write_tree(kept)
 
     def add_work(self, run_id: str, work: Work, path: str) -> None:
-        """Store work from a file that another machine sent; see `TreeStore.unpack_trees`."""
+        """Store work from a file that another machine sent; see `GitStore.unpack_trees`."""
         self.store.unpack_trees(work.trees, path)
         self.store.expect_marks()  # it may have begun with them there
         self.store.keep(run_id, work)
