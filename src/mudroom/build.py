@@ -33,6 +33,7 @@ from .model_registry import ModelRegistry, explain_offline, explain_unusable, ma
 from .models import providers
 from .open_adapters import (
     add_hooks,
+    check_isolation,
     choose_board_offer,
     collect_tools,
     explain_missing_search,
@@ -161,6 +162,7 @@ class _Builder:
         )
         model = await self._choose_root_model(catalog.root_agent)
         searching_model = self._models.get_model(model)
+        check_isolation(self._options, catalog.agents.values(), self._folder, self._notices)
         self._notices += explain_missing_search(catalog.root_agent, searching_model, self._options)
         child_models = await self._choose_child_models(catalog.agents)
         toolbox: dict[str, Tool] = {}

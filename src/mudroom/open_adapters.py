@@ -88,6 +88,36 @@ def collect_tools(
     return tools
 
 
+def check_isolation(
+    options: SessionOptions, agents: Iterable[Agent], folder: str, notices: list[str]
+) -> None:
+    """Raise UsageError if the session isolates its children and git cannot be used.
+
+    Arguments:
+        agents: those that children may be; `notices` gets the ones that need git and lack it.
+        folder: the user's folder.
+    """
+    isolated = [each.name for each in agents if each.workspace is WorkspaceKind.ISOLATED]
+    if not options.isolate and not isolated:
+        return  # the version of git is asked for only where it matters
+    from .workspaces.isolated.git import INSTALL_GIT, explain_unusable_git
+
+    reason = explain_unusable_git(os.path.realpath(folder))
+    if reason is None:
+        return
+    if options.isolate:
+        raise UsageError(
+            f"isolated workspaces need git: {reason}",
+            where="isolate",
+            remedy=f"{INSTALL_GIT}, or leave out isolate.",
+        )
+    notices += (
+        f"agent {name} cannot run: it has an isolated workspace, which needs git ({reason}). "
+        f"{INSTALL_GIT}, or remove isolation from the agent"
+        for name in isolated
+    )
+
+
 def make_isolated_opener(
     home: str, session: str, folder: str, max_bytes: int
 ) -> Callable[[], IsolatedWorkspaces]:

@@ -26,7 +26,7 @@ from mudroom.errors import UsageError
 from mudroom.integrations.config_files import Finding, read_json, read_toml
 from mudroom.models.scripted import ScriptedModel, call
 from mudroom.tools import bash
-from mudroom.workspaces.isolated.plain_store import PlainStore
+from mudroom.workspaces.isolated.git_store import GitStore
 from mudroom.workspaces.isolated.trees import WorkingFiles
 from mudroom.workspaces.shared import SharedWorkspace
 
@@ -100,7 +100,7 @@ async def test_103_deep_folders(files: Arena) -> None:
         ):
             result = await files.call(name, **more)
             assert "skipped 1 path that cannot be read" in result.text
-        store = PlainStore(str(files.base / "store"), str(files.root))
+        store = GitStore(str(files.base / "store.git"), str(files.root))
         stored = store.store_files(WorkingFiles(str(files.root)), "index")
         assert len(store.list_entries(stored.tree)) > 200
         assert "(more than 200 folders deep)" in stored.missing[0]

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from mudroom import Budget, UsageError
-from mudroom.batches.id_check import IdCheck
-from mudroom.batches.input_file import InputFile
+from mudroom.batches.input_file import IdCheck, InputFile
 from mudroom.batches.line_formats import BatchLine, LineError, parse_line
 from mudroom.batches.number_set import NumberSet
 from mudroom.batches.quick_lines import parse_quickly

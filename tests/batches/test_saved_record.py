@@ -76,7 +76,7 @@ def test_the_command_saves_a_record_and_the_next_start_uses_it(
     assert continued
     assert continued.saved == 3
     # The function that reads the whole journal is missing in the next start.
-    monkeypatch.delattr("mudroom.cli.actions.batch.past_results.read_record")
+    monkeypatch.delattr("mudroom.cli.actions.batch.run.read_record")
     assert stage.run() == 1
     assert "3 of 3 done" in stage.err
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mudroom.workspaces.isolated.checkout import Checkout, check_out
-from mudroom.workspaces.isolated.open_store import open_store as open_tree_store
-from mudroom.workspaces.isolated.store import TreeStore
+from mudroom.workspaces.isolated.git_store import GitStore
 
 ENVIRONMENT = {
     "PATH": os.environ["PATH"],
@@ -75,13 +74,13 @@ def hash_folder(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def open_store(folder: Path, source: Path, excluded: Sequence[str] = ()) -> TreeStore:
+def open_store(folder: Path, source: Path, excluded: Sequence[str] = ()) -> GitStore:
     """Return a store of the files of a source."""
-    return open_tree_store(str(folder), str(source), excluded)
+    return GitStore(str(folder / "store.git"), str(source), excluded)
 
 
 def check_out_source(
-    store: TreeStore, place: Path, name: str, *, same_path: bool = False
+    store: GitStore, place: Path, name: str, *, same_path: bool = False
 ) -> tuple[str, Checkout]:
     """Make a folder with the files of the source. Returns the id of the tree, and the folder."""
     tree = store.store_source().tree

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.workspaces.git_projects import ENVIRONMENT, make_repository, run_git, write_files
 
 from mudroom.errors import WorkspaceError
-from mudroom.workspaces.isolated.git import can_merge_trees, explain_unusable_git
+from mudroom.workspaces.isolated.git import require_git
 from mudroom.workspaces.isolated.node_workspaces import NodeWorkspaces
 from mudroom.workspaces.isolated.received_store import describe_source
 from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
@@ -186,8 +186,7 @@ def exercise(source: Path, folder: Path, *, is_short: bool = False) -> list[str]
     """
     errors: list[str] = []
     session = IsolatedWorkspaces(str(folder / "session"), str(source), str(folder / "home"))
-    assert explain_unusable_git(str(source)) == ""
-    can_merge_trees(str(source))
+    require_git(str(source))
     try:
         _exercise(source, session, folder, is_short=is_short)
     except WorkspaceError as error:

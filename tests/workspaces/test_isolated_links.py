@@ -14,7 +14,6 @@ from mudroom._core.ports import FileChangedError, LinkTarget
 from mudroom._engine.changes.content_hashes import hash_present
 from mudroom._engine.changes.merged_files import ChangedMeanwhileError, write_merged_files
 from mudroom.environments import IsolatedFiles
-from mudroom.workspaces.isolated import open_store as store_choice
 from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom.workspaces.shared import SharedWorkspace
 
@@ -67,18 +66,9 @@ def merge(project: Path, workspaces: IsolatedWorkspaces, run_id: str) -> bool:
     return not plan.conflicts
 
 
-def _explain_nothing(_: str) -> str:
-    return "it is not used"
-
-
 @pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("uses_git", [True, False])
-def test_links_and_files_are_merged_by_path(
-    tmp_path: Path, seed: int, *, uses_git: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_links_and_files_are_merged_by_path(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
-    if not uses_git:
-        monkeypatch.setattr(store_choice, "explain_unusable_git", _explain_nothing)
     project = make_repository(tmp_path / "project", {"a": "first\n"})
     for path in PATHS:
         set_entry(project / path, choose_entry(draw))

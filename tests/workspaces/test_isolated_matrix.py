@@ -6,8 +6,6 @@ After each one, the git folders of the user have the same bytes as before.
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -115,81 +113,6 @@ async def test_no_repository(tmp_path: Path, land: Land) -> None:
     assert not (project / "deep/b").exists()
     assert (project / "x.o").exists()
     assert not (project / ".git").exists()
-
-
-@pytest.fixture
-def no_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide the program git."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for folder in reversed(os.environ["PATH"].split(os.pathsep)):
-        for program in Path(folder).iterdir() if os.path.isdir(folder) else ():
-            link = programs / program.name
-            link.unlink(missing_ok=True)
-            link.symlink_to(program)
-    (programs / "git").unlink()
-    monkeypatch.setenv("PATH", str(programs))
-    assert shutil.which("git") is None
-
-
-@pytest.mark.usefixtures("no_git")
-async def test_no_program_git(tmp_path: Path) -> None:
-    project = tmp_path / "app"
-    lines = "".join(f"{number}\n" for number in range(20))
-    write_files(project, {"a.txt": lines, "gone": "g", ".gitignore": "*.o\n", "x.o": "o"})
-    (project / "run.sh").write_text("true\n")
-    (project / "run.sh").chmod(0o755)
-    os.symlink("a.txt", project / "link")
-    children = {
-        "one": run_command("sed -i s/^3$/one/ a.txt; rm gone; test -x run.sh && touch new-one"),
-        "two": run_command("sed -i s/^15$/two/ a.txt; readlink link > new-two; ls *.o; true"),
-        "three": run_command("sleep 1; sed -i s/^15$/three/ a.txt"),
-    }
-    _, model = await run_children(project, children, sandbox="off", max_returns=0)
-    results = get_results(model)
-    assert "are in your files now" in results[0]
-    assert "are in your files now" in results[1]
-    assert "a.txt (both-modified)" in results[2]
-    assert (project / "a.txt").read_text() == lines.replace("\n3\n", "\none\n").replace(
-        "\n15\n", "\ntwo\n"
-    )
-    assert (project / "new-two").read_text() == "a.txt\n"
-    assert (project / "new-one").exists()
-    assert not (project / "gone").exists()
-
-
-@pytest.mark.usefixtures("no_git")
-async def test_no_program_git_in_a_repository(tmp_path: Path, land: Land) -> None:
-    project = tmp_path / "app"
-    write_files(project, {".git/HEAD": "ref: refs/heads/main\n", ".git/info/exclude": "*.tmp\n"})
-    write_files(project, {"a": "a\n", "b.tmp": "t"})
-    await land(project, "ls -a > a", sandbox="off")
-    assert (project / "a").read_text() == ".\n..\na\n"
-
-
-async def test_git_without_merge_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    git = shutil.which("git")
-    programs = tmp_path / "programs"
-    write_files(
-        programs,
-        {
-            "git": f"#!{sys.executable}\nimport os, sys\n"
-            "if 'merge-tree' in sys.argv: sys.exit(129)\n"
-            "if sys.argv[1:] == ['version']: sys.exit(print('git version 2.31.1'))\n"
-            f"os.execv({git!r}, sys.argv)\n"
-        },
-    )
-    (programs / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    project = make_repository(tmp_path / "app", {"a.txt": "1\n2\n3\n4\n5\n"})
-    children = {
-        "one": run_command("sed -i s/1/one/ a.txt"),
-        "two": run_command("sed -i s/5/two/ a.txt; git log --oneline > log"),
-    }
-    async with unchanged_git(project):
-        await run_children(project, children)
-    assert (project / "a.txt").read_text() == "one\n2\n3\n4\ntwo\n"
-    assert "first" in (project / "log").read_text()
 
 
 async def test_submodules(tmp_path: Path, land: Land) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 
 import msgspec
+import pytest
 from tests.workspaces.git_projects import (
     check_out_source,
     make_repository,
@@ -16,9 +18,9 @@ from tests.workspaces.git_projects import (
 
 from mudroom._core.runs import Work
 from mudroom.workspaces.isolated.checkout import check_out
+from mudroom.workspaces.isolated.git_store import GitStore
 from mudroom.workspaces.isolated.merge import merge_trees
-from mudroom.workspaces.isolated.overlap import find_overlaps
-from mudroom.workspaces.isolated.store import TreeStore
+from mudroom.workspaces.isolated.overlap import find_overlaps, match_lines
 
 LINES = [f"line {number}\n" for number in range(200)]
 
@@ -32,7 +34,7 @@ def change_lines(*numbers: int, by: str) -> str:
 
 
 def make_work(
-    store: TreeStore, folder: Path, name: str, files: dict[str, str | bytes | None]
+    store: GitStore, folder: Path, name: str, files: dict[str, str | bytes | None]
 ) -> Work:
     """Return the work of a run that writes files, or removes those that are None."""
     base, checkout = check_out_source(store, folder, name)
@@ -43,7 +45,7 @@ def make_work(
     return Work(base, store.store_files(checkout.files, name).tree)
 
 
-def read_tree(store: TreeStore, tree: str, folder: Path) -> dict[str, bytes]:
+def read_tree(store: GitStore, tree: str, folder: Path) -> dict[str, bytes]:
     """Return the files of a tree."""
     checkout = check_out(store, tree, str(folder / f"tree-{tree}"), f"tree-{tree}", same_path=False)
     return read_files(Path(checkout.files.folder))
@@ -183,3 +185,15 @@ def test_works_that_change_different_files_do_not_overlap(tmp_path: Path) -> Non
         name: make_work(store, tmp_path, name, {f"{name}.txt": "changed"}) for name in ("a", "b")
     }
     assert find_overlaps(store, works) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_equal_lines_are_found_in_order(seed: int) -> None:
+    draw = random.Random(seed)
+    old, new = ([b"%d" % draw.randrange(12) for _ in range(50)] for _ in "ab")
+    place = at = 0
+    for first, second, count in match_lines(old, new):
+        assert first >= place
+        assert second >= at
+        assert old[first : first + count] == new[second : second + count]
+        place, at = first + count, second + count

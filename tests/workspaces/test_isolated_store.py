@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from tests.long_form import count_examples
 from tests.workspaces.git_projects import (
     check_out_source,
     hash_folder,
@@ -19,10 +20,12 @@ from tests.workspaces.git_projects import (
     write_files,
 )
 
+from mudroom._platform.scratch_dirs import remove_tree
 from mudroom.errors import WorkspaceError
 from mudroom.workspaces.isolated import git as git_module
 from mudroom.workspaces.isolated.git_store import GitStore
 from mudroom.workspaces.isolated.trees import WorkingFiles
+from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 
 def test_a_tree_has_changed_untracked_and_deleted_files(tmp_path: Path) -> None:
@@ -277,15 +280,59 @@ def test_a_file_that_cannot_be_stored_is_not_one_that_was_removed(
     assert store.list_changes(tree, stored.tree) == []
 
 
+def make_deep(folder: Path, levels: int) -> None:
+    """Nest folders deeper than a path can name, with a file in each."""
+    parent = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("d", dir_fd=parent)
+        os.close(os.open("file.txt", os.O_CREAT | os.O_WRONLY, dir_fd=parent))
+        inner = os.open("d", os.O_RDONLY, dir_fd=parent)
+        os.close(parent)
+        parent = inner
+    os.close(parent)
+
+
+@pytest.fixture
+def deep_folder(tmp_path: Path) -> Generator[Path]:
+    """A folder that is removed with what is nested in it; pytest cannot."""
+    folder = tmp_path / "deep"
+    folder.mkdir()
+    yield folder
+    remove_tree(folder)
+
+
+@pytest.mark.parametrize("place", ["source", "new", "ignored"])
+def test_folders_that_lie_too_deep_are_left_out_and_named(deep_folder: Path, place: str) -> None:
+    levels = count_examples(1_200, 2_500)  # recursion fails at the first, paths at the second
+    project = make_repository(deep_folder / "project", {"a": "a", ".gitignore": "ignored/\n"})
+    directory = deep_folder / "store"
+    workspaces = IsolatedWorkspaces(str(directory), str(project), str(deep_folder / "home"))
+    if place == "source":
+        make_deep(project, levels)
+        missing = workspaces.store_present("").missing
+    else:
+        child = Path(workspaces.open("1.1.1", "", same_path=False).files.folder)
+        (child / place).mkdir()
+        make_deep(child / place, levels)
+        work = workspaces.store_work("1.1.1")
+        missing = work.missing
+        assert (work.ignored is not None) is (place == "ignored")
+        assert workspaces.open("1.1.2", "", same_path=False), "its disk space can be measured"
+    named = [note.rpartition(" (")[2] for note in missing]
+    assert named == ["more than 200 folders deep)"] * (place != "ignored")
+
+
 def test_git_that_is_missing_or_old_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert git_module.explain_unusable_git() == ""
-    program = tmp_path / "git"
-    program.write_text("#!/bin/sh\necho git version 2.30.1\n")
-    program.chmod(0o755)
+    assert git_module.explain_unusable_git() is None
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert git_module.explain_unusable_git() == "git 2.30.1 is older than 2.31"
+    program = tmp_path / "git"
+    for version, is_old in (("2.37.9", True), ("2.38.0", False), ("2.38", False), ("3.0", False)):
+        program.write_text(f"#!/bin/sh\necho git version {version}\n")
+        program.chmod(0o755)
+        expected = f"git {version} is older than 2.38" if is_old else None
+        assert git_module.explain_unusable_git() == expected
     program.unlink()
     assert git_module.explain_unusable_git() == "git is not installed"
 

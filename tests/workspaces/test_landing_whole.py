@@ -28,9 +28,9 @@ from tests.workspaces.test_isolated_children import get_results, run_children, r
 from mudroom._core.ports import FileChangedError, MergePlan
 from mudroom.errors import WorkspaceError
 from mudroom.workspaces import _checked_rename as checked_rename
+from mudroom.workspaces.isolated.git_store import GitStore
 from mudroom.workspaces.isolated.kept_work import remove_abandoned
 from mudroom.workspaces.isolated.landing.land import Landing
-from mudroom.workspaces.isolated.store import TreeStore
 from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 CHANGED = [
@@ -165,7 +165,7 @@ def test_what_the_user_saves_after_the_staging_stays_and_nothing_lands(
 class ContentsAndUser:
     """The contents of a merge; a user acts each time the landing has read a file."""
 
-    def __init__(self, store: TreeStore, at: int, act: Callable[[], object]) -> None:
+    def __init__(self, store: GitStore, at: int, act: Callable[[], object]) -> None:
         self.read = store.read
         self.looks = 0
         self._store = store

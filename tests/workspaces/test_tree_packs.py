@@ -12,10 +12,9 @@ from mudroom._core.agents import WorkspaceSpec
 from mudroom._core.ports import FilesLostError
 from mudroom.errors import WorkspaceError
 from mudroom.workspaces.isolated import node_workspaces
+from mudroom.workspaces.isolated.git_store import GitStore
 from mudroom.workspaces.isolated.node_workspaces import NodeWorkspaces, remove_old_sessions
-from mudroom.workspaces.isolated.plain_store import PlainStore
 from mudroom.workspaces.isolated.received_store import ReceivedStore, describe_source
-from mudroom.workspaces.isolated.store import TreeStore
 from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 from .carriers import DirectCarrier
@@ -54,7 +53,7 @@ def make_project(folder: Path) -> Path:
     return source
 
 
-def receive(folder: Path, store: TreeStore) -> ReceivedStore:
+def receive(folder: Path, store: GitStore) -> ReceivedStore:
     return ReceivedStore(str(folder / "git"), str(folder / "files"), describe_source(store))
 
 
@@ -217,13 +216,3 @@ def test_files_of_old_sessions_are_removed_from_a_machine(tmp_path: Path) -> Non
     remove_old_sessions(str(tmp_path), "own")
     remove_old_sessions(str(tmp_path / "missing"), "own")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "own"]
-
-
-def test_a_store_without_git_says_that_its_files_cannot_travel(tmp_path: Path) -> None:
-    (tmp_path / "project").mkdir()
-    store = PlainStore(str(tmp_path / "store"), str(tmp_path / "project"))
-    tree = store.store_source().tree
-    with pytest.raises(WorkspaceError, match="another machine without git"):
-        store.pack_trees([tree], (), str(tmp_path / "pack"))
-    with pytest.raises(WorkspaceError, match="another machine without git"):
-        store.unpack_trees([tree], str(tmp_path / "pack"))

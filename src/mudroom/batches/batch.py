@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -17,10 +17,12 @@ from ..errors import JournalError, SessionPaused, UsageError
 from ..session import Session
 from .control import BatchChange
 from .line_formats import BatchLine
-from .line_tasks import LineTasks, OpenPlace
 from .recorded_results import BatchRecord, TaskKey
 from .results import ResultFile, ResultFormat, encode_result
 from .status import BatchStatus, Rates, RequestCounter
+
+OpenPlace = Callable[[], AbstractAsyncContextManager[None]]
+"""Function that returns the context in which one line runs; the line waits until it is entered."""
 
 _MAX_UNAVAILABLE = 20
 """Lines in a row that end because the provider is unreachable, before no further line starts."""
@@ -256,3 +258,45 @@ class Batch:
 def _make_error_report(error: Exception) -> Report[Any]:
     text = f"{type(error).__name__}: {error}"
     return Report(text="", reason=Reason.ERROR, run_id="", error=text, outputs=dict[str, Any]())
+
+
+class LineTasks:
+    """The lines that have started and not ended.
+
+    Arguments:
+        open_place: gives each line its place. on_end: called when a line has ended.
+    """
+
+    def __init__(self, open_place: OpenPlace, on_end: Callable[[], object]) -> None:
+        self._open_place = open_place
+        self._on_end = on_end
+        self._started: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._started)
+
+    def start(
+        self, group: asyncio.TaskGroup, work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Run a line when it has a place."""
+        task = group.create_task(self._run(work))
+        self._started.add(task)
+        self._waiting.add(task)
+        task.add_done_callback(self._discard)
+
+    def cancel_waiting(self) -> None:
+        """Cancel the lines that have no place yet."""
+        for task in self._waiting:
+            task.cancel()
+
+    async def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async with self._open_place():
+            if task := asyncio.current_task():
+                self._waiting.discard(task)
+            await work()
+
+    def _discard(self, task: asyncio.Task[None]) -> None:
+        self._started.discard(task)
+        self._waiting.discard(task)
+        self._on_end()

@@ -16,7 +16,7 @@ from ..journals.encoding import decode
 from ..projections.differences import diff_texts
 
 if TYPE_CHECKING:
-    from ..workspaces.isolated.store import TreeStore
+    from ..workspaces.isolated.git_store import GitStore
     from ..workspaces.isolated.trees import FileChange
 
 MAX_FILES = 500
@@ -134,26 +134,26 @@ def _is_tree_id(text: str) -> bool:
     return not text or (len(text) in (40, 64) and all(c in "0123456789abcdef" for c in text))
 
 
-def _compare(store: TreeStore, change: FileChange) -> ChangedFile:
+def _compare(store: GitStore, change: FileChange) -> ChangedFile:
     old, new = _read_text(store, change.before), _read_text(store, change.after)
     if old is None or new is None:
         return ChangedFile(change.path, change.status, note="not text, or too large to compare")
     return ChangedFile(change.path, change.status, diff_texts(old, new))
 
 
-def _read_sides(store: TreeStore, query: WorkQuery) -> list[ConflictSides]:
+def _read_sides(store: GitStore, query: WorkQuery) -> list[ConflictSides]:
     trees = (query.base, query.ours, query.tree, query.both)
     sides = [_read_files(store, tree, query.conflicts) if tree else {} for tree in trees]
     return [ConflictSides(path, *(side.get(path) for side in sides)) for path in query.conflicts]
 
 
-def _read_files(store: TreeStore, tree: str, paths: Sequence[str]) -> dict[str, str | None]:
+def _read_files(store: GitStore, tree: str, paths: Sequence[str]) -> dict[str, str | None]:
     """Return the texts of the files of a tree that exist."""
     entries = store.list_entries(tree, paths)
     return {path: _read_text(store, entry.id) for path, entry in entries.items()}
 
 
-def _read_text(store: TreeStore, content: str) -> str | None:
+def _read_text(store: GitStore, content: str) -> str | None:
     """Return a content as text, "" for no file, None if it is no text or too large."""
     data = store.read(content) if content else b""
     if len(data) > MAX_BYTES or is_binary(data):

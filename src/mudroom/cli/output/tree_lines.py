@@ -1,4 +1,7 @@
-"""The tree of runs as lines: two lines per run; many runs are folded into counts."""
+"""The tree of runs as lines: two lines per run; many runs are folded into counts.
+
+Below it are rows for claimed tasks of the board, and for named children that do not work.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,14 @@ from msgspec.structs import replace
 
 from ..._core.counts import count_noun
 from ..._core.token_counts import CHARACTERS_PER_TOKEN
+from ...projections.board_lines import MARKS
+from ...projections.current_team import describe_state
 from ...projections.merges import describe_merge
 from ...projections.reason_words import describe_reason
 from ...projections.run_tree import RunTree
-from ...projections.run_view import CommandView, RunState, RunView
+from ...projections.run_view import CommandView, RunState, RunView, format_name
 from ...projections.safe_text import sanitize_line
 from ...projections.team import Teammate
-from .row_lines import format_claims, format_idle
 from .text import (
     UNICODE,
     Glyphs,
@@ -29,6 +33,12 @@ from .text import (
     measure_width,
     truncate,
 )
+
+MAX_CLAIMS = 5
+"""Claimed tasks shown."""
+
+_MIN_COLUMNS = 48
+"""Width of a text below which its figures are dropped."""
 
 QUIET_SECONDS = 60.0
 """Seconds without an event after which a running run is marked quiet."""
@@ -379,3 +389,53 @@ def _format_activity(
 def _draw_budget_bar(share: float, glyphs: Glyphs) -> str:
     full = round(share * BAR_COLUMNS)
     return glyphs.full * full + glyphs.empty * (BAR_COLUMNS - full)
+
+
+def format_claims(
+    tree: RunTree, root: RunView, columns: int, glyphs: Glyphs
+) -> Iterator[tuple[str, Line]]:
+    """Yield a row for each task of the board that a run at work has claimed."""
+    claims = [
+        (run, task, subject)
+        for run in tree.walk(root.run_id)
+        if not run.report
+        for task, subject in list(run.claims.items())
+    ]
+    for run, task, subject in claims[:MAX_CLAIMS]:
+        text = f"{MARKS['in_progress']} #{task} {sanitize_line(subject)}"
+        shown, tail = fit_with_figures(
+            text, [run.short_label], columns, glyphs, min_columns=_MIN_COLUMNS
+        )
+        yield "", [(shown, ""), (tail, "dim")]
+
+
+def format_idle(
+    teammates: Sequence[Teammate], columns: int, glyphs: Glyphs, *, selected: str
+) -> Iterator[tuple[str, Line]]:
+    """Yield a row for each named child that does not work, with the id of its last run.
+
+    Arguments:
+        selected: id of the marked run.
+    """
+    for teammate in teammates:
+        is_selected = teammate.run_id == selected
+        stem = f"{glyphs.mark} @" if is_selected else "@"
+        room = columns - measure_width(stem)
+        name = truncate(format_name(teammate.name), room, glyphs.more)
+        shown, tail = fit_with_figures(
+            f"  {describe_state(teammate)}",
+            [f"{format_tokens(teammate.usage.total_tokens)} tokens"],
+            room - measure_width(name),
+            glyphs,
+            min_columns=_MIN_COLUMNS,
+        )
+        color = choose_agent_color(teammate.agent)
+        yield (
+            teammate.run_id,
+            [
+                (truncate(stem, columns, ""), "dim"),
+                (name, f"bold {color} reverse" if is_selected else f"bold {color}"),
+                (shown, ""),
+                (tail, "dim"),
+            ],
+        )

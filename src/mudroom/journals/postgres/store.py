@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
+from ..._core.events import StoredEvent
 from ..._core.ports import SessionHeader, SessionInfo
 from ..._version import __version__
 from ...errors import JournalError, UnknownName
@@ -16,14 +18,16 @@ from ..busy import make_busy_error
 from ..local_files import delete_local_files
 from ..session_names import check_name, make_missing_session_error, select_session
 from ..summary_saver import SummarySaver
-from .connections import get_database, make_work
+from .connections import Database, get_database, make_work
 from .driver import Connection
 from .errors import UNIQUE_VIOLATION, AppendCollision, get_state
 from .event_rows import decode_row
 from .journal import PostgresJournal
 from .lease import LEASE_SECONDS, Lease, describe_process, find_writer, is_gone, read_holder
-from .read_only import PostgresReader
 from .reader import read_events
+
+_POLL_SECONDS = 0.2
+"""Seconds between two polls for events that another process has appended."""
 
 _LIST = """
 SELECT s.id, extract(epoch FROM last.stored)::float8 AS modified, s.saved_size + coalesce((
@@ -247,3 +251,42 @@ def _parse_id(session: str) -> UUID:
     if str(key) != session:
         raise make_missing_session_error(session)
     return key
+
+
+class PostgresReader:
+    """Journal of a session that another process may write."""
+
+    def __init__(self, database: Database, session: UUID) -> None:
+        self.place = f"{database.place}, session {session}"
+        self._database = database
+        self._session = session
+        self._closed = asyncio.Event()
+
+    async def append(self, *events: StoredEvent) -> int:
+        """Raise JournalError."""
+        raise JournalError(
+            "the journal is open for reading only", where=self.place, remedy="Open it to write."
+        )
+
+    def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> AsyncIterator[StoredEvent]:
+        """Yield the events recorded so far, oldest first."""
+        return read_events(self._database, self._session, after, types)
+
+    async def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
+        """Yield the events after a position, then each new one, until this journal is closed."""
+        while True:
+            is_closed = self._closed.is_set()
+            async for event in self.read(after):
+                after += 1
+                yield event
+            if is_closed:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await self._closed.wait()
+
+    async def close(self) -> None:
+        """End `follow`. Recorded events can still be read."""
+        self._closed.set()

@@ -26,7 +26,8 @@ from ..._core.events import StoredEvent
 from ..._core.json_values import clean_text
 from ..._platform.private_files import make_private_folder
 from ..._platform.wake_queue import WakeQueue
-from ...errors import JournalError
+from ...errors import JournalDamaged, JournalError
+from ...projections.session_summary import SUMMARY_TYPES, decode_state
 from ..encoding import encode
 from ..summary_saver import SummarySaver
 from .batches import read_in_batches
@@ -41,8 +42,9 @@ from .schema import (
     publish_file,
     read_last_number,
 )
-from .summary_saver import SAVE_STATEMENT, load_saver
 from .write_ahead_log import has_torn_tail
+
+SAVE_STATEMENT = "INSERT OR REPLACE INTO meta VALUES ('summary', ?)"
 
 TORN_TAIL_NOTICE = (
     "The last record was incomplete because its process was killed. "
@@ -288,3 +290,20 @@ def _insert_statement(rows: int) -> str:
 def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def load_saver(connection: sqlite3.Connection, reader: SqliteReader) -> SummarySaver | None:
+    """Return the saver of a file; it reads the events after the saved state.
+
+    Return None for a damaged file: lists must read all its events to find the damage.
+    """
+    state = decode_state(reader.meta.summary)
+    saved_position = state.position
+    if saved_position > read_last_number(connection):
+        return None
+    try:
+        for event in reader.read_with(connection, saved_position, SUMMARY_TYPES):
+            state.apply(event)
+    except JournalDamaged:
+        return None
+    return SummarySaver(state, saved_position)

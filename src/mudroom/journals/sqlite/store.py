@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from ..._core.events import StoredEvent
 from ..._core.ports import SessionHeader, SessionInfo
 from ...errors import JournalError
 from ...projections.session_summary import find_folder
 from ..session_names import check_name, make_missing_session_error, select_session
+from .batches import read_in_batches
 from .errors import translate_errors
 from .folder import delete_session, get_session_path, list_sessions, read_info
 from .journal import SqliteJournal
 from .lock import find_writer_pid
-from .read_only import ReadOnlyJournal
-from .reader import open_reader, read_header
+from .reader import SqliteReader, open_reader, read_header
 from .schema import get_unpublished_path, write_name
+
+_POLL_SECONDS = 0.25
+"""Seconds between two polls for events that another process has appended."""
 
 
 class SqliteStore:
@@ -142,3 +146,44 @@ async def _open_journal(path: Path, session: str, *, create: bool) -> SqliteJour
         if not opening.exception():
             await opening.result().close()
         raise
+
+
+class ReadOnlyJournal:
+    """Journal of a file that another process may write."""
+
+    def __init__(self, reader: SqliteReader) -> None:
+        self.path: Path = reader.path
+        self.meta = reader.meta
+        self._reader = reader
+        self._closed = asyncio.Event()
+
+    async def append(self, *events: StoredEvent) -> int:
+        """Raise JournalError."""
+        raise JournalError(
+            "the journal is open for reading only",
+            where=str(self.path),
+            remedy="Open it to write.",
+        )
+
+    def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> AsyncIterator[StoredEvent]:
+        """Yield the events recorded so far, oldest first. A thread reads the file."""
+        return read_in_batches(lambda: self._reader.read(after, types=types))
+
+    async def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
+        """Yield the events after a position, then each new one, until this journal is closed."""
+        while True:
+            is_closed = self._closed.is_set()
+            async for event in self.read(after):
+                after += 1
+                yield event
+            if is_closed:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await self._closed.wait()
+
+    async def close(self) -> None:
+        """End `follow`. Recorded events can still be read."""
+        self._closed.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from .store import TreeStore
+from .git_store import GitStore
 from .trees import FILE_TYPE, REGULAR, FileChange, TreeEntry
 
 OURS = "the parent's version"
@@ -20,7 +20,7 @@ _MOVED = re.compile(r"~[0-9a-f]{40,64}(_\d+)?$")
 
 
 def name_sides(
-    store: TreeStore, tree: str, paths: Iterable[str], commits: tuple[str, str, str]
+    store: GitStore, tree: str, paths: Iterable[str], commits: tuple[str, str, str]
 ) -> tuple[str, dict[str, str]]:
     """Name the sides in conflict marks in which git names commits.
 
@@ -51,7 +51,7 @@ def _name_side(match: re.Match[bytes], names: Mapping[str, str]) -> bytes:
     return b"%b %b%b" % (match[1], name.encode(), match[3])
 
 
-def find_marked(store: TreeStore, changes: Iterable[FileChange]) -> set[str]:
+def find_marked(store: GitStore, changes: Iterable[FileChange]) -> set[str]:
     """Return the changed files that have conflict marks of a merge, in their text or path."""
     return {
         change.path
@@ -60,7 +60,7 @@ def find_marked(store: TreeStore, changes: Iterable[FileChange]) -> set[str]:
     }
 
 
-def is_marked(store: TreeStore, path: str, entry: TreeEntry) -> bool:
+def is_marked(store: GitStore, path: str, entry: TreeEntry) -> bool:
     """Return whether a file has conflict marks of a merge, in its text or path."""
     if _MOVED.search(path):
         return True

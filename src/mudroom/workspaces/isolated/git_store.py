@@ -20,11 +20,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import WorkspaceError
+from .._listing import MAX_DEPTH
 from .contents import store_contents
 from .git import VIEW_MARK, Git, OwnGitFolder, make_git_folder, remove_stale_lock, split_at_nul
 from .git.progress import KilledGitError
 from .packs import add_pack, has_tree, write_pack
-from .recent_files import forget_recent_files, trust_index
 from .repository import Repository, find_repository, is_inside
 from .store import (
     MAX_FILE_BYTES,
@@ -35,6 +35,11 @@ from .store import (
     check_size,
 )
 from .trees import FileChange, StoredFiles, TreeEntry, WorkingFiles, is_link
+
+# git compares times in seconds. It reads a file again if the file and the index were written in the
+# same second; in a new folder these are all files. So the index gets a later time, and the files
+# that have changed since, by their times in nanoseconds, leave the index before it is used.
+_TRUST_NS = 2_000_000_000
 
 _NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !diff\n"
 """Attributes with precedence over all files `.gitattributes`."""
@@ -99,22 +104,24 @@ class GitStore(TreeStore):
         index = self.find_index(index_name)
         remove_stale_lock(index)
         git = replace(self.git, index=index, files=files.top, prefix=files.prefix)
-        forget_recent_files(git, files.folder)
+        _forget_recent_files(git, files.folder)
         changed = git.run("ls-files", "-z", "-o", "-m", "-d", "--exclude-standard", "--", ".")
         repository = find_repository(files.folder) if is_inside(files.folder, self.source) else None
         forced = ForcedFiles()
         if repository:
             self._borrow_objects(repository)
             forced = self.find_forced(repository, files)
-        paths = sorted({*split_at_nul(changed), *forced.list_present(files.folder)})
+        found = {*split_at_nul(changed), *forced.list_present(files.folder)}
+        paths, too_deep = _leave_out_deep(found)
         nested = [path.rstrip("/") for path in paths if path.endswith("/")]
-        if not paths and (known := self._known.get(index)) and known[0] == _stat(index):
+        if not found and (known := self._known.get(index)) and known[0] == _stat(index):
             return known[1]
         sizes, missing = _inspect(files.folder, paths)
         check_size(files.folder, len(paths), sum(sizes), self.max_bytes)
         present = [path for path in paths if path not in missing and not path.endswith("/")]
         store_contents(git, files.folder, present, self.find_id)
         notes = [f"{path} ({reason})" for path, reason in missing.items()]
+        notes += [f"{path} (more than {MAX_DEPTH} folders deep)" for path in too_deep]
         notes += [forced.note] if forced.note else []
         trees: dict[str, str] = {}
         for number, path in enumerate(nested):
@@ -208,7 +215,7 @@ class GitStore(TreeStore):
         git = replace(self.git, index=index, files=files.top)
         git.run("read-tree", *([f"--prefix={files.prefix}"] if files.prefix else []), tree)
         git.run("checkout-index", "--all", "--force", "--index", "--quiet")
-        trust_index(index)
+        _trust_index(index)
 
     def list_entries(self, tree: str, paths: Sequence[str] = ()) -> dict[str, TreeEntry]:
         """Return the files of a tree by path; only those with some paths, if any are given."""
@@ -252,11 +259,19 @@ class GitStore(TreeStore):
         return output.decode("utf-8", "backslashreplace")
 
     def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
-        """Write a file with the objects of trees, for another store."""
+        """Write a file with the objects of trees, for another store.
+
+        Arguments:
+            known: trees that the other store has. Those that this store lacks are no help.
+            path: of the new file.
+        """
         write_pack(self.git, trees, known, path)
 
     def unpack_trees(self, trees: Sequence[str], path: str) -> None:
-        """Add the objects of trees from a file of `pack_trees`."""
+        """Add the objects of trees from a file of `pack_trees`.
+
+        Raises WorkspaceError if the file is damaged, or if an object of a tree is missing then.
+        """
         add_pack(self.git, trees, path)
 
     def has_tree(self, tree: str) -> bool:
@@ -342,6 +357,21 @@ def _stat(path: str) -> tuple[int, ...]:
     return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
+def _leave_out_deep(paths: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the paths in order, and the folders that lie too deep for a store.
+
+    Each level costs git and mudroom time for all levels above it, and a path ends at 4,096 bytes.
+    """
+    stored: list[str] = []
+    too_deep: dict[str, None] = {}
+    for path in sorted(paths):
+        if path.count("/") > MAX_DEPTH:
+            too_deep["/".join(path.split("/", MAX_DEPTH + 1)[:-1])] = None
+        else:
+            stored.append(path)
+    return stored, list(too_deep)
+
+
 def _inspect(folder: str, paths: Iterable[str]) -> tuple[list[int], dict[str, str]]:
     """Return the sizes of the files that can be stored, and the others with the reason."""
     sizes: list[int] = []
@@ -383,3 +413,47 @@ def _read_entry(facts: str) -> TreeEntry:
     """Read one entry: "100644 blob <id>"."""
     mode, _, object_id = facts.split(" ")
     return TreeEntry(int(mode, 8), object_id)
+
+
+def _trust_index(index: str) -> None:
+    """Have git trust the facts in an index that was written just now."""
+    written = os.stat(index).st_mtime_ns
+    os.utime(index, ns=(written, written + _TRUST_NS))
+
+
+def _forget_recent_files(git: Git, folder: str) -> None:
+    """Have git read the files again that changed after `_trust_index`.
+
+    Their contents stay in the index: a file that cannot be stored is no file that was removed.
+    Does nothing after git has written the index again.
+    """
+    try:
+        facts = os.stat(git.index)
+    except FileNotFoundError:
+        return
+    if facts.st_mtime_ns - _TRUST_NS > facts.st_ctime_ns or facts.st_mtime_ns < facts.st_ctime_ns:
+        return
+    written = facts.st_mtime_ns - _TRUST_NS
+    recent = {f"{git.prefix}{path}" for path in _list_changed_since(folder, written)}
+    if recent:
+        entries = split_at_nul(git.run("ls-files", "-z", "--stage", "--full-name", "--", "."))
+        # An entry that is written again has no times.
+        data = [f"{entry}\0" for entry in entries if entry.partition("\t")[2] in recent]
+        git.run("update-index", "-z", "--index-info", data=os.fsencode("".join(data)))
+    os.utime(git.index)
+
+
+def _list_changed_since(folder: str, moment: int) -> list[str]:
+    """Return the files that changed at a moment or later, in nanoseconds since 1970."""
+    changed: list[str] = []
+    left = [""]
+    while left:
+        path = left.pop()
+        with os.scandir(os.path.join(folder, path)) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    if entry.stat(follow_symlinks=False).st_ctime_ns >= moment:
+                        changed.append(path + entry.name)
+                elif entry.name != ".git" and path.count("/") < MAX_DEPTH:
+                    left.append(f"{path}{entry.name}/")  # no index has files that lie deeper
+    return changed

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ..._core.runs import IgnoredFiles
 from ..._platform.path_text import path_from_text, path_to_text
+from .._listing import MAX_DEPTH
 from .contents import read_content, store_contents
 from .git import Git, split_at_nul
 from .git_store import GitStore
@@ -113,8 +114,9 @@ def _walk(folder: str, listed: Sequence[str]) -> Iterator[str]:
     for path in listed:
         if path.endswith("/"):
             for place, folders, names in os.walk(os.path.join(folder, path)):
-                folders[:] = sorted(name for name in folders if name != ".git")
                 relative = os.path.relpath(place, folder)
+                is_deep = relative.count("/") >= MAX_DEPTH  # before Python 3.12, walk recurses
+                folders[:] = [] if is_deep else sorted(set(folders) - {".git"})
                 yield from (os.path.join(relative, name) for name in sorted(names))
 
 

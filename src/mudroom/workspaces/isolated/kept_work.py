@@ -68,23 +68,26 @@ def open_kept(home: str, session: str) -> IsolatedWorkspaces:
 
 
 def list_kept(home: str, source: str = "") -> list[KeptWork]:
-    """Return the work of all sessions, by session and run.
+    """Return the work of all sessions, by session and run. Raises WorkspaceError without git.
 
     Arguments:
         source: only work of this folder; "" for all.
     """
+    stores: list[tuple[str, IsolatedWorkspaces]] = []
     kept: list[KeptWork] = []
     for folder in _list_sessions(home):
         with suppress(WorkspaceError):
             workspaces = open_kept(home, folder.name)
-            if source in ("", workspaces.source):
-                kept += _list_session(folder.name, workspaces)
+            if source in ("", workspaces.source) and workspaces.has_store:
+                stores.append((folder.name, workspaces))
+    for session, workspaces in stores:
+        workspaces.require_git()
+        with suppress(WorkspaceError):  # a damaged store does not hide the others
+            kept += _list_session(session, workspaces)
     return kept
 
 
 def _list_session(session: str, workspaces: IsolatedWorkspaces) -> Iterator[KeptWork]:
-    if not workspaces.has_store:
-        return
     kept = workspaces.store.list_kept()
     working = workspaces.list_folders()
     for run_id in sorted({*kept, *working}, key=make_sort_key):

@@ -1,18 +1,19 @@
-"""The three-way merge of two trees."""
+"""The three-way merge of two trees, and what of its result may not be written."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
 
 from ..._core.ports import MergeChoice, MergeConflict
 from ..._platform.path_text import path_to_text
-from .conflict_marks import name_sides
-from .git import can_merge_trees
+from ..._platform.protected_names import find_protected_component
+from .conflict_marks import find_marked, name_sides
 from .git_store import GitStore
 from .open_conflicts import take_side
-from .store import TreeStore
-from .tree_merge import MergedTree, merge_entries
+from .trees import FileChange, is_link, list_parents
 
 _KINDS = {
     "CONFLICT (contents)": "both-modified",
@@ -26,20 +27,18 @@ _KINDS = {
 """What git says of a conflict -> its kind. All kinds of renames are "renamed"."""
 
 
-def merge_trees(store: TreeStore, base: str, ours: str, theirs: str) -> MergedTree:
-    """Merge the changes from `base` to `theirs` into `ours`. Nothing but objects is written."""
+class MergedTree(Struct, frozen=True):
+    """The result of a merge of two trees; files in conflict have marks."""
+
+    tree: str
+    conflicts: tuple[MergeConflict, ...] = ()
+
+
+def merge_trees(store: GitStore, base: str, ours: str, theirs: str) -> MergedTree:
+    """Merge the changes from `base` to `theirs` into `ours`. Only objects are written."""
     if base in (ours, theirs) or ours == theirs:
         return MergedTree(theirs if ours == base else ours)
-    if isinstance(store, GitStore) and can_merge_trees(store.source):
-        return _merge_with_git(store, base, ours, theirs)
-    return merge_entries(store, base, ours, theirs)
-
-
-def _merge_with_git(store: GitStore, base: str, ours: str, theirs: str) -> MergedTree:
-    """Merge with `git merge-tree`, which follows renames.
-
-    Made-up commits give it the base, because `--merge-base` needs git 2.40.
-    """
+    # Made-up commits give merge-tree the base: its option `--merge-base` needs git 2.40.
     root = store.make_commit(base)
     sides = (store.make_commit(ours, root), store.make_commit(theirs, root))
     output = store.git.run("merge-tree", "--write-tree", "-z", "--messages", *sides, codes=(0, 1))
@@ -65,7 +64,7 @@ def _merge_with_git(store: GitStore, base: str, ours: str, theirs: str) -> Merge
 
 
 def choose_side(
-    store: TreeStore, merge: MergedTree, ours: str, theirs: str, choice: MergeChoice
+    store: GitStore, merge: MergedTree, ours: str, theirs: str, choice: MergeChoice
 ) -> MergedTree:
     """Return a merge in which files with conflicts have the version of one side."""
     chosen = store.list_entries(ours if choice.side == "parent" else theirs)
@@ -130,3 +129,44 @@ def _choose_kind(name: str, sides: tuple[str, str, str]) -> str:
         return "renamed"
     kind = _KINDS.get(name, "both-modified")
     return "both-added" if kind == "both-modified" and not sides[0] else kind
+
+
+def find_obstacles(
+    store: GitStore, changes: Sequence[FileChange]
+) -> Iterator[tuple[FileChange, str]]:
+    """Yield the changes that a merge may not make, with the kinds of their conflicts."""
+    marked = find_marked(store, changes) if store.may_have_marks else set[str]()
+    folders = list_parents(change.path for change in changes)
+    for change in changes:
+        if kind := _find_kind(store, change, marked, folders):
+            yield change, kind
+
+
+def _find_kind(
+    store: GitStore, change: FileChange, marked: Collection[str], folders: Collection[str]
+) -> str:
+    if find_protected_component(change.path):
+        return "protected"
+    if change.path in folders:  # a file that becomes a folder, or a folder that becomes a file
+        return "file-folder"
+    if change.path in marked:
+        return "marked"
+    if change.after and is_link(change.mode) and _leads_out(change.path, store.read(change.after)):
+        return "link"
+    return ""
+
+
+def _leads_out(path: str, target: bytes) -> bool:
+    """Return whether a link may lead out of the folder, or to a protected file.
+
+    Arguments:
+        path: of the link, relative to the folder.
+    """
+    parts = os.fsdecode(target).split("/")
+    names = [name for name in parts if name not in ("", ".")]
+    ups = next((place for place, name in enumerate(names) if name != ".."), len(names))
+    if (not parts[0] and len(parts) > 1) or ".." in names[ups:]:
+        return True  # an absolute path, or one that another link could lead out
+    depth = path.count("/")
+    above = path.split("/")[: depth - ups] if ups <= depth else None
+    return above is None or bool(find_protected_component("/".join([*above, *names[ups:]])))

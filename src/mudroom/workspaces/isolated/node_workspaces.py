@@ -21,11 +21,11 @@ from ..._platform.private_files import make_private_folder, replace_private_file
 from ..._platform.scratch_dirs import remove_tree
 from ...errors import MudroomError, WorkspaceError
 from .checkout import check_out
-from .git import explain_unusable_git
-from .packs import NO_PACKS, NO_PACKS_REMEDY, check_ids
+from .git import INSTALL_GIT, explain_unusable_git
+from .git_store import GitStore
+from .packs import check_ids
 from .quota import DEFAULT_BYTES
 from .received_store import ReceivedStore
-from .store import TreeStore
 from .trees import StoredFiles
 from .workspaces import REMOVED, IsolatedFolder, IsolatedWorkspaces
 
@@ -50,7 +50,7 @@ class TreeCarrier(Protocol):
         ...
 
     def fetch(self, tree: str, known: list[str], path: str, stop: threading.Event) -> None:
-        """Write a file with the objects of a tree of the session; see `TreeStore.pack_trees`."""
+        """Write a file with the objects of a tree of the session; see `GitStore.pack_trees`."""
         ...
 
     def send(self, run_id: str, work: Work, path: str) -> None:
@@ -193,10 +193,16 @@ class NodeWorkspaces(IsolatedWorkspaces):
         super().mark_merged(run_id)
         self._carrier.mark_merged(run_id)
 
-    def _make_store(self) -> TreeStore:
-        """Make the store, or open the one that another process of this machine made."""
+    def require_git(self) -> None:
+        """Raise WorkspaceError unless the git of this machine can be used."""
         if reason := explain_unusable_git(self.source):
-            raise WorkspaceError(f"{NO_PACKS}: {reason}", remedy=NO_PACKS_REMEDY)
+            raise WorkspaceError(
+                f"files cannot be sent to another machine without git: {reason}",
+                remedy=f"{INSTALL_GIT} on all machines, or mount the folder on all of them.",
+            )
+
+    def _make_store(self) -> GitStore:
+        """Make the store, or open the one that another process of this machine made."""
         with self._wait_for_lock("store.lock", threading.Event()):
             record = Path(self.directory, _FACTS)
             if not record.exists():

@@ -15,14 +15,14 @@ from ..._core.ports import MergeConflict
 from ..._core.runs import Work
 from ..._platform.path_text import path_from_text, path_to_text
 from .conflict_marks import is_marked
-from .store import TreeStore
+from .git_store import GitStore
 from .trees import TreeEntry
 
 Entries = dict[str, TreeEntry]
 
 
 def find_open(
-    store: TreeStore, conflicts: Sequence[FileConflict], start: str, tree: str
+    store: GitStore, conflicts: Sequence[FileConflict], start: str, tree: str
 ) -> tuple[FileConflict, ...]:
     """Return the conflicts that a run has not resolved.
 
@@ -36,7 +36,7 @@ def find_open(
     return tuple(each for each in conflicts if _is_open(store, each, before, after))
 
 
-def _is_open(store: TreeStore, conflict: FileConflict, before: Entries, after: Entries) -> bool:
+def _is_open(store: GitStore, conflict: FileConflict, before: Entries, after: Entries) -> bool:
     paths = decode_paths(conflict.paths)
     present = select_entries(after, paths)
     if present == select_entries(before, paths):
@@ -65,7 +65,7 @@ def take_side(entries: Entries, side: Entries, paths: Sequence[str]) -> None:
     entries.update(select_entries(side, paths))
 
 
-def resolve(store: TreeStore, work: Work, sides: Mapping[str, str]) -> Work:
+def resolve(store: GitStore, work: Work, sides: Mapping[str, str]) -> Work:
     """Return work in which open conflicts are resolved.
 
     Arguments:
@@ -97,14 +97,14 @@ def _find_side(conflict: FileConflict, sides: Mapping[str, str]) -> str:
     return next((sides[path] for path in conflict.paths if path in sides), "")
 
 
-def make_own_tree(store: TreeStore, work: Work) -> str:
+def make_own_tree(store: GitStore, work: Work) -> str:
     """Return the id of a tree in which open conflicts have the child's own version."""
     mine = {each.path: "mine" for each in work.conflicts}
     return resolve(store, work, mine).tree
 
 
 def add_open(
-    store: TreeStore, work: Work, ours: str, tree: str, conflicts: Iterable[MergeConflict]
+    store: GitStore, work: Work, ours: str, tree: str, conflicts: Iterable[MergeConflict]
 ) -> list[MergeConflict]:
     """Return the conflicts of a merge with those that the work brings.
 

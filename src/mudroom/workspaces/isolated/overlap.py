@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from itertools import combinations
+from typing import NamedTuple
 
 from ..._core.merge_events import Overlap
 from ..._core.runs import Work
 from ..._platform.binary_files import is_binary
-from .line_merge import Match, match_lines
+from .git_store import GitStore
 from .merge import merge_trees
-from .store import TreeStore
 from .trees import FILE_TYPE, REGULAR, FileChange
 
 _MAX_PATHS = 100
 """Files in one report whose lines are compared."""
 
+Lines = Sequence[bytes]
+
+
+class Match(NamedTuple):
+    """Equal lines of two texts: the first line in both, and their number."""
+
+    old: int
+    new: int
+    length: int
+
 
 def find_overlaps(
-    store: TreeStore, works: Mapping[str, Work], conflicts: Mapping[str, str] | None = None
+    store: GitStore, works: Mapping[str, Work], conflicts: Mapping[str, str] | None = None
 ) -> list[Overlap]:
     """Return the files that at least two runs changed, by path.
 
@@ -48,7 +61,7 @@ def find_overlaps(
     return overlaps
 
 
-def _find_conflicts(store: TreeStore, works: Sequence[Work]) -> dict[str, str]:
+def _find_conflicts(store: GitStore, works: Sequence[Work]) -> dict[str, str]:
     """Return the kinds of the conflicts between any two works, by path."""
     conflicts: dict[str, str] = {}
     for first, second in combinations(works, 2):
@@ -57,7 +70,7 @@ def _find_conflicts(store: TreeStore, works: Sequence[Work]) -> dict[str, str]:
     return conflicts
 
 
-def _list_changed_lines(store: TreeStore, change: FileChange) -> tuple[tuple[int, int], ...]:
+def _list_changed_lines(store: GitStore, change: FileChange) -> tuple[tuple[int, int], ...]:
     """Return the ranges of changed lines in the new content of a file."""
     if change.mode & FILE_TYPE != REGULAR:
         return ()
@@ -86,3 +99,63 @@ def _name_kind(statuses: list[str]) -> str:
     if "type" in statuses:
         return "type"
     return "both-added" if set(statuses) == {"added"} else "both-modified"
+
+
+def match_lines(old: Lines, new: Lines) -> Iterator[Match]:
+    """Yield the equal lines of two texts, in order.
+
+    Lines that are unique in both texts are matched first, the gaps between them with difflib:
+    difflib alone takes minutes for long texts with many equal lines.
+    """
+    shortest = min(len(old), len(new))
+    start = 0
+    while start < shortest and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < shortest - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    if start:
+        yield Match(0, 0, start)
+    yield from _match_inner(old, new, start, end)
+    if end:
+        yield Match(len(old) - end, len(new) - end, end)
+
+
+def _match_inner(old: Lines, new: Lines, start: int, end: int) -> Iterator[Match]:
+    """Yield the equal lines between equal starts and ends."""
+    anchors = list(_find_anchors(old[start : len(old) - end], new[start : len(new) - end]))
+    places = [(first + start, second + start) for first, second in anchors]
+    at_old = at_new = start
+    for one, other in [*places, (len(old) - end, len(new) - end)]:
+        matcher = SequenceMatcher(None, old[at_old:one], new[at_new:other])
+        for first, second, count in matcher.get_matching_blocks():
+            if count:
+                yield Match(first + at_old, second + at_new, count)
+        if one < len(old) - end:
+            yield Match(one, other, 1)
+        at_old, at_new = one + 1, other + 1
+
+
+def _find_anchors(old: Lines, new: Lines) -> Iterator[tuple[int, int]]:
+    """Yield the places of lines that are unique in both texts, as many as are in the same order."""
+    counts_old, counts_new = Counter(old), Counter(new)
+    places = {line: place for place, line in enumerate(new) if counts_new[line] == 1}
+    pairs = [
+        (place, places[line])
+        for place, line in enumerate(old)
+        if counts_old[line] == 1 and line in places
+    ]
+    ends: list[int] = []  # smallest last place of an increasing sequence, by its length
+    last: list[int] = []  # the pairs that these are
+    before: list[int] = []  # by pair: the one before it
+    for number, (_, place) in enumerate(pairs):
+        length = bisect_left(ends, place)
+        before.append(last[length - 1] if length else -1)
+        ends[length : length + 1] = [place]
+        last[length : length + 1] = [number]
+    chain: list[int] = []
+    number = last[-1] if last else -1
+    while number >= 0:
+        chain.append(number)
+        number = before[number]
+    yield from (pairs[number] for number in reversed(chain))

@@ -8,9 +8,6 @@ from collections.abc import Sequence
 from ...errors import WorkspaceError
 from .git import Git
 
-NO_PACKS = "files cannot be sent to another machine without git"
-NO_PACKS_REMEDY = "Install git 2.31 or later on all machines, or mount the folder on all of them."
-
 _MAX_LOOSE = 200
 """Objects of a pack that are stored one by one: many small packs make git slow."""
 

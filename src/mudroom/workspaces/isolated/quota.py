@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from threading import Lock
 
 from ...errors import WorkspaceError
@@ -60,15 +61,15 @@ class Quota:
 def measure_folder(folder: str) -> int:
     """Return the bytes that the files of a folder take on the disk."""
     total = 0
-    try:
-        with os.scandir(folder) as entries:
+    left = [folder]
+    while left:
+        # A folder may have been removed meanwhile, be unreadable, or lie too deep for a path.
+        with suppress(OSError), os.scandir(left.pop()) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    total += measure_folder(entry.path)
+                    left.append(entry.path)
                 else:
                     total += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
-    except OSError:
-        pass  # it was removed meanwhile, or cannot be read
     return total
 
 

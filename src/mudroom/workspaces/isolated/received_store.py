@@ -11,14 +11,13 @@ from ..._platform.private_files import replace_private_file
 from ...errors import WorkspaceError
 from .git_store import GitStore
 from .repository import Repository, read_inside
-from .store import TreeStore
 from .trees import WorkingFiles
 
 _EXCLUDE_FILE = "info/exclude"
 
 
 class ReceivedStore(GitStore):
-    """A store without the user's folder. See TreeStore.
+    """A store without the user's folder. See GitStore.
 
     Arguments:
         source: folder that stands for the one with the first ignore rules; it gets ignore files.
@@ -59,7 +58,7 @@ class ReceivedStore(GitStore):
         yield from map(os.fsdecode, self._facts.excludes.splitlines())
 
 
-def describe_source(store: TreeStore) -> SourceFacts:
+def describe_source(store: GitStore) -> SourceFacts:
     """Return what a ReceivedStore must know to store files as this store does."""
     files = store.source_files
     ignore_files: dict[str, bytes] = {}

@@ -28,7 +28,7 @@ from ...errors import WorkspaceError
 from .git.progress import KilledGitError
 from .quota import DEFAULT_BYTES
 from .repository import Repository
-from .trees import FOLDER, FileChange, StoredFiles, TreeEntry, WorkingFiles, list_parents
+from .trees import FOLDER, StoredFiles, TreeEntry, WorkingFiles, list_parents
 
 MAX_FILE_BYTES = 50 << 20
 """Maximum size of a file that is stored."""
@@ -60,7 +60,9 @@ class KeptRecord(Struct, frozen=True):
 
 
 class TreeStore(ABC):
-    """A folder with the trees of a session. The methods block.
+    """A folder with the trees of a session: what of it needs no program git. See GitStore.
+
+    The methods block.
 
     Arguments:
         directory: absolute path of the folder of the store; it is made if it is missing.
@@ -251,58 +253,6 @@ class TreeStore(ABC):
     @abstractmethod
     def _write_object(self, kind: str, data: bytes) -> str:
         """Store an object and return its id. `kind`: "blob", "tree" or "commit"."""
-
-    @abstractmethod
-    def write_files(self, tree: str, files: WorkingFiles, index_name: str) -> None:
-        """Write the files of a tree into a folder, and the facts about them into an index."""
-
-    @abstractmethod
-    def list_entries(self, tree: str, paths: Sequence[str] = ()) -> dict[str, TreeEntry]:
-        """Return the files of a tree by path; only those with some paths, if any are given."""
-
-    @abstractmethod
-    def list_changes(self, before: str, after: str) -> list[FileChange]:
-        """Return the differences between two trees, by path."""
-
-    @abstractmethod
-    def measure_tree(self, tree: str) -> int:
-        """Return the bytes of the files of a tree."""
-
-    @abstractmethod
-    def read(self, object_id: str) -> bytes:
-        """Return the content of a file, b"" for the id ""."""
-
-    @abstractmethod
-    def read_difference(self, before: str, after: str) -> str:
-        """Return the differences between two trees in the unified format."""
-
-    @abstractmethod
-    def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
-        """Write a file with the objects of trees, for another store.
-
-        Arguments:
-            known: trees that the other store has. Those that this store lacks are no help.
-            path: of the new file.
-        """
-
-    @abstractmethod
-    def unpack_trees(self, trees: Sequence[str], path: str) -> None:
-        """Add the objects of trees from a file of `pack_trees`.
-
-        Raises WorkspaceError if the file is damaged, or if an object of a tree is missing then.
-        """
-
-    @abstractmethod
-    def has_tree(self, tree: str) -> bool:
-        """Return whether the store has a tree with all its objects."""
-
-    @abstractmethod
-    def list_ignored_folders(self) -> list[str]:
-        """Return the folders of the source that git ignores, without those inside them."""
-
-    @abstractmethod
-    def list_included(self, patterns: str) -> list[str]:
-        """Return the files of the source that git ignores and a file with patterns names."""
 
 
 class TooManyFilesError(WorkspaceError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -66,25 +66,6 @@ class FileChange(Struct, frozen=True):
     after: str
     mode: int
     was_link: bool = False
-
-
-def compare_entries(
-    before: Mapping[str, TreeEntry], after: Mapping[str, TreeEntry]
-) -> list[FileChange]:
-    """Return the differences between the entries of two trees, by path."""
-    paths = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
-    return [_compare(path, before.get(path), after.get(path)) for path in paths]
-
-
-def _compare(path: str, before: TreeEntry | None, after: TreeEntry | None) -> FileChange:
-    if before is None:
-        assert after is not None
-        return FileChange(path, "added", "", after.id, after.mode)
-    if after is None:
-        return FileChange(path, "deleted", before.id, "", before.mode, is_link(before.mode))
-    is_same_type = before.mode & FILE_TYPE == after.mode & FILE_TYPE
-    status = "modified" if is_same_type else "type"
-    return FileChange(path, status, before.id, after.id, after.mode, is_link(before.mode))
 
 
 def is_link(mode: int) -> bool:

@@ -25,15 +25,14 @@ from ..._platform.private_files import make_private_folder, replace_private_file
 from ..._platform.scratch_dirs import remove_tree
 from ...errors import WorkspaceError
 from .checkout import check_out
+from .git import require_git
 from .git_store import GitStore
 from .ignored_work import add_named, keep_others
 from .landing.land import Landing
-from .merge import choose_side, merge_trees
-from .obstacles import find_obstacles
+from .merge import choose_side, find_obstacles, merge_trees
 from .open_conflicts import add_open, find_open, make_own_tree, resolve
-from .open_store import has_store, open_store
 from .quota import DEFAULT_BYTES, Quota
-from .store import SOURCE_INDEX, TreeStore
+from .store import SOURCE_INDEX
 from .trees import StoredFiles, WorkingFiles
 
 SOURCE_FILE = "source"
@@ -43,6 +42,7 @@ REMOVED = ".removed"
 """End of the name of a folder that is being removed."""
 
 _RECORD = "workspace.json"
+_STORE = "store.git"
 
 LOCK_SECONDS = 60.0
 """Seconds that a merge waits for another one that writes the same files."""
@@ -99,23 +99,28 @@ class IsolatedWorkspaces:
         self.is_locked_by_caller = False
         self._home = home
         self._lock = threading.Lock()
-        self._store: TreeStore | None = None
+        self._store: GitStore | None = None
         self._quota = Quota(directory, max_bytes)
 
     @property
     def has_store(self) -> bool:
         """True if a run has had an isolated workspace."""
-        return has_store(self.directory)
+        return os.path.isdir(os.path.join(self.directory, _STORE))
 
     @property
-    def store(self) -> TreeStore:
-        """The trees of the session. Raises WorkspaceError if they cannot be read."""
+    def store(self) -> GitStore:
+        """The trees of the session. Raises WorkspaceError without git, or if it cannot be read."""
         with self._lock:
             if self._store is None:
                 self._store = self._open_store()
             return self._store
 
-    def _open_store(self) -> TreeStore:
+    def require_git(self) -> None:
+        """Raise WorkspaceError unless the installed git can be used."""
+        require_git(os.path.realpath(self.source))
+
+    def _open_store(self) -> GitStore:
+        self.require_git()
         folder = Path(self.directory)
         make_private_folder(folder)
         if not self.is_locked_by_caller:
@@ -129,9 +134,9 @@ class IsolatedWorkspaces:
         store.max_bytes = self._quota.max_bytes
         return store
 
-    def _make_store(self) -> TreeStore:
+    def _make_store(self) -> GitStore:
         """Make the store, or open it."""
-        return open_store(self.directory, self.source, [self._home])
+        return GitStore(os.path.join(self.directory, _STORE), self.source, [self._home])
 
     def _lock_folder(self) -> None:
         """Keep clean-ups of other processes away while this object exists."""
@@ -229,12 +234,9 @@ class IsolatedWorkspaces:
     def _store_work(self, folder: IsolatedFolder, written: Sequence[str]) -> Work:
         run_id = folder.run_id
         store = self.store
-        if isinstance(store, GitStore):
-            add_named(store, folder.files, run_id, written)
+        add_named(store, folder.files, run_id, written)
         stored = store.store_files(folder.files, run_id)
-        ignored = None
-        if isinstance(store, GitStore):
-            ignored = keep_others(store, folder.files, run_id, folder.read_only)
+        ignored = keep_others(store, folder.files, run_id, folder.read_only)
         changes = store.list_changes(folder.base, stored.tree)
         files = tuple(path_to_text(change.path) for change in changes)
         missing = tuple(map(path_to_text, stored.missing))
@@ -266,7 +268,7 @@ class IsolatedWorkspaces:
         return tree if len(kept) == len(entries) else self.store.write_tree(kept)
 
     def add_work(self, run_id: str, work: Work, path: str) -> None:
-        """Store work from a file that another machine sent; see `TreeStore.unpack_trees`."""
+        """Store work from a file that another machine sent; see `GitStore.unpack_trees`."""
         self.store.unpack_trees(work.trees, path)
         self.store.expect_marks()  # it may have begun with them there
         self.store.keep(run_id, work)

@@ -2,7 +2,7 @@
 
 open_input.py    the file with the lines, or a copy of stdin
 output.py    which batch an output belongs to
-run.py       opens the session of the batch and runs it
-signals.py   Ctrl-C: once to start no more lines, twice to cancel
+run.py       opens the session of the batch and runs it; Ctrl-C: once to start no more lines,
+             twice to cancel
 control.py   status, pause, resume and set, for another process
 """

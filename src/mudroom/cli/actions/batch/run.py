@@ -1,10 +1,16 @@
-"""`mudroom batch FILE`: runs each line of a file as one task, and goes on after an interruption."""
+"""`mudroom batch FILE`: runs each line of a file as one task, and goes on after an interruption.
+
+Ctrl-C starts no further lines, a second one stops those that run. SIGTERM and SIGHUP pause those
+that run at once: who sends them does not wait for lines to end.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Iterable
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,20 +18,24 @@ from msgspec import Struct
 
 from ...._core.budgets import Budget, check_amount
 from ...._core.counts import count_noun
+from ...._core.events import StoredEvent
 from ...._core.runs import Reason
 from ...._platform.event_loop import run_event_loop
 from ....batches.batch import Batch, BatchPlan
 from ....batches.control import BatchChange, BatchFolder
 from ....batches.input_file import InputFacts, InputFile
-from ....batches.results import ResultFormat, get_new_path, sort_results
-from ....batches.saved_record import SavedRecord
+from ....batches.recorded_results import RECORD_TYPES, BatchRecord, read_record
+from ....batches.results import ResultFile, ResultFormat, get_new_path, sort_results
+from ....batches.saved_record import Continued, SavedRecord
 from ....batches.status import BatchStatus
 from ....config import Settings
 from ....errors import JournalBusy, MudroomError, UnknownName, UsageError
+from ....journals.sessions import stream_events
 from ....session import Session
 from ...output.batch_progress import BatchScreen, format_counts
 from ...output.notices.log import show_log
 from ...output.run_reporter import EXIT_TRY_LATER
+from ...output.signals import SIGNALS, exit_now
 from ..load_permissions import load_permissions
 from ..load_settings import load_settings
 from ..open_session import create_session
@@ -34,8 +44,6 @@ from ..session_start import NEW_SESSION, SessionStart
 from ..user_store import open_store
 from .open_input import check_input, open_input
 from .output import check_output, choose_output, find_session, name_session, resolve_output
-from .past_results import make_saved_record, open_results
-from .signals import handle_batch_signals
 
 _LINE_LIMITS = "the key budget of a line and the budget of its agent limit the line"
 
@@ -369,3 +377,76 @@ def _end(batch: Batch, screen: BatchScreen, received: list[int]) -> int:
     if batch.is_unavailable:
         return EXIT_TRY_LATER
     return 0 if batch.has_reached_all_goals else 1
+
+
+@contextmanager
+def handle_batch_signals(
+    stop: Callable[[], None], cancel: Callable[[], None], pause: Callable[[], None]
+) -> Generator[list[int]]:
+    """Call `stop` at the first Ctrl-C inside the block, `cancel` at the second.
+
+    SIGTERM and SIGHUP call `pause`. A signal after `cancel` or `pause` ends the process at once:
+    the next one continues the interrupted lines. Yield the list of received signals.
+    """
+    loop = asyncio.get_running_loop()
+    received: list[int] = []
+
+    def on_signal(number: int) -> None:
+        received.append(number)
+        interrupts = received.count(signal.SIGINT)
+        if interrupts == len(received) == 1:
+            stop()
+        elif interrupts == len(received) == 2:
+            cancel()
+        elif number != signal.SIGINT and len(received) - interrupts == 1:
+            pause()
+        else:
+            exit_now(128 + received[0])
+
+    handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in handled:
+        loop.add_signal_handler(number, on_signal, number)
+    try:
+        yield received
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)
+
+
+def make_saved_record(home: str, session: str, continued: Continued | None = None) -> SavedRecord:
+    """Return the saved record of a batch.
+
+    Arguments:
+        home: mudroom's state folder. session: id of the session of the batch.
+        continued: what was read of it.
+    """
+    saved = continued.saved if continued else 0
+    return SavedRecord(BatchFolder(home, session).path, open_store(home), session, saved)
+
+
+async def open_results(
+    home: str,
+    session: str,
+    facts: InputFacts,
+    again: Collection[Reason],
+    output: Path,
+    kind: ResultFormat,
+    continued: Continued | None,
+) -> tuple[BatchRecord, ResultFile]:
+    """Return what earlier processes did, and the output with their results.
+
+    Arguments:
+        home: mudroom's state folder. session: id of the session that continues, "" for a new one.
+        again: reasons whose lines run again.
+        continued: from the saved record; None if there is none that fits.
+    """
+    if not session:
+        return BatchRecord(), ResultFile(output)
+    results = continued.open_results(output) if continued else None
+    if continued and results:
+        return continued.record, results
+
+    def read_events() -> AsyncIterator[StoredEvent]:
+        return stream_events(open_store(home), session, RECORD_TYPES)
+
+    return await read_record(read_events, facts.keys, again, partial(ResultFile, output), kind)

@@ -135,8 +135,12 @@ def _check_journals(home: str, environ: Mapping[str, str]) -> Check:
 
 
 def _check_workspaces(home: str) -> Iterator[Check]:
+    from ....workspaces.isolated.git import INSTALL_GIT, explain_unusable_git
     from ....workspaces.isolated.kept_work import list_kept, measure_kept
 
+    if reason := explain_unusable_git():
+        yield Check("isolated workspaces", "warn", f"they need git: {reason}", f"{INSTALL_GIT}.")
+        return
     try:
         kept_size = measure_kept(home)
         kept = list_kept(home)

@@ -16,11 +16,11 @@ from ...._platform.child_programs import StoppedError, find_program, run_program
 from ....errors import WorkspaceError
 from .progress import KilledGitError, ProgressCheck
 
-MIN_VERSION = (2, 31)
-"""The first version that takes settings from the environment."""
-
-_MERGE_VERSION = (2, 38)
+MIN_VERSION = (2, 38)
 """The first version with `git merge-tree --write-tree`."""
+
+INSTALL_GIT = f"Install git {'.'.join(map(str, MIN_VERSION))} or later"
+"""How a remedy begins, without a full stop."""
 
 VIEW_MARK = "pack"
 """Name that every folder of objects has."""
@@ -214,23 +214,27 @@ def split_at_nul(output: bytes) -> list[str]:
     return [os.fsdecode(part) for part in output.split(b"\0") if part]
 
 
-def explain_unusable_git(source: str = "") -> str:
-    """Return why the installed git cannot be used, "" if it can. `source`: see Git."""
+def explain_unusable_git(source: str = "") -> str | None:
+    """Return why the installed git cannot be used, None if it can. `source`: see Git."""
     version = _read_version(source)
     if not version:
         return "git is not installed"
-    return (
-        "" if version >= MIN_VERSION else f"git {_join(version)} is older than {_join(MIN_VERSION)}"
-    )
+    if version < MIN_VERSION:
+        return f"git {_join(version)} is older than {_join(MIN_VERSION)}"
+    return None
 
 
-def can_merge_trees(source: str) -> bool:
-    """Return whether the installed git has `git merge-tree --write-tree`."""
-    return _read_version(source) >= _MERGE_VERSION
+def require_git(source: str) -> None:
+    """Raise WorkspaceError unless the installed git can be used. `source`: see Git."""
+    if reason := explain_unusable_git(source):
+        raise WorkspaceError(
+            f"isolated workspaces need git: {reason}",
+            remedy=f"{INSTALL_GIT}, or let the run share the folder.",
+        )
 
 
 def _join(version: tuple[int, ...]) -> str:
-    return ".".join(str(number) for number in version)
+    return ".".join(map(str, version))
 
 
 def _find_git(source: str) -> str:
