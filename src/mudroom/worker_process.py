@@ -56,6 +56,7 @@ async def _serve_session(config: WorkerConfig, channel: MessageChannel[ToProcess
     except Exception as error:  # the session says so; other sessions may use the process, too
         text = f"a worker process cannot prepare the session: {type(error).__name__}: {error}"
         raise UsageError(text, where="worker") from error
+    channel.start_beats()  # not before: modules of the caller may take long to import
     await RunServer(link, built.services, past_events, config.max_children).serve(to_runs)
     await built.close()
 

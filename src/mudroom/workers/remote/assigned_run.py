@@ -49,6 +49,8 @@ class AssignedRun:
         "_children",
         "_estimate",
         "_has_ended",
+        "_paused_at",
+        "_started_at",
         "_turns",
         "_usage",
         "_usd",
@@ -87,6 +89,33 @@ class AssignedRun:
         self._admissions: dict[int, asyncio.Task[Permit | LimitState] | Permit | LimitState] = {}
         self._waiting: dict[tuple[str, str], asyncio.Future[bool]] = {}
         self._has_ended = False
+        self._started_at = time.monotonic()
+        self._paused_at: list[float] = []
+
+    @property
+    def is_overdue(self) -> bool:
+        """True if the time limit of the run, or that of a run above it, is over.
+
+        The process of the run enforces the limit. It cannot while it hangs.
+        """
+        if self._paused_at:
+            return False
+        limit = self.meter.budget.seconds
+        if limit is not None and time.monotonic() - self._started_at > limit:
+            return True
+        above = self.meter.find_time_above()
+        return above is not None and above.seconds <= 0
+
+    def set_paused(self, paused: bool) -> None:
+        """Stop or restart the clocks of the run and of its ancestors; calls nest."""
+        if paused:
+            self._paused_at.append(time.monotonic())
+        else:
+            began = self._paused_at.pop()
+            if not self._paused_at:
+                self._started_at += time.monotonic() - began
+        if self.meter.parent is not None:
+            self.meter.parent.set_paused(paused)
 
     @property
     def run_id(self) -> str:
@@ -178,6 +207,8 @@ class AssignedRun:
         self.meter.add_usage(usage, -self._usd, -self._children, _negate(self._estimate))
         self._add_turns(-self._turns)
         self._end_requests(are_unsent=True)
+        while self._paused_at:  # the process that asked for the pauses cannot end them
+            self.set_paused(False)
         self._usage = NO_USAGE
         self._usd = 0.0
         self._estimate = NO_USAGE

@@ -238,7 +238,12 @@ class RemoteWorker:
             return _accept_report(assigned, report)
         if handle.is_cancelled:
             return await self._record_end(handle, assigned, handle.stop_reason)
-        if self._transport.is_shared and assigned.count_turns() > handle.turns_before:
+        if lost.has_hung and assigned.is_overdue:
+            error = f"it was at work when its time was over: {lost}"
+            return await self._record_end(handle, assigned, Reason.TIMEOUT, error)
+        if not lost.is_suspect:
+            handle.starts -= 1
+        elif self._transport.is_shared and assigned.count_turns() > handle.turns_before:
             handle.starts = 0  # runs of other sessions may have been the cause
         return None
 
