@@ -31,12 +31,15 @@ KINDS = pytest.mark.parametrize("kind", ["own", "shared"])
 HANGS = ("stopped", "busy", "full")
 STOPS = ("cancel", "limit", "close")
 IS_LONG = bool(os.environ.get("MUDROOM_LONG"))
-CONTINUED = [(kind, hang) for kind in ("own", "shared") for hang in HANGS]
-STOPPED = [(*case, stop) for case in CONTINUED for stop in STOPS]
-if not IS_LONG:  # each kind, each way to hang and each stop, but not each combination
-    CONTINUED = [("own", "busy"), ("own", "full"), ("shared", "stopped")]
-    STOPPED = [("own", hang, stop) for hang, stop in zip(HANGS, STOPS, strict=True)]
-    STOPPED += [("shared", hang, stop) for hang, stop in zip(HANGS[1:], STOPS, strict=False)]
+ALL = [(kind, hang) for kind in ("own", "shared") for hang in HANGS]
+# In the short form each kind, each way to hang and each stop, but not each combination.
+CONTINUED = ALL if IS_LONG else [("own", "busy"), ("own", "full"), ("shared", "stopped")]
+STOPPED = [
+    (kind, hang, stop)
+    for place, (kind, hang) in enumerate(ALL)
+    for number, stop in enumerate(STOPS)
+    if IS_LONG or number == place % len(STOPS)
+]
 SILENCE = AnswerLimits(start=600, silence=1.5, stop=600)
 STOP = AnswerLimits(start=600, silence=600, stop=1.0)
 TOOLS = ["tests.workers.silent_tools:hold_once", "tests.workers.silent_tools:hold"]
