@@ -33,8 +33,9 @@ _KEPT_LINES = 20
 """Lines of a server that are no messages and are kept, for diagnosis."""
 _KEPT_CHARACTERS = 200
 """Characters of each."""
-_TOO_LONG = f"its answer was a line of more than {MAX_LINE >> 20} MiB, which is not read"
-_BROKEN = "its answer was no valid message of JSON-RPC"
+_MAY_HAVE_ACTED = "the call may have had an effect"
+_TOO_LONG = f"its answer is a line of more than {MAX_LINE >> 20} MiB; {_MAY_HAVE_ACTED}"
+_BROKEN = f"its answer is no valid message of JSON-RPC; {_MAY_HAVE_ACTED}"
 
 
 class _PipeWriter:
