@@ -149,7 +149,7 @@ for line in sys.stdin:
             answer_text(asked.pop(number), json.dumps(message.get("result") or message["error"]))
         continue
     log(method)
-    if FAULT == f"stops at {method}":
+    if f"stops at {method}" == FAULT:
         os.kill(os.getpid(), signal.SIGSTOP)
     if method == "initialize" and FAULT == "refuses_greeting":
         send(id=number, error={"code": -32600, "message": "no greeting"})
