@@ -7,6 +7,7 @@ process sends, until that process closes the socket. Several sessions of that pr
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -29,6 +30,8 @@ from .workers.remote.remote_services import SessionLink
 from .workers.remote.serve import RunServer
 from .workers.remote.shared_messages import ShareProcess
 from .workers.shared.serve import SharedServer
+
+_PR_SET_PDEATHSIG = 1
 
 
 async def serve(channel: MessageChannel[ToProcess]) -> None:
@@ -56,6 +59,7 @@ async def _serve_session(config: WorkerConfig, channel: MessageChannel[ToProcess
     except Exception as error:  # the session says so; other sessions may use the process, too
         text = f"a worker process cannot prepare the session: {type(error).__name__}: {error}"
         raise UsageError(text, where="worker") from error
+    channel.start_beats()  # not before: modules of the caller may take long to import
     await RunServer(link, built.services, past_events, config.max_children).serve(to_runs)
     await built.close()
 
@@ -65,6 +69,7 @@ def main() -> None:
 
     Runs that have not ended are abandoned: their session is closed and cannot record them.
     """
+    _die_with_session()
     collect_garbage_less_often()
     raise_open_file_limit()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -72,6 +77,15 @@ def main() -> None:
     with contextlib.suppress(msgspec.DecodeError):
         run_event_loop(_serve_and_exit(connection))
     os._exit(1)
+
+
+def _die_with_session() -> None:
+    """Have the kernel kill this process when that of the session is killed.
+
+    The end of the socket says the same, but a process that hangs does not read it.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 async def _serve_and_exit(connection: socket.socket) -> None:

@@ -156,3 +156,47 @@ async def test_changes_by_the_user_right_after_a_command_are_kept(
         assert await run(launcher, "true") == (CommandResult(0), "")
         (tmp_path / "proj/.envrc").write_text(str(n))
     assert not (tmp_path / "away").exists()
+
+
+@pytest.mark.parametrize("stopped", ["daemon", "watcher"])
+async def test_a_command_of_a_stopped_daemon_can_be_cancelled(
+    launcher: DaemonClient, tmp_path: Path, stopped: str
+) -> None:
+    running = asyncio.create_task(run(launcher, "echo $$ $PPID > pids; sleep 60 & wait"))
+    await wait_until(lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text())
+    command, watcher = map(int, (tmp_path / "pids").read_text().split())
+    daemon = launcher.daemon_pid
+    for pid in {daemon, watcher} if stopped == "daemon" else {watcher}:
+        os.kill(pid, signal.SIGSTOP)
+    running.cancel()
+    await asyncio.wait((running,), timeout=60)
+    assert running.cancelled()
+    await wait_until(lambda: not any(map(is_alive, (command, watcher, daemon))))
+    assert await run(launcher, "echo again") == (CommandResult(0), "again\n")
+
+
+async def test_a_stopped_daemon_does_not_hold_the_next_commands(launcher: DaemonClient) -> None:
+    """Its socket takes some requests; then the client notices that nobody reads them."""
+    await run(launcher, "true")
+    daemon = launcher.daemon_pid
+    os.kill(daemon, signal.SIGSTOP)
+    words = "x" * 30_000
+    tasks = [asyncio.create_task(run(launcher, f": {words}; echo ran")) for _ in range(60)]
+    async with asyncio.timeout(60):
+        while launcher.daemon_pid == daemon:  # noqa: ASYNC110  the client sends no notice
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert not is_alive(daemon)
+    assert await run(launcher, "echo again") == (CommandResult(0), "again\n")
+
+
+async def test_an_idle_daemon_that_was_stopped_does_not_hold_the_end(
+    launcher: DaemonClient,
+) -> None:
+    await run(launcher, "true")
+    daemon = launcher.daemon_pid
+    os.kill(daemon, signal.SIGSTOP)
+    launcher.close()
+    assert not is_alive(daemon)

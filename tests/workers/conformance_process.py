@@ -43,6 +43,7 @@ async def serve(channel: MessageChannel[Any]) -> None:
         teams=RemoteTeams(link),
         meters=Meters(),
     )
+    channel.start_beats()
     await RunServer(link, services, past_events, config.max_children).serve(channel)
 
 

@@ -50,6 +50,8 @@ class ScriptedConnection:
     host = ""
     node = ""
     loss = ""
+    answer_limits = None
+    arrivals = 0
     is_draining = False
     other_runs = 0
 
@@ -67,6 +69,9 @@ class ScriptedConnection:
 
     def drain(self) -> None:
         """Do nothing: nobody else uses it."""
+
+    def kill(self, reason: str) -> None:
+        """Do nothing: it always answers."""
 
     async def open(self, first: FirstMessage) -> None:
         """Do nothing: it is started."""

@@ -41,6 +41,7 @@ from .._engine.recorded_conversations import RecordedRuns
 from .._engine.run_tools.merge_arguments import MergeArguments
 from .._engine.structured_output import OutputChecks, OutputRefusal
 from .._engine.team_registry import Teams
+from ..workers.past_end import WORKERS_ENDED
 from .recorded_events import RecordedEvents
 from .recorded_messages import RecordedMessageHooks
 
@@ -148,6 +149,11 @@ class RecordedHooks(Hooks):
         self._compaction_notes: dict[str, list[str]] = {}
         self._compacted: set[str] = set()
         self._unwatched = set(_find_unwatched(events))
+        self._lost = {
+            event.run
+            for event in events
+            if isinstance(event, RunFinished) and event.report.unknown_changes == WORKERS_ENDED
+        }
         self._message_hooks = RecordedMessageHooks(events)
         for event in events:
             if isinstance(event, ToolCallStarted):
@@ -221,8 +227,11 @@ class RecordedHooks(Hooks):
         return ""
 
     async def explain_changes(self, brief: Brief) -> str:
-        """Return the reason if the report of the run has it."""
-        return HOOKS_UNWATCHED if (brief.run_id, "") in self._unwatched else ""
+        """Return the reasons that the report of the run has and no result of a call gave."""
+        reasons = [HOOKS_UNWATCHED] if (brief.run_id, "") in self._unwatched else []
+        if brief.run_id in self._lost:
+            reasons.append(WORKERS_ENDED)
+        return join_reasons(*reasons)
 
 
 def _find_unwatched(events: Iterable[StoredEvent]) -> Iterator[tuple[str, str]]:

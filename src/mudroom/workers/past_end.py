@@ -29,6 +29,9 @@ from .._engine.session_context import SessionServices
 from ..projections.past_events import PastEvents
 from .past_report import charge_past_run, make_past_report
 
+WORKERS_ENDED = "the worker processes of a child ended"
+"""Why it is not known which files a run changed whose process was lost."""
+
 NOT_BEGUN = "not started: the limit of a run above was reached first"
 """Error of a run that a limit ended before it began."""
 

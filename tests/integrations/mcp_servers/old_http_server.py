@@ -28,7 +28,7 @@ class OldHttpServer:
         url: its address. sessions: ids of the open ones.
         calls: ids of the sessions of the calls that were carried out.
         forgets_before: method whose request finds that the server has forgotten its sessions, once.
-        before_call: awaited before a call is carried out.
+        before_call: awaited before a call is carried out; what it returns is the answer.
     """
 
     def __init__(self, *, has_body: bool) -> None:
@@ -70,12 +70,16 @@ class OldHttpServer:
         if method in LISTS:
             return self._send(number, LISTS[method])
         if method == "tools/call":
-            if self.before_call:
-                await self.before_call()
-            self.calls.append(session)
-            return self._send(number, {"content": [{"type": "text", "text": session}]})
+            return await self._call(number, session)
         error = {"code": -32601, "message": "method not found"}
         return web.json_response({"jsonrpc": "2.0", "id": number, "error": error})
+
+    async def _call(self, number: object, session: str) -> web.StreamResponse:
+        answer = await self.before_call() if self.before_call else None
+        if answer is not None:
+            return answer
+        self.calls.append(session)
+        return self._send(number, {"content": [{"type": "text", "text": session}]})
 
     def _greet(self, message: dict[str, Any]) -> web.Response:
         self.greetings += 1

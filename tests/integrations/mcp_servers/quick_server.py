@@ -27,6 +27,7 @@ TOOLS = [
     {"name": "die", "description": "End in the call.", "inputSchema": {"type": "object"}},
     {"name": "sleep", "description": "Work for ever.", "inputSchema": {"type": "object"}},
     {"name": "ask", "description": "Ask the user.", "inputSchema": {"type": "object"}},
+    {"name": "write", "description": "Write a line.", "inputSchema": {"type": "object"}},
     {"name": "change", "description": "Change the tools.", "inputSchema": {"type": "object"}},
 ]
 if FAULT == "echoes":
@@ -88,8 +89,8 @@ def call(number: object, params: dict) -> None:
         answer_text(number, str(arguments["a"] + arguments["b"]))
     elif name == "echo":
         answer_text(number, json.dumps(arguments), isError="bad" in str(arguments))
-    elif name == "pid":
-        answer_text(number, str(os.getpid()))
+    elif name in ("pid", "write"):
+        write(number, arguments) if name == "write" else answer_text(number, str(os.getpid()))
     elif name == "die":
         print("about to die", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -108,6 +109,14 @@ def call(number: object, params: dict) -> None:
         answer_text(number, "changed")
     else:
         send(id=number, error={"code": -32602, "message": f"unknown tool {name}"})
+
+
+def write(number: object, arguments: dict) -> None:
+    """Write a line; `@` stands for the id of the call, `~` for a text of some size."""
+    line = arguments["line"].replace("@", json.dumps(number))
+    with lock:
+        sys.stdout.write(line.replace("~", "x" * arguments.get("size", 0)) + "\n")
+        sys.stdout.flush()
 
 
 def give(number: object, name: str, arguments: dict) -> None:
@@ -134,10 +143,14 @@ if FAULT == "no_start":
 for line in sys.stdin:
     message = json.loads(line)
     method, number = message.get("method"), message.get("id")
-    if method is None and number in asked:
-        answer_text(asked.pop(number), json.dumps(message.get("result") or message["error"]))
+    if method is None:
+        log("refused" if "error" in message else "answered")
+        if number in asked:
+            answer_text(asked.pop(number), json.dumps(message.get("result") or message["error"]))
         continue
-    log(method or "")
+    log(method)
+    if f"stops at {method}" == FAULT:
+        os.kill(os.getpid(), signal.SIGSTOP)
     if method == "initialize" and FAULT == "refuses_greeting":
         send(id=number, error={"code": -32600, "message": "no greeting"})
     elif method == "initialize":

@@ -18,6 +18,7 @@ import pytest
 from mudroom import ServerSpec
 from mudroom.integrations.mcp_servers.connection import Connection, ServerError
 from mudroom.integrations.mcp_servers.listing import ListedTool, Listing, ServerResult
+from mudroom.integrations.mcp_servers.server_process import MAX_LINE
 
 from ...waiting import block_until, is_alive, wait_until
 from .servers import count_starts, make_quick, read_log
@@ -51,10 +52,90 @@ async def test_a_rude_server_does_no_harm(fault: str, tmp_path: Path) -> None:
         assert connection.starts == 1
 
 
-async def test_a_huge_line_ends_the_server_and_says_so(tmp_path: Path) -> None:
-    async with connect(make_quick(fault="huge"), tmp_path) as connection:
+SIZE = MAX_LINE + (4 << 20)
+RESULT = '"result":{"content":[{"type":"text","text":"~"}],"id":1}'
+LONG_ANSWERS = {
+    "id first": '{"jsonrpc":"2.0","id":@,' + RESULT + "}",
+    "id last": "{" + RESULT + ',"id": @, "jsonrpc": "2.0" }',
+    "id between": '{"jsonrpc": "2.0", ' + RESULT + ',"id":@}',
+    "id alone": '{ "id" : @ , ' + RESULT + ', "jsonrpc" : "2.0"}',
+    "error": '{"jsonrpc":"2.0","id":@,"error":{"code":1,"message":"~"}}',
+}
+BROKEN_ANSWERS = {
+    "cut off": '{"jsonrpc":"2.0","id":@,"result":{"content":[{"type":"text","te',
+    "no object": '{"jsonrpc":"2.0","id":@,"result":"text"}',
+    "nothing": '{"jsonrpc":"2.0","id":@}',
+    "no JSON": '{"jsonrpc":"2.0","id":@,"result":{NaN: undefined}}',
+    "two on a line": '{"jsonrpc":"2.0","id":@,"result":{}}{"jsonrpc":"2.0","id":@,"result":{}}',
+    "no content": '{"jsonrpc":"2.0","id":@,"result":{"content":7}}',
+    "half a character": '{"jsonrpc":"2.0","id":@,"result":{"content":[],"more":"\\ud8"}}',
+}
+
+
+@pytest.mark.parametrize("kind", LONG_ANSWERS)
+async def test_a_long_answer_fails_its_call_only(kind: str, tmp_path: Path) -> None:
+    async with connect(make_quick(), tmp_path) as connection:
+        pid = (await call(connection, "pid")).content[0].text
+        other = asyncio.create_task(call(connection, "sleep"))
+        await asyncio.sleep(0)
         with pytest.raises(ServerError, match="a line of more than 16 MiB"):
-            await add(connection)
+            await call(connection, "write", line=LONG_ANSWERS[kind], size=SIZE)
+        assert not other.done()
+        assert (await call(connection, "pid")).content[0].text == pid
+        other.cancel()
+
+
+@pytest.mark.parametrize("kind", BROKEN_ANSWERS)
+async def test_a_broken_answer_fails_its_call_only(kind: str, tmp_path: Path) -> None:
+    async with connect(make_quick(), tmp_path) as connection:
+        pid = (await call(connection, "pid")).content[0].text
+        other = asyncio.create_task(call(connection, "sleep"))
+        await asyncio.sleep(0)
+        with pytest.raises(ServerError):
+            await asyncio.wait_for(call(connection, "write", line=BROKEN_ANSWERS[kind]), 60)
+        assert not other.done()
+        assert (await call(connection, "pid")).content[0].text == pid
+        other.cancel()
+
+
+async def test_a_long_answer_of_nobodys_fails_the_only_call(tmp_path: Path) -> None:
+    """Nothing tells whose it is, but only one call waits."""
+    async with connect(make_quick(), tmp_path) as connection:
+        with pytest.raises(ServerError, match="a line of more than 16 MiB"):
+            await call(connection, "write", line="{" + RESULT + ', "more": {}}', size=SIZE)
+        assert await add(connection) == "3"
+        assert connection.starts == 1
+
+
+async def test_a_long_answer_that_could_be_of_any_call_ends_the_server(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with connect(make_quick(log=log), tmp_path) as connection:
+        await connection.open()
+        other = asyncio.create_task(call(connection, "sleep"))
+        await wait_until(lambda: "tools/call" in read_log(log))
+        for calling in (
+            call(connection, "write", line="{" + RESULT + ', "more": {}}', size=SIZE),
+            other,
+        ):
+            with pytest.raises(ServerError, match="a line of more than 16 MiB"):
+                await calling
+
+
+async def test_a_long_line_that_is_no_message_is_ignored(tmp_path: Path) -> None:
+    async with connect(make_quick(fault="huge"), tmp_path) as connection:
+        assert await add(connection) == "3"
+        assert connection.starts == 1
+
+
+async def test_a_long_question_of_the_server_is_refused(tmp_path: Path) -> None:
+    """The call that waits for the answer goes on; its id is that of the question, by chance."""
+    log = tmp_path / "log"
+    question = '{"jsonrpc":"2.0","id":@,"method":"elicitation/create","params":{"message":"~"}}'
+    async with connect(make_quick(log=log), tmp_path) as connection:
+        asking = asyncio.create_task(call(connection, "write", line=question, size=SIZE))
+        await wait_until(lambda: "refused" in read_log(log))
+        assert not asking.done()
+        asking.cancel()
 
 
 async def test_a_server_without_end_of_its_tools_is_cut(tmp_path: Path) -> None:

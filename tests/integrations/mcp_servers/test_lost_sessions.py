@@ -6,11 +6,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from mudroom.integrations.mcp_servers.connection import Connection, ServerError
 from mudroom.integrations.mcp_servers.listing import ListedTool, Listing
+from mudroom.integrations.mcp_servers.server_process import MAX_LINE
 
-from ...waiting import wait_until
+from ...waiting import SECONDS, wait_until
 from .old_http_server import OldHttpServer, serve_old
 
 
@@ -99,3 +101,49 @@ async def test_a_connection_that_breaks_does_not_count_as_the_end_of_a_server(
     assert "The next call connects again." in str(caught.value)
     await wait_until(lambda: connection.state == "not started")
     await connection.close()
+
+
+EVENTS = {"Content-Type": "text/event-stream"}
+JSON = {"Content-Type": "application/json"}
+LONG = b"x" * (MAX_LINE + (1 << 20))
+BAD_ANSWERS: dict[str, tuple[bytes, dict[str, str]]] = {
+    "long JSON": (b'{"jsonrpc":"2.0","id":1,"result":"' + LONG, JSON),
+    "long event": (b"data: " + LONG + b"\n\n", EVENTS),
+    "broken JSON": (b'{"jsonrpc":', JSON),
+    "broken event": (b'data: {"jsonrpc":\n\n', EVENTS),
+    "no answer": (b": nothing\n\n", EVENTS),
+    "cut off JSON": (b'{"jsonrpc":', JSON | {"Content-Length": "100"}),
+    "cut off event": (b"data: {", EVENTS | {"Content-Length": "100"}),
+    "compressed": (b"\x1f\x8b", JSON | {"Content-Encoding": "gzip"}),
+    "page": (b"<html>", {"Content-Type": "text/html"}),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ANSWERS)
+async def test_a_bad_answer_fails_its_call_only(kind: str, tmp_path: Path) -> None:
+    async with serve_old() as server:
+        connection = connect(server, tmp_path)
+        is_working, may_end = asyncio.Event(), asyncio.Event()
+
+        async def wait() -> None:
+            server.before_call = answer_badly
+            is_working.set()
+            await may_end.wait()
+
+        async def answer_badly() -> web.Response:
+            server.before_call = None
+            body, headers = BAD_ANSWERS[kind]
+            response = web.Response(body=body, headers=headers)
+            response.force_close()
+            return response
+
+        server.before_call = wait
+        other = asyncio.create_task(add(connection))
+        await is_working.wait()
+        with pytest.raises(ServerError):
+            await asyncio.wait_for(add(connection), SECONDS)
+        assert not other.done()
+        assert (await add(connection)).startswith("s")
+        may_end.set()
+        assert await other == "s1"
+        await connection.close()

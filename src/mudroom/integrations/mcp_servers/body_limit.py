@@ -18,19 +18,45 @@ _COMPRESSED = "it compresses its answers although the requests forbid it"
 _TOO_LARGE = f"it sent an answer of more than {MAX_LINE >> 20} MiB"
 
 
+class AnswerFault(httpx2.RemoteProtocolError, httpx2.StreamError):
+    """The body of an answer cannot be read.
+
+    The package fails the one request for a StreamError. Any other exception of a body ends the
+    connection, with the requests of all other runs.
+    """
+
+    def __init__(self, reason: str) -> None:
+        text = f"{reason}; the call may have had an effect"
+        httpx2.RemoteProtocolError.__init__(self, text)
+
+
 class _BoundedStream(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream, note_fault: Callable[[str], object]) -> None:
+    """The body of an answer. `fault`: why it is not read at all, "" if it is."""
+
+    def __init__(
+        self,
+        stream: httpx2.AsyncByteStream,
+        note_fault: Callable[[str], object],
+        fault: str = "",
+    ) -> None:
         self._stream = stream
         self._note_fault = note_fault
+        self._fault = fault
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
         size = 0
-        async for part in self._stream:
-            size += len(part)
-            if size > MAX_LINE:
-                self._note_fault(_TOO_LARGE)
-                raise httpx2.RemoteProtocolError(_TOO_LARGE)
-            yield part
+        try:
+            async for part in self._stream:
+                size += len(part)
+                fault = _TOO_LARGE if size > MAX_LINE else self._fault
+                if fault:
+                    self._note_fault(fault)
+                    raise AnswerFault(fault)
+                yield part
+        except AnswerFault:
+            raise
+        except httpx2.TransportError as error:
+            raise AnswerFault(str(error) or "the connection broke") from error
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -46,12 +72,11 @@ def limit_bodies(
     """
 
     async def limit(response: httpx2.Response) -> None:
-        if response.headers.get("content-encoding", "identity") != "identity":
-            note_fault(_COMPRESSED)
-            raise httpx2.RemoteProtocolError(_COMPRESSED)
+        is_compressed = response.headers.get("content-encoding", "identity") != "identity"
         kind = response.headers.get("content-type", "")
-        if not kind.lower().startswith("text/event-stream"):
+        if is_compressed or not kind.lower().startswith("text/event-stream"):
+            fault = _COMPRESSED if is_compressed else ""
             assert isinstance(response.stream, httpx2.AsyncByteStream)
-            response.stream = _BoundedStream(response.stream, note_fault)
+            response.stream = _BoundedStream(response.stream, note_fault, fault)
 
     return limit

@@ -134,22 +134,24 @@ class Link:
     async def make_loss(self, name: str, error: Exception) -> ConnectionLost:
         """Return the error of a call whose connection ended, and begin to end it.
 
-        A server over HTTP that has forgotten the session carried out nothing. Other calls may
-        still work in that session, so the connection ends after them.
+        Over HTTP each call has a stream of its own, so the connection ends after the other open
+        calls. A server that has forgotten the session carried out nothing.
 
         Arguments:
             name: of the server. error: of the call.
         """
         from . import package_client
 
+        if self.process:
+            self.stop.set()
+        else:
+            self.retire()
         can_lose = self.transport is not None and self.transport.has_lost_session
         if can_lose and package_client.is_session_lost(error):
-            self.retire()
             text = f"server {name}: {self._redact(package_client.describe_error(error))}"
             loss = ConnectionLost(text, remedy="The call had no effect; it can be repeated.")
             loss.was_refused = True
             return loss
-        self.stop.set()
         how = await self.describe_end(error)
         unknown = "It is not known whether the call had an effect."
         if self.process:

@@ -42,6 +42,8 @@ _READ_SECONDS = 3_600.0
 _LOST_CODES = (mcp_types.CONNECTION_CLOSED,)
 _LOST_SESSION = "Session terminated"
 """Text of the package for HTTP 404 in a session."""
+_UNREADABLE_EVENT = "SSE stream failed"
+"""How the text of the package begins for an event that is too long or malformed."""
 _SESSION_HEADER = "mcp-session-id"
 _CHANGES = (
     mcp_types.ToolListChangedNotification,
@@ -240,6 +242,8 @@ def _decode(data: str, media_type: str) -> Content:
 def is_lost(error: Exception) -> bool:
     """Return whether an error means that the connection has ended."""
     if isinstance(error, MCPError):
+        if error.error.message.startswith(_UNREADABLE_EVENT):
+            return False  # the stream of one answer: others have theirs
         return error.error.code in _LOST_CODES or is_session_lost(error)
     return isinstance(error, httpx2.TransportError | OSError)
 

@@ -1,17 +1,18 @@
 """Transport of the package `mcp` over the pipes of a server process.
 
-The transport of the package has no limit of a line, no end within two seconds, and does not keep
-the error output. Import this module late: it imports the package.
+The transport of the package has no limit for a line, does not end within two seconds, and does not
+keep the error output. Import this module late: it imports the package.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import anyio
 import mcp_types
@@ -20,6 +21,7 @@ from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 
 from .server_process import MAX_LINE, ServerProcess
+from .unusable_lines import LongLine, read_line, read_members
 
 PROBE_SECONDS = 2.0
 """Seconds until a server that does not answer the question for its era counts as an old one.
@@ -31,6 +33,9 @@ _KEPT_LINES = 20
 """Lines of a server that are no messages and are kept, for diagnosis."""
 _KEPT_CHARACTERS = 200
 """Characters of each."""
+_MAY_HAVE_ACTED = "the call may have had an effect"
+_TOO_LONG = f"its answer is a line of more than {MAX_LINE >> 20} MiB; {_MAY_HAVE_ACTED}"
+_BROKEN = f"its answer is no valid message of JSON-RPC; {_MAY_HAVE_ACTED}"
 
 
 class _PipeWriter:
@@ -92,6 +97,7 @@ class StdioTransport:
         self._on_end = on_end
         self._probe: asyncio.Task[None] | None = None
         self._probe_id: object = None
+        self._open_requests: dict[str, mcp_types.RequestId] = {}
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator[TransportStreams]:
@@ -101,7 +107,7 @@ class StdioTransport:
         try:
             yield (
                 receiver,
-                _PipeWriter(self._process.stdin, lambda item: self._watch_probe(item, sender)),
+                _PipeWriter(self._process.stdin, lambda item: self._note_sent(item, sender)),
             )
         finally:
             tasks = [reader, self._probe] if self._probe else [reader]
@@ -111,12 +117,22 @@ class StdioTransport:
             receiver.close()
             await asyncio.shield(self._process.stop())
 
-    def _watch_probe(
+    def _note_sent(
         self, item: SessionMessage, sender: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
-        """Answer the question for the era in place of a server that stays silent."""
+        """Note a request that waits for an answer.
+
+        The question for the era is answered in place of a server that stays silent.
+        """
         message = item.message
-        if isinstance(message, mcp_types.JSONRPCRequest) and message.method == "server/discover":
+        if isinstance(message, mcp_types.JSONRPCNotification):
+            if message.method == "notifications/cancelled" and message.params:
+                self._open_requests.pop(str(message.params.get("requestId")), None)
+            return
+        if not isinstance(message, mcp_types.JSONRPCRequest):
+            return
+        self._open_requests[str(message.id)] = message.id
+        if message.method == "server/discover":
             self._probe_id = message.id
             self._probe = asyncio.create_task(self._answer_probe(message.id, sender))
 
@@ -126,19 +142,22 @@ class StdioTransport:
         sender: MemoryObjectSendStream[SessionMessage | Exception],
     ) -> None:
         await asyncio.sleep(PROBE_SECONDS)
-        error = mcp_types.ErrorData(code=mcp_types.METHOD_NOT_FOUND, message="no answer")
-        answer = mcp_types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
+        answer = _make_error(request_id, mcp_types.METHOD_NOT_FOUND, "no answer")
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            await sender.send(SessionMessage(answer))
+            await sender.send(answer)
 
     async def _read(self, sender: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         try:
             async with sender:
-                while line := await self._process.stdout.readline():
-                    if message := self._parse(line):
+                while line := await read_line(self._process.stdout):
+                    if isinstance(line, LongLine):
+                        message = self._fail_long(line)
+                    else:
+                        message = self._parse(line)
+                    if message:
                         await sender.send(message)
-        except ValueError:
-            self.fault = f"it sent a line of more than {MAX_LINE >> 20} MiB"
+                    if self.fault:
+                        return
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             pass
         finally:
@@ -148,9 +167,10 @@ class StdioTransport:
         try:
             message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
-            if line.strip():
-                self.ignored_lines.append(line[:_KEPT_CHARACTERS].decode("utf-8", "replace"))
-            return None
+            self._keep_ignored(line)
+            return self._fail_request(read_members(line), _BROKEN)
+        if isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
+            self._open_requests.pop(str(message.id), None)
         if (
             self._probe
             and isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError)
@@ -158,3 +178,42 @@ class StdioTransport:
         ):
             self._probe.cancel()
         return SessionMessage(message)
+
+    def _fail_long(self, line: LongLine) -> SessionMessage | None:
+        """Return an error in place of an answer that is too long: other calls go on."""
+        self._keep_ignored(line.head)
+        members = read_members(line)
+        if members or not line.head.lstrip().startswith(b"{"):
+            return self._fail_request(members, _TOO_LONG)
+        if len(self._open_requests) == 1:
+            (request_id,) = self._open_requests
+            return self._fail_request({"id": request_id}, _TOO_LONG)
+        # Any of the calls may wait for it, and would wait in vain.
+        self.fault = f"it sent a line of more than {MAX_LINE >> 20} MiB"
+        return None
+
+    def _fail_request(self, members: dict[str, Any], reason: str) -> SessionMessage | None:
+        """Return an error for the request that a message answers, None if it answers none."""
+        if "method" in members:
+            self._refuse(members)
+            return None
+        request_id = self._open_requests.pop(str(members.get("id")), None)
+        if request_id is None:
+            return None
+        return _make_error(request_id, mcp_types.INTERNAL_ERROR, reason)
+
+    def _refuse(self, members: dict[str, Any]) -> None:
+        """Answer a request of the server that cannot be read: it would wait for the answer."""
+        if (request_id := members.get("id")) is not None:
+            error = {"code": mcp_types.INVALID_REQUEST, "message": "the request cannot be read"}
+            answer = {"jsonrpc": "2.0", "id": request_id, "error": error}
+            self._process.stdin.write(json.dumps(answer).encode() + b"\n")
+
+    def _keep_ignored(self, line: bytes) -> None:
+        if line.strip():
+            self.ignored_lines.append(line[:_KEPT_CHARACTERS].decode("utf-8", "replace"))
+
+
+def _make_error(request_id: mcp_types.RequestId, code: int, text: str) -> SessionMessage:
+    error = mcp_types.ErrorData(code=code, message=text)
+    return SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error))

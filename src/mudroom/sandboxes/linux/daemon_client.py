@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 from ..._core.ports import CommandResult
 from ..._platform.orphan_cleanup import remove_orphans_in_background, remove_orphans_once
+from ..._platform.processes import Process, kill_process, list_processes, read_process
 from ...errors import WorkspaceError
 from ..output_pipe import OutputPipe
 from .daemon.protocol import MAX_MESSAGE_BYTES, DaemonSetup, Outcome
@@ -28,6 +30,15 @@ _PROGRAM = (
 _SOURCE_DIR = str(Path(__file__).resolve().parents[3])
 _END_TIMEOUT = 4.0
 """Seconds to wait for the outcome of a command that is being killed."""
+_STOPPED_TIMEOUT = 1.0
+"""The same if a process of the daemon was stopped, by a signal or a debugger."""
+_SEND_TIMEOUT = 1.0
+"""Seconds to wait for a daemon that does not read; the event loop waits, too."""
+_EXIT_TIMEOUT = 1.0
+"""Seconds in which a daemon without commands must exit."""
+_EXIT_POLL = 0.005
+_KILL_ROUNDS = 5
+"""Searches for processes of a daemon that is killed: one may start a process meanwhile."""
 
 
 class DaemonClient:
@@ -109,7 +120,7 @@ class DaemonClient:
             except TimeoutError:
                 timed_out = True
             finally:
-                await reader.end_command()
+                await self._end_command(reader)
         finally:
             pipe.close()
         if pipe.sink_error:
@@ -133,6 +144,22 @@ class DaemonClient:
         code = -signal.SIGKILL if timed_out else outcome.code
         return CommandResult(code, timed_out, 0 if timed_out else outcome.left)
 
+    async def _end_command(self, reader: _OutcomeReader) -> None:
+        """Kill a command if it runs. A daemon that does not do so is killed with its commands."""
+        daemon = self.daemon_pid
+        try:
+            if await reader.end_command(_STOPPED_TIMEOUT):
+                return
+            if not _is_stopped(daemon) and await reader.end_command(
+                _END_TIMEOUT - _STOPPED_TIMEOUT
+            ):
+                return
+            _kill_daemon(daemon)
+            if daemon == self.daemon_pid:
+                self.close()
+        finally:
+            reader.close()
+
     def _send(self, request: dict[str, Any], descriptors: list[int]) -> None:
         data = json.dumps(request).encode()
         if len(data) >= MAX_MESSAGE_BYTES // 4:
@@ -141,8 +168,10 @@ class DaemonClient:
             )
         try:
             socket.send_fds(self._control or self._start_daemon(), [data], descriptors)
-        except OSError:
-            # The daemon has died. It did not receive the request, so nothing has run.
+        except OSError as error:
+            # The daemon has died, or hangs. It did not receive the request, so nothing has run.
+            if isinstance(error, TimeoutError):
+                _kill_daemon(self.daemon_pid)
             self.close()
             try:
                 socket.send_fds(self._start_daemon(), [data], descriptors)
@@ -153,6 +182,7 @@ class DaemonClient:
     def _start_daemon(self) -> socket.socket:
         control, daemon_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_MESSAGE_BYTES)
+        control.settimeout(_SEND_TIMEOUT)
         contents = [_make_memory_file(data) for data in self._contents]
         descriptors = contents if self._ruleset is None else [self._ruleset]
         try:
@@ -208,19 +238,22 @@ class _OutcomeReader:
         """Return the outcome, or None if the daemon died before it sent one."""
         return Outcome(**json.loads(self._data)) if self._data else None
 
-    async def end_command(self) -> None:
-        """Kill the command if it runs, and wait until nothing of it is left."""
+    async def end_command(self, seconds: float) -> bool:
+        """Kill the command if it runs. Return False if something of it is left after some time."""
         try:
             self._results.shutdown(socket.SHUT_WR)
         except OSError:
             pass
         try:
-            async with asyncio.timeout(_END_TIMEOUT):
+            async with asyncio.timeout(seconds):
                 await self._is_complete.wait()
         except TimeoutError:
-            pass
-        finally:
-            self._loop.remove_reader(self._results)
+            return False
+        return True
+
+    def close(self) -> None:
+        """Read nothing more."""
+        self._loop.remove_reader(self._results)
 
     def _read(self) -> None:
         try:
@@ -255,13 +288,51 @@ def _end_daemon(control: socket.socket, pid: int, running: list[int]) -> None:
     """End the daemon. It exits after its last command; do not wait for that."""
     control.close()
     if running:
-        threading.Thread(target=_wait_for_exit, args=(pid,), daemon=True).start()
-    else:
-        _wait_for_exit(pid)
+        threading.Thread(target=_wait_for_exit, args=(pid, 0), daemon=True).start()
+        return
+    deadline = time.monotonic() + _EXIT_TIMEOUT
+    while not _wait_for_exit(pid, os.WNOHANG):
+        if time.monotonic() >= deadline:
+            _kill_daemon(pid)
+            _wait_for_exit(pid, 0)
+            return
+        time.sleep(_EXIT_POLL)
 
 
-def _wait_for_exit(pid: int) -> None:
+def _wait_for_exit(pid: int, options: int) -> bool:
+    """Reap a daemon. Return False if it has not ended."""
     try:
-        os.waitpid(pid, 0)
+        return os.waitpid(pid, options)[0] == pid
     except ChildProcessError:
-        pass
+        return True
+
+
+def _is_stopped(daemon: int) -> bool:
+    """Return whether a daemon, or a process that watches one of its commands, is stopped."""
+    own = [read_process(daemon), *(each for each in list_processes() if each.parent == daemon)]
+    return any(process is not None and process.state in "Tt" for process in own)
+
+
+def _kill_daemon(daemon: int) -> None:
+    """Kill a daemon that does not answer, and first all its commands: they would outlive it."""
+    if not daemon:
+        return
+    for _ in range(_KILL_ROUNDS):
+        descendants = _list_descendants(daemon)
+        if not descendants:
+            break
+        for process in descendants:
+            kill_process(process.pid)
+    kill_process(daemon)
+
+
+def _list_descendants(pid: int) -> list[Process]:
+    """Return the living descendants of a process; dead ones have no children."""
+    below: dict[int, list[Process]] = {}
+    for process in list_processes():
+        if not process.is_dead:
+            below.setdefault(process.parent, []).append(process)
+    found = list(below.get(pid, ()))
+    for process in found:
+        found += below.get(process.pid, ())
+    return found

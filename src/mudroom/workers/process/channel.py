@@ -14,6 +14,9 @@ from ..._platform.programs import end_program, start_program
 from ..remote.frames import FrameDecoder, Received, encode, make_frame
 
 _CLOSE_SECONDS = 2.0
+_BEAT_SECONDS = 0.5
+_BEAT = make_frame(())
+"""A frame without messages. It comes from the event loop, so it stops when the loop does."""
 
 
 class Channel(asyncio.Protocol, Generic[Received]):
@@ -24,9 +27,13 @@ class Channel(asyncio.Protocol, Generic[Received]):
 
     Arguments:
         received: union type of the messages that arrive here.
+
+    Attributes:
+        arrivals: how many times bytes have arrived.
     """
 
     def __init__(self, received: UnionType) -> None:
+        self.arrivals = 0
         self._loop = asyncio.get_running_loop()
         self._decoder = FrameDecoder[Received](received)
         self._messages: deque[Received] = deque()
@@ -84,6 +91,14 @@ class Channel(asyncio.Protocol, Generic[Received]):
     def check_lease(self) -> None:
         """Do nothing: the process ends when the socket is closed."""
 
+    def start_beats(self) -> None:
+        """Send a frame without messages twice a second until this end is closed."""
+        if self._transport.is_closing():
+            return
+        if not self._transport.get_write_buffer_size():
+            self._transport.write(_BEAT)
+        self._loop.call_later(_BEAT_SECONDS, self.start_beats)
+
     async def close(self, seconds: float = _CLOSE_SECONDS) -> None:
         """Send all buffered messages and close this end.
 
@@ -103,6 +118,7 @@ class Channel(asyncio.Protocol, Generic[Received]):
 
     def data_received(self, data: bytes) -> None:
         """Keep what arrives for `receive`."""
+        self.arrivals += 1
         self._unread.append(data)
         self._wake()
 

@@ -9,12 +9,14 @@ from contextlib import suppress
 
 import msgspec
 
+from ..._platform.processes import kill_process
 from ..._platform.programs import end_program
 from ...errors import UsageError
-from ..remote.connection import FirstMessage, FromProcess
+from ..remote.connection import AnswerLimits, FirstMessage, FromProcess
 from .channel import Channel, start_connected
 
-_EXIT_SECONDS = 2.0
+_EXIT_SECONDS = 1.5
+"""Longest time in which a process reads its last messages and exits by itself."""
 
 
 class ProcessTransport:
@@ -22,17 +24,19 @@ class ProcessTransport:
 
     Arguments:
         command: command line of a worker process; the number of its socket is added.
+        answer_limits: how long a process may be silent.
     """
 
     kind = "process"
     is_shared = False
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], answer_limits: AnswerLimits | None = None) -> None:
         self._command = command
+        self._answer_limits = answer_limits or AnswerLimits()
 
     def connect(self) -> ProcessConnection:
         """Return a connection to a new worker process."""
-        return ProcessConnection(self._command)
+        return ProcessConnection(self._command, self._answer_limits)
 
     async def close(self) -> None:
         """Do nothing: the connections share nothing."""
@@ -43,15 +47,20 @@ class ProcessConnection:
 
     Arguments:
         command: command line of the worker process; the number of its socket is added.
+        answer_limits: how long the process may be silent.
+
+    Attributes:
+        loss: why the process was killed, "" if it was not.
     """
 
-    loss = ""
     node = ""
     sees_folder = True
     is_draining = False
     other_runs = 0
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], answer_limits: AnswerLimits | None = None) -> None:
+        self.loss = ""
+        self.answer_limits = answer_limits or AnswerLimits()
         self._command = command
         self._machine = ""
         self._channel: Channel[FromProcess] | None = None
@@ -66,6 +75,11 @@ class ProcessConnection:
     def host(self) -> str:
         """Name of this machine."""
         return platform.node()
+
+    @property
+    def arrivals(self) -> int:
+        """How many times bytes of the process have arrived."""
+        return 0 if self._channel is None else self._channel.arrivals
 
     def place_on(self, machine: str) -> None:
         """Have the process start on this machine, or fail to start: it starts only here."""
@@ -95,16 +109,25 @@ class ProcessConnection:
         """Return None: the process ends when the socket is closed."""
         return None
 
+    def kill(self, reason: str) -> None:
+        """End the process at once, also if it is stopped. Its commands end with it."""
+        self.loss = self.loss or reason
+        if self._process is not None and self._process.returncode is None:
+            kill_process(self._process.pid)
+
     async def wait_until_stopped(self) -> None:
         """Wait for the end of the process; one that does not end is killed."""
         await self.close()
 
     async def close(self) -> None:
-        """End the process; it ends its commands first."""
-        if self._channel is not None:
-            await self._channel.close()
-        if self._process is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_EXIT_SECONDS):
+        """End the process; it ends its commands first. One that hangs is killed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_EXIT_SECONDS):
+                if self._channel is not None:
+                    await self._channel.close(_EXIT_SECONDS)
+                if self._process is not None:
                     await self._process.wait()
+        if self._process is not None:
             await end_program(self._process)
+        if self._channel is not None:
+            await self._channel.close(0)

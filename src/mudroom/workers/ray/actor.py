@@ -92,6 +92,9 @@ class ActorChannel(Generic[Received]):
         """End the process if it may not work any more."""
         self._lease.check()
 
+    def start_beats(self) -> None:
+        """Do nothing: the replies to the calls of the driver show that the process works."""
+
 
 ToWorkerChannel: TypeAlias = ActorChannel[ToProcess]
 

@@ -219,6 +219,8 @@ class RayConnection:
         machine: see `place_on`.
     """
 
+    answer_limits = None
+    arrivals = 0
     is_draining = False
     other_runs = 0
 
@@ -307,6 +309,9 @@ class RayConnection:
             self._transport.send(AskLease(self.number))
         done, _ = await asyncio.wait((self._lease,), timeout=_LEASE_REPLY_SECONDS)
         return self._lease.result() if done else None
+
+    def kill(self, reason: str) -> None:
+        """Do nothing: the lease ends an actor that does not answer."""
 
     async def wait_until_stopped(self) -> None:
         """Wait until the actor has ended, or its lease is over.

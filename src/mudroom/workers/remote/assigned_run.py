@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -29,6 +30,18 @@ from ...errors import BudgetExceeded
 from .messages import Charge, ParentMeterState, RequestAdmission
 
 
+@dataclass(slots=True)
+class _Charged:
+    """What one process has charged for a run and those below it. `charges`: how many times."""
+
+    usage: Usage = NO_USAGE
+    usd: float = 0.0
+    estimate: Usage = NO_USAGE
+    children: int = 0
+    turns: int = 0
+    charges: int = 0
+
+
 class AssignedRun:
     """State of a run in a worker process, kept by the session's process.
 
@@ -45,13 +58,10 @@ class AssignedRun:
 
     __slots__ = (
         "_admissions",
-        "_charges",
-        "_children",
-        "_estimate",
+        "_charged",
         "_has_ended",
-        "_turns",
-        "_usage",
-        "_usd",
+        "_paused_at",
+        "_started_at",
         "_waiting",
         "brief",
         "live",
@@ -77,16 +87,38 @@ class AssignedRun:
         self.recorded = past
         self.live: set[str] = set()
         self.on_begin: Callable[[], None] | None = None
-        self._usage = NO_USAGE
-        self._usd = 0.0
-        self._estimate = NO_USAGE
-        self._children = 0
-        self._turns = 0
-        self._charges = 0
+        self._charged = _Charged()
         # A task takes a kilobyte: after its end only its outcome is kept.
         self._admissions: dict[int, asyncio.Task[Permit | LimitState] | Permit | LimitState] = {}
         self._waiting: dict[tuple[str, str], asyncio.Future[bool]] = {}
         self._has_ended = False
+        self._started_at = time.monotonic()
+        self._paused_at: list[float] = []
+
+    @property
+    def is_overdue(self) -> bool:
+        """True if the time limit of the run, or that of a run above it, is over.
+
+        The process of the run enforces the limit. It cannot while it hangs.
+        """
+        if self._paused_at:
+            return False
+        limit = self.meter.budget.seconds
+        if limit is not None and time.monotonic() - self._started_at > limit:
+            return True
+        above = self.meter.find_time_above()
+        return above is not None and above.seconds <= 0
+
+    def set_paused(self, paused: bool) -> None:
+        """Stop or restart the clocks of the run and of its ancestors; calls nest."""
+        if paused:
+            self._paused_at.append(time.monotonic())
+        else:
+            began = self._paused_at.pop()
+            if not self._paused_at:
+                self._started_at += time.monotonic() - began
+        if self.meter.parent is not None:
+            self.meter.parent.set_paused(paused)
 
     @property
     def run_id(self) -> str:
@@ -153,15 +185,15 @@ class AssignedRun:
 
     def charge(self, charge: Charge) -> None:
         """Charge the meter of the run and those of its ancestors."""
-        self._charges += 1
+        self._charged.charges += 1
         if charge.turns:
             self._add_turns(charge.turns)
             return
-        self._usage += charge.usage
-        self._usd += charge.usd or 0.0
+        self._charged.usage += charge.usage
+        self._charged.usd += charge.usd or 0.0
         if charge.estimate != NO_USAGE:
-            self._estimate += charge.estimate
-        self._children += charge.children
+            self._charged.estimate += charge.estimate
+        self._charged.children += charge.children
         if charge.usage != NO_USAGE and self._admissions:
             self.meter.learn(charge.usage, charge.usd)
         self.meter.add_usage(charge.usage, charge.usd, charge.children, charge.estimate)
@@ -172,25 +204,25 @@ class AssignedRun:
             self.meter.check_children()
         except BudgetExceeded as error:
             return str(error)
-        self._children += 1
+        self._charged.children += 1
         self.meter.add_children(1)
         return ""
 
     def refund(self) -> None:
         """Take back all charges: another process continues the run and charges its past again."""
         # The price may be None: then it is not known.
-        usage = _negate(self._usage)
-        self.meter.add_usage(usage, -self._usd, -self._children, _negate(self._estimate))
-        self._add_turns(-self._turns)
+        usage = _negate(self._charged.usage)
+        self.meter.add_usage(
+            usage, -self._charged.usd, -self._charged.children, _negate(self._charged.estimate)
+        )
+        self._add_turns(-self._charged.turns)
         self._end_requests(are_unsent=True)
-        self._usage = NO_USAGE
-        self._usd = 0.0
-        self._estimate = NO_USAGE
-        self._children = 0
-        self._charges = 0
+        while self._paused_at:  # the process that asked for the pauses cannot end them
+            self.set_paused(False)
+        self._charged = _Charged()
 
     def _add_turns(self, count: int) -> None:
-        self._turns += count
+        self._charged.turns += count
         self.meter.add_turns(count)
 
     def admit(self, gate: RequestGate, request: RequestAdmission) -> Coroutine[Any, Any, Admission]:
@@ -230,7 +262,7 @@ class AssignedRun:
         elif isinstance(outcome, Permit) and is_unsent:
             outcome.withdraw()
         elif isinstance(outcome, Permit):
-            self._turns += outcome.turns
+            self._charged.turns += outcome.turns
             outcome.end()
 
     def _end_requests(self, *, are_unsent: bool = False) -> None:
@@ -247,7 +279,7 @@ class AssignedRun:
         """Return the limits and unspent amounts of the ancestors of the run."""
         time_above = self.meter.find_time_above()
         if not self.meter.has_shared_limits:
-            return ParentMeterState(self.run_id, charges=self._charges, time=time_above)
+            return ParentMeterState(self.run_id, charges=self._charged.charges, time=time_above)
         shared: list[LimitState] = []
         left: dict[Limit, float] = {}
         ancestor = self.meter.parent
@@ -259,7 +291,7 @@ class AssignedRun:
         while isinstance(ancestor, Meter):
             shared.extend(ancestor.list_shared_limits())
             ancestor = ancestor.parent
-        return ParentMeterState(self.run_id, tuple(shared), left, self._charges, time_above)
+        return ParentMeterState(self.run_id, tuple(shared), left, self._charged.charges, time_above)
 
 
 def _negate(usage: Usage) -> Usage:

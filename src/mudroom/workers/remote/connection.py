@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -18,8 +19,36 @@ FromProcess: TypeAlias = ToSession | FromShared
 ReceivedMessage = TypeVar("ReceivedMessage", covariant=True)
 
 
+@dataclass(frozen=True)
+class AnswerLimits:
+    """How long a worker process may be silent before it is killed.
+
+    A process that works says so twice a second, whatever its runs do. Silence means that it is
+    stopped, that a tool holds the interpreter, or that it no longer reads what it is sent.
+
+    Arguments:
+        start: seconds until a new process sends its first byte; it imports modules of the caller.
+        silence: seconds without a byte from a process that has started.
+        stop: the same while a run must end, because it was cancelled or has used up its time.
+    """
+
+    start: float = 60.0
+    silence: float = 8.0
+    stop: float = 1.25
+
+
 class WorkerLost(Exception):
-    """The worker process ended while it executed a run, or could not execute it. It says why."""
+    """The worker process ended while it executed a run, or could not execute it. It says why.
+
+    Arguments:
+        is_suspect: false if other runs of the process were more likely the cause.
+        has_hung: true if it was killed because it did not answer.
+    """
+
+    def __init__(self, reason: str, *, is_suspect: bool = True, has_hung: bool = False) -> None:
+        super().__init__(reason)
+        self.is_suspect = is_suspect
+        self.has_hung = has_hung
 
 
 class MessageChannel(Protocol[ReceivedMessage]):
@@ -39,6 +68,10 @@ class MessageChannel(Protocol[ReceivedMessage]):
 
     def check_lease(self) -> None:
         """End the process at once if it may not work any more."""
+        ...
+
+    def start_beats(self) -> None:
+        """Show the other end from now on that this process still works."""
         ...
 
 
@@ -80,6 +113,16 @@ class WorkerConnection(Protocol):
         """Number of runs of others in the process."""
         ...
 
+    @property
+    def answer_limits(self) -> AnswerLimits | None:
+        """How long the process may be silent; None if the connection itself notices silence."""
+        ...
+
+    @property
+    def arrivals(self) -> int:
+        """How many times bytes of the process have arrived."""
+        ...
+
     def place_on(self, machine: str) -> None:
         """Have the process start on this machine, or fail to start."""
         ...
@@ -105,6 +148,10 @@ class WorkerConnection(Protocol):
 
     async def read_lease(self) -> float | None:
         """Return the seconds for which the process may work without a call; None for no lease."""
+        ...
+
+    def kill(self, reason: str) -> None:
+        """End a worker process that does not answer: its connection ends then, with this loss."""
         ...
 
     async def wait_until_stopped(self) -> None:

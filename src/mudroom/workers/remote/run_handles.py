@@ -80,7 +80,7 @@ class RemoteRunHandle(TaskHandle):
         self.process = process
         self.assigned.on_begin = self._repeat_messages if self._messages else None
         for request in self._stop_requests:
-            process.send(request)
+            process.stop(request)
 
     def leave_process(self, outcome: Report[Any] | BaseException) -> None:
         """Handle the report of the run, its exception, or the loss of its process.
@@ -180,7 +180,7 @@ class RemoteRunHandle(TaskHandle):
             return False
         self._stop_requests += (request,)
         if self.process is not None:
-            self.process.send(request)
+            self.process.stop(request)
         return True
 
 
@@ -204,7 +204,7 @@ class DescendantHandle:
 
     def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the current work and have the run summarise it."""
-        return self._send(WrapUp(self.run_id, reason))
+        return self._stop(WrapUp(self.run_id, reason))
 
     @property
     def is_interrupted(self) -> bool:
@@ -217,7 +217,7 @@ class DescendantHandle:
 
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the run and all runs below it."""
-        return self._send(Cancel(self.run_id, reason))
+        return self._stop(Cancel(self.run_id, reason))
 
     def detach(self, work_id: str = "") -> bool:
         """Have calls of the run return whose work goes on in the background."""
@@ -245,8 +245,17 @@ class DescendantHandle:
         raise RuntimeError(f"run {self.run_id} reports to its parent in a worker process")
 
     def _send(self, message: msgspec.Struct) -> bool:
-        assigned = self._process.find(self.run_id)
-        if assigned is None or self.run_id not in assigned.live:
+        if not self._is_live():
             return False
         self._process.send(message)
         return True
+
+    def _stop(self, request: WrapUp | Cancel) -> bool:
+        if not self._is_live():
+            return False
+        self._process.stop(request)
+        return True
+
+    def _is_live(self) -> bool:
+        assigned = self._process.find(self.run_id)
+        return assigned is not None and self.run_id in assigned.live

@@ -18,7 +18,7 @@ from ..._engine.recorded_conversations import find_report
 from ..._engine.session_context import SessionServices
 from ...projections.past_events import PastEvents
 from ..local import LocalWorker
-from ..past_end import record_past_end
+from ..past_end import WORKERS_ENDED, record_past_end
 from ..past_report import charge_past_run, make_past_report
 from .assigned_run import AssignedRun
 from .connection import WorkerLost, WorkerTransport
@@ -32,7 +32,6 @@ from .worker_handle import WorkerHandle
 
 MAX_STARTS = 3
 """Attempts to execute a run, each in another process; when the last one dies, the run is LOST."""
-_UNKNOWN_CHANGES = "the worker processes of a child ended"
 
 
 class RemoteWorker:
@@ -238,7 +237,12 @@ class RemoteWorker:
             return _accept_report(assigned, report)
         if handle.is_cancelled:
             return await self._record_end(handle, assigned, handle.stop_reason)
-        if self._transport.is_shared and assigned.count_turns() > handle.turns_before:
+        if lost.has_hung and assigned.is_overdue:
+            error = f"it was at work when its time was over: {lost}"
+            return await self._record_end(handle, assigned, Reason.TIMEOUT, error)
+        if not lost.is_suspect:
+            handle.starts -= 1
+        elif self._transport.is_shared and assigned.count_turns() > handle.turns_before:
             handle.starts = 0  # runs of other sessions may have been the cause
         return None
 
@@ -281,7 +285,7 @@ class RemoteWorker:
             agent=brief.agent.name,
             model=brief.model,
             error=error,
-            unknown_changes=report.unknown_changes or (_UNKNOWN_CHANGES if has_begun else ""),
+            unknown_changes=report.unknown_changes or (WORKERS_ENDED if has_begun else ""),
         )
         # The charges of the lost processes were taken back; what the record has was spent.
         charge_past_run(assigned.meter, past, report)

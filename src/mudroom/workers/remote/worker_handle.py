@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from ..._core.budgets import Grant
 from ..._core.events import RunStarted
 from ..._core.ports import RateLimiter
-from ..._core.run_ids import find_parent_id, make_sort_key
 from ..._engine.meters.request_plan import Admission
 from ..._engine.session_context import SessionServices
 from ...errors import UsageError
@@ -28,6 +27,7 @@ from .messages import (
     AskMemory,
     CallReply,
     CallSession,
+    Cancel,
     Charge,
     EndAdmission,
     ErrorInfo,
@@ -40,9 +40,11 @@ from .messages import (
     StartFailed,
     StartRun,
     WorkerConfig,
+    WrapUp,
 )
 from .model_bridge import ModelBridge, ModelMessage
 from .own_files import NEEDS_FOLDER, TravellingFiles
+from .process_runs import ProcessRuns
 from .rate_limits import LimitedRequests
 from .session_calls import SessionCalls
 
@@ -75,12 +77,11 @@ class WorkerHandle:
         self._services = services
         self._calls = SessionCalls(services, files, lambda run_id: self.find(run_id) is not None)
         self._limited = LimitedRequests(get_rate_limiter, self.send)
-        self._runs: dict[str, AssignedRun] = {}
+        self._runs = ProcessRuns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._appends: set[asyncio.Task[None]] = set()
         self._bridge: ModelBridge | None = None
         self._starting = asyncio.Lock()
-        self._becomes_idle: asyncio.Future[None] | None = None
         self._memory: asyncio.Future[int] | None = None
         self._failure = ""
         self._is_draining = False
@@ -143,9 +144,7 @@ class WorkerHandle:
 
     def list_runs(self) -> tuple[tuple[str, ...], int]:
         """Return the ids of the runs that work, with those below them, and how many wait."""
-        live = [run_id for assigned in self._runs.values() for run_id in assigned.live]
-        waiting = sum(run_id not in assigned.live for run_id, assigned in self._runs.items())
-        return tuple(sorted(live, key=make_sort_key)), waiting
+        return self._runs.list_ids()
 
     async def read_lease(self) -> float | None:
         """Return the seconds for which the process may work without a call; None for no lease."""
@@ -163,9 +162,7 @@ class WorkerHandle:
 
     async def wait_until_idle(self) -> None:
         """Wait until the process has no runs."""
-        if self._runs:
-            self._becomes_idle = asyncio.get_running_loop().create_future()
-            await self._becomes_idle
+        await self._runs.wait_until_idle()
 
     async def send_run(self, assigned: AssignedRun, grant: Grant) -> None:
         """Send a run to the process; `assigned.on_outcome` is called when it has ended.
@@ -175,7 +172,7 @@ class WorkerHandle:
         Raises WorkerLost if the process cannot execute the run, and FilesNotReadyError if its files
         cannot be sent.
         """
-        self._runs[assigned.run_id] = assigned
+        self._runs.add(assigned, self._connection)
         try:
             await self._prepare(assigned)
             if self.is_lost:
@@ -203,22 +200,24 @@ class WorkerHandle:
 
     def forget(self, assigned: AssignedRun) -> None:
         """Remove a run that has ended here."""
-        del self._runs[assigned.run_id]
-        if self._becomes_idle and not self._runs and not self._becomes_idle.done():
-            self._becomes_idle.set_result(None)
+        self._runs.remove(assigned)
 
     def find(self, run_id: str) -> AssignedRun | None:
         """Return the run of this process that has the id, or that is above it."""
-        while run_id and run_id not in self._runs:
-            run_id = find_parent_id(run_id)
-        return self._runs.get(run_id)
+        return self._runs.find(run_id)
 
     def send(self, message: msgspec.Struct) -> None:
         """Send a message to the process."""
         self._connection.send(message)
 
+    def stop(self, request: Cancel | WrapUp) -> None:
+        """Send a request to stop a run. The process is killed if it does not answer soon."""
+        self._runs.expect_end(request.run_id)
+        self.send(request)
+
     async def close(self) -> None:
         """End the process; it ends its commands first."""
+        self._runs.close()
         await self._connection.close()
         await asyncio.gather(*self._appends, return_exceptions=True)
         for task in list(self._tasks):
@@ -289,8 +288,8 @@ class WorkerHandle:
         # First store all events that the process has sent: a run continues from them.
         await asyncio.gather(*self._appends, return_exceptions=True)
         await self._connection.wait_until_stopped()
-        for run in list(self._runs.values()):
-            run.on_outcome(WorkerLost(self._failure or self._connection.loss))
+        self._runs.close()
+        self._runs.lose(self._failure or self._connection.loss)
 
     def _make_handlers(self, bridge: ModelBridge) -> dict[type, Callable[[Any], object]]:
         """Return the function that handles the messages of each class."""
@@ -326,8 +325,8 @@ class WorkerHandle:
             self.send(CallReply(message.id, encode(run.add_child())))
 
     def _set_paused(self, message: Pause) -> None:
-        if (run := self._runs.get(message.run_id)) and run.meter.parent is not None:
-            run.meter.parent.set_paused(message.paused)
+        if run := self._runs.get(message.run_id):
+            run.set_paused(message.paused)
 
     def _learn_seconds(self, message: AnswerTime) -> None:
         if run := self._runs.get(message.run_id):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..._core.json_values import make_binary_decoder
 from ...errors import UsageError
 from ..ray.node_check import NodeRequirements, check_files, show_folders
-from ..remote.connection import FirstMessage
+from ..remote.connection import AnswerLimits, FirstMessage
 from ..remote.frames import encode
 from ..remote.messages import RunReply, StartRun, ToSession, WorkerConfig
 from ..remote.shared_messages import (
@@ -24,7 +24,7 @@ from ..remote.shared_messages import (
 )
 from .processes import SharedProcess, SharedProcesses
 
-_CLOSE_SECONDS = 2.0
+_CLOSE_SECONDS = 1.5
 """Longest wait until a process has closed what it opened for a session."""
 _DECODER = make_binary_decoder(cast("type[ToSession]", ToSession))
 
@@ -110,6 +110,16 @@ class SharedConnection:
     def other_runs(self) -> int:
         """Number of runs of other sessions in the process."""
         return self._process.runs - self._runs if self._process and not self._is_over else 0
+
+    @property
+    def answer_limits(self) -> AnswerLimits | None:
+        """How long the process may be silent; None before `open`."""
+        return self._process.connection.answer_limits if self._process else None
+
+    @property
+    def arrivals(self) -> int:
+        """How many times bytes of the process have arrived, for all its sessions."""
+        return self._process.connection.arrivals if self._process else 0
 
     def place_on(self, machine: str) -> None:
         """Use a process on this machine, or fail to open."""
@@ -216,6 +226,11 @@ class SharedConnection:
     async def read_lease(self) -> float | None:
         """Return the seconds for which the process may work without a call; None for no lease."""
         return await self._process.connection.read_lease() if self._process else None
+
+    def kill(self, reason: str) -> None:
+        """End the process, which does not answer. The runs of all sessions continue elsewhere."""
+        if self._process is not None and not self._is_over:
+            self._process.kill(reason)
 
     async def wait_until_stopped(self) -> None:
         """Wait until the process does nothing more for the session.

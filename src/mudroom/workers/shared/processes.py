@@ -118,6 +118,12 @@ class SharedProcess:
         """Give the process no further runs."""
         self.is_draining = True
 
+    def kill(self, reason: str) -> None:
+        """End the process, which does not answer any session."""
+        if self.has_started:
+            self.is_lost = True  # no other session begins to use it
+            self.connection.kill(reason)
+
     async def end(self) -> None:
         """End the process, with the parts of all sessions, and wait until it does nothing more."""
         self._start_end()

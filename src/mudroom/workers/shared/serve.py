@@ -71,6 +71,9 @@ class SessionChannel:
         """End the process at once if it may not work any more."""
         self._channel.check_lease()
 
+    def start_beats(self) -> None:
+        """Do nothing: the process does so for all its sessions."""
+
     def add(self, data: bytes) -> None:
         """Take an encoded message. Raises msgspec.DecodeError."""
         self._messages.append(_DECODER.decode(data))
@@ -106,6 +109,7 @@ class SharedServer:
 
     async def serve(self) -> None:
         """Handle messages until the process of the sessions closes the channel."""
+        self._channel.start_beats()
         while messages := await self._channel.receive_all():
             for message in messages:
                 self._handle(message)
@@ -128,7 +132,8 @@ class SharedServer:
 
     async def _run(self, session: SessionChannel, message: OpenSession) -> None:
         unseen = list_unseen(message.nonces)
-        unloaded = list_unloaded(message.import_path, message.tools)
+        # In a thread: a slow import must not look like a process that hangs.
+        unloaded = await asyncio.to_thread(list_unloaded, message.import_path, message.tools)
         self._channel.send(SessionOpened(message.number, unseen, unloaded))
         try:
             await self._serve_session(session)
