@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from mudroom._core.counts import count_noun
+from mudroom._core.listings import count_noun
 
 from .processes import SHORT_RUNS, Bench, Figures
 from .rounds import compare, measure_in_turn

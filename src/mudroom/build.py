@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from . import agent_files
 from ._core.agents import Agent
-from ._core.board_tasks import BoardOffer
 from ._core.budgets import Budget
 from ._core.listings import ListingLimits, count_listed_characters
 from ._core.ports import Environment, Journal, SessionServers
+from ._core.ports.board import BoardOffer
 from ._core.tools import Tool
 from ._engine.changes.live_overlaps import LiveOverlaps
 from ._engine.changes.watch import ChangeWatch

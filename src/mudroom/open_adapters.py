@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ._core.agents import Agent, WorkspaceKind
-from ._core.board_tasks import BoardOffer
 from ._core.listings import ListingLimits, choose_description_length
 from ._core.messages import ToolCallBlock
 from ._core.ports import Board, Hooks, Journal, Model, SessionServers, SessionStore
+from ._core.ports.board import BoardOffer
 from ._core.tool_names import normalize_tool_name
 from ._core.tool_patterns import parse_tool_pattern, parse_tool_patterns
 from ._core.tools import Tool, ToolCategory

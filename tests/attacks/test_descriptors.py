@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mudroom._platform.programs import start_program
-from mudroom.integrations.hook_programs.programs import HookProgram
+from mudroom.integrations.hook_programs.hook_set import HookProgram
 from mudroom.integrations.mcp_servers.server_process import start_server_process
 from mudroom.integrations.mcp_servers.spec import ServerPlace, ServerSpec
 from mudroom.sandboxes.unsandboxed import Unsandboxed

@@ -25,8 +25,8 @@ from mudroom.batches.status import RequestCounter
 from mudroom.events import ModelCallRetried, TurnFailed
 from mudroom.journals.sessions import open_store
 from mudroom.testing import Fault, ModelServer, ServerRequest
-from mudroom.testing.event_builders import run_finished
 from mudroom.testing.model_server import ServerAnswer
+from mudroom.testing.store_conformance import run_finished
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 LINES = 2_000 if LONG else 60

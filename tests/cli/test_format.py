@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mudroom._core.counts import count_noun
+from mudroom._core.listings import count_noun
 from mudroom.cli.output.text import (
     ASCII,
     UNICODE,

@@ -28,7 +28,7 @@ from mudroom._core.events import (
 from mudroom._core.messages import AssistantMessage, ToolCallBlock, Usage
 from mudroom._core.runs import InboxMessage, Reason
 from mudroom._core.tools import ToolResult
-from mudroom._engine.inbox.notification import make_notification
+from mudroom._engine.inbox.inbox import make_notification
 from mudroom.cli.actions.prompts.mentions import (
     describe_unknown_mentions,
     expand_mentions,
@@ -44,7 +44,7 @@ from mudroom.cli.output.scrollback import Scrollback
 from mudroom.cli.output.text import UNICODE, measure_width
 from mudroom.pricing import get_context_window
 from mudroom.projections.run_tree import RunTree
-from mudroom.testing.event_builders import (
+from mudroom.testing.store_conformance import (
     run_finished,
     run_started,
     tool_call,

@@ -9,9 +9,9 @@ from tests.engine.conftest import Stage
 
 from mudroom import Agent, Session
 from mudroom._core.agents import Mode
-from mudroom._core.board_tasks import TaskChange
 from mudroom._core.events import NoteInjected, SessionOpened, StoredEvent
 from mudroom._core.ports import Board
+from mudroom._core.ports.board import TaskChange
 from mudroom.boards.board import TaskBoard
 from mudroom.boards.file import get_board_path
 from mudroom.boards.owner_lock import is_owner_alive

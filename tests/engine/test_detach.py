@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 
 from mudroom import Budget, Reason, Session
 from mudroom._core.events import MessageSent, RunFinished, StoredEvent, ToolCallFinished
-from mudroom._engine.inbox.notification import make_notification
+from mudroom._engine.inbox.inbox import make_notification
 from mudroom.journals.sqlite.folder import get_session_path
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader

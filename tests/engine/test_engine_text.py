@@ -20,16 +20,15 @@ from tests.engine.test_teams import name, send
 
 import mudroom
 from mudroom import Agent, ToolResult
-from mudroom._core.board_tasks import BoardTask
 from mudroom._core.events import CheckFinished, StoredEvent
 from mudroom._core.messages import TextBlock, ToolCallBlock
 from mudroom._core.ports import Hooks, ToolHookDecision
+from mudroom._core.ports.board import BoardTask
 from mudroom._core.runs import Brief, InboxMessage, Reason, Report
 from mudroom._engine.child_report import add_facts, format_evidence, format_warning, format_words
 from mudroom._engine.children.checks import describe_check
 from mudroom._engine.children.task_tool import make_task_tool
-from mudroom._engine.inbox.inbox import format_message
-from mudroom._engine.inbox.notification import make_notification
+from mudroom._engine.inbox.inbox import format_message, make_notification
 from mudroom._engine.team_text import format_shutdown
 from mudroom.errors import ModelRefused
 from mudroom.models.scripted import Answer, Request, call

@@ -11,7 +11,7 @@ from tests.engine.conftest import Stage
 
 from mudroom import Effect, Session, ToolCallBlock, ToolResult, tool
 from mudroom._core.tools import Tool, ToolCategory
-from mudroom._engine.changes.unwatched import explain_unwatched, select_outside
+from mudroom._engine.changes.watch import explain_unwatched, select_outside
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions import Permissions

@@ -13,7 +13,7 @@ from mudroom._core.agents import Mode
 from mudroom.agent_catalog import KNOWN_TOOLS
 from mudroom.agent_files import LoadedAgents, load_agent_files, load_commands
 from mudroom.integrations.config_files import Finding
-from mudroom.integrations.plugins.manifest import read_plugin
+from mudroom.integrations.plugins.load import read_plugin
 from mudroom.integrations.plugins.spec import Plugin
 from mudroom.integrations.usable_programs import UsablePrograms, load_usable_programs
 

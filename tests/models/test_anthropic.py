@@ -21,11 +21,9 @@ from mudroom._core.messages import (
 from mudroom._core.ports import RequestConfig, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelGarbled
-from mudroom.models._anthropic_stream import AnthropicReader
-from mudroom.models._http import HttpClient, StreamCut, StreamError
-from mudroom.models._sse import SseParser
+from mudroom.models._http import HttpClient, SseParser, StreamCut, StreamError
 from mudroom.models._tool_names import ToolNames
-from mudroom.models.anthropic import AnthropicModel
+from mudroom.models.anthropic import AnthropicModel, AnthropicReader
 from mudroom.testing import wire_formats
 from mudroom.testing.clock import FakeClock
 

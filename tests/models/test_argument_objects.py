@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from mudroom._core.messages import ToolCallBlock
-from mudroom.models._anthropic_stream import AnthropicReader
-from mudroom.models._google_stream import GoogleReader
-from mudroom.models._ollama_stream import OllamaReader
 from mudroom.models._tool_names import ToolNames
+from mudroom.models.anthropic import AnthropicReader
+from mudroom.models.google import GoogleReader
+from mudroom.models.ollama import OllamaReader
 from mudroom.models.openai._chat_stream import OpenAIReader
-from mudroom.models.openai._refused_calls import read_refused_calls
-from mudroom.models.openai._responses_stream import ResponsesReader
+from mudroom.models.openai.chat import read_refused_calls
+from mudroom.models.openai.responses import ResponsesReader
 
 NAMES = ToolNames(["read"])
 

@@ -31,11 +31,10 @@ from mudroom._core.messages import (
     ToolCallBlock,
     Usage,
 )
-from mudroom.models._anthropic_stream import AnthropicReader
-from mudroom.models._google_stream import GoogleReader
-from mudroom.models._http import StreamReader
-from mudroom.models._sse import SseParser
+from mudroom.models._http import SseParser, StreamReader
 from mudroom.models._tool_names import ToolNames
+from mudroom.models.anthropic import AnthropicReader
+from mudroom.models.google import GoogleReader
 from mudroom.models.openai._chat_stream import OpenAIReader
 from mudroom.testing.model_server import Fault, ModelServer
 from mudroom.testing.wire_formats import WireAnswer, anthropic_stream, google_stream, openai_stream

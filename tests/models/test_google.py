@@ -23,10 +23,9 @@ from mudroom._core.messages import (
 from mudroom._core.ports import RequestConfig, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelGarbled
-from mudroom.models._google_stream import GoogleReader
 from mudroom.models._http import HttpClient, StreamCut, StreamError
 from mudroom.models._tool_names import ToolNames
-from mudroom.models.google import GoogleModel
+from mudroom.models.google import GoogleModel, GoogleReader
 from mudroom.testing.clock import FakeClock
 
 

@@ -18,12 +18,12 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import RequestConfig
 from mudroom.models._http import HttpClient
-from mudroom.models._pydantic_ai_messages import to_model_request
 from mudroom.models._tool_names import ToolNames
 from mudroom.models.anthropic import AnthropicModel
 from mudroom.models.google import GoogleModel
 from mudroom.models.openai.chat import OpenAIModel
 from mudroom.models.providers import PROVIDERS, parse_model_name, takes_images
+from mudroom.models.pydantic_ai import to_model_request
 from mudroom.testing.clock import FakeClock
 
 IMAGE = ImageBlock("image/png", b"\x89PNG" * 3000, 640, 480)

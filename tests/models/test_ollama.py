@@ -29,11 +29,9 @@ from mudroom._core.ports import RequestConfig, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ContextOverflow, ModelGarbled
 from mudroom.model_registry import ModelRegistry
-from mudroom.models._http import HttpClient, StreamCut, StreamError
-from mudroom.models._ollama_stream import OllamaReader
-from mudroom.models._sse import LineParser
+from mudroom.models._http import HttpClient, LineParser, StreamCut, StreamError
 from mudroom.models._tool_names import ToolNames
-from mudroom.models.ollama import OllamaModel
+from mudroom.models.ollama import OllamaModel, OllamaReader
 from mudroom.models.openai.chat import OpenAIModel
 from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock

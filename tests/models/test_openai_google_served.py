@@ -22,11 +22,9 @@ from mudroom._core.messages import (
 from mudroom._core.ports import Model, RequestConfig, RetryNotice, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
-from mudroom.models._google_stream import GoogleReader
-from mudroom.models._http import HttpClient, StreamCut, StreamReader
-from mudroom.models._sse import SseParser
+from mudroom.models._http import HttpClient, SseParser, StreamCut, StreamReader
 from mudroom.models._tool_names import ToolNames
-from mudroom.models.google import GoogleModel
+from mudroom.models.google import GoogleModel, GoogleReader
 from mudroom.models.openai._chat_stream import OpenAIReader
 from mudroom.models.openai.chat import OpenAIModel
 from mudroom.testing.clock import FakeClock

@@ -32,12 +32,10 @@ from mudroom._core.ports import RequestConfig, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelGarbled
 from mudroom.model_registry import ModelRegistry
-from mudroom.models._http import HttpClient, StreamCut, StreamError
-from mudroom.models._sse import SseParser
+from mudroom.models._http import HttpClient, SseParser, StreamCut, StreamError
 from mudroom.models._tool_names import ToolNames
-from mudroom.models.openai._responses_stream import WIRE, ResponsesReader
 from mudroom.models.openai.chat import OpenAIModel
-from mudroom.models.openai.responses import ResponsesModel
+from mudroom.models.openai.responses import WIRE, ResponsesModel, ResponsesReader
 from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import ModelServer

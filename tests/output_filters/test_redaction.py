@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mudroom import Session
 from mudroom.models.scripted import ScriptedModel, call
 from mudroom.output_filters.redaction import Redactor, is_secret_name
-from mudroom.tools._redacting_stream import RedactingStream
+from mudroom.tools.bash import RedactingStream
 
 A20, A36 = "aB3dE6gH9jK2mN5pQ8rS", "aB3dE6gH9jK2mN5pQ8rSaB3dE6gH9jK2mN5p"
 SHAPES = {

@@ -9,7 +9,7 @@ import pytest
 
 from mudroom.errors import WorkspaceError
 from mudroom.models.scripted import Answer, Request, call
-from mudroom.permissions.filtered_workspace import FilteredWorkspace
+from mudroom.permissions.policy import FilteredWorkspace
 from mudroom.permissions.rules import Permissions
 from mudroom.tools import make_builtin_tools
 from mudroom.workspaces.shared import SharedWorkspace

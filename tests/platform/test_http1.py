@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from mudroom._platform.http1.addresses import parse_url
 from mudroom._platform.http1.connection import MAX_UNREAD
 from mudroom._platform.http1.errors import (
     CannotConnect,
@@ -31,7 +30,7 @@ from mudroom._platform.http1.errors import (
     UntrustedServer,
 )
 from mudroom._platform.http1.parser import ResponseParser
-from mudroom._platform.http1.pool import ConnectionPool
+from mudroom._platform.http1.pool import ConnectionPool, parse_url
 
 from ..waiting import SECONDS
 
@@ -627,7 +626,7 @@ def test_what_is_not_a_url_is_refused(url: str) -> None:
 
 def test_a_request_without_a_proxy_does_not_load_the_slow_module_for_proxies() -> None:
     program = (
-        "import sys; from mudroom._platform.http1.addresses import parse_url\n"
+        "import sys; from mudroom._platform.http1.pool import parse_url\n"
         "assert parse_url('https://example.org/v1').proxy is None\n"
         "assert 'urllib.request' not in sys.modules"
     )

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from mudroom._platform.http1.addresses import parse_url
 from mudroom._platform.http1.errors import CannotConnect, UntrustedServer
-from mudroom._platform.http1.pool import ConnectionPool
+from mudroom._platform.http1.pool import ConnectionPool, parse_url
 
 from ..waiting import SECONDS
 from .test_http1 import (

@@ -6,7 +6,7 @@ import platform
 import time
 from pathlib import Path
 
-from mudroom.scope.environment_message import (
+from mudroom.scope.subagent import (
     MAX_WALKED_FILES,
     draw_tree,
     make_environment_messages,

@@ -9,7 +9,7 @@ from tests.session.conftest import IsolatedOptions
 from tests.session.test_cancel import EndlessModel, leave_unfinished_run
 
 from mudroom import Session, Tool, ToolCallBlock, ToolResult
-from mudroom._core.request_heads import RequestHeads
+from mudroom._engine.session_context import RequestHeads
 from mudroom.cli.actions.export.export_session import redact_events
 from mudroom.events import RunResumed, RunStarted, StoredEvent
 from mudroom.journals.encoding import decode, encode

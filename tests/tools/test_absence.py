@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.tools.conftest import Call, Run
 
-from mudroom.permissions.filtered_workspace import FilteredWorkspace
+from mudroom.permissions.policy import FilteredWorkspace
 
 NEEDLE = "needle in it\n"
 

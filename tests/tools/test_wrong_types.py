@@ -18,8 +18,7 @@ from mudroom._engine.children.task_tool import make_task_tool
 from mudroom._engine.run_tools import RUN_TOOLS
 from mudroom._engine.run_tools.merge_tool import MERGE_TOOL
 from mudroom.agent_files.agents import parse_agent_keys
-from mudroom.config import SETTING_NAMES
-from mudroom.config.values import validate_value
+from mudroom.config import SETTING_NAMES, validate_value
 from mudroom.integrations.mcp_servers.load import parse_servers
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.options import make_options

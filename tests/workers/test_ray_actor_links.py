@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from mudroom.workers.ray.actor_link import ActorHandle
-from mudroom.workers.ray.actor_links import ActorLinks
+from mudroom.workers.ray.driver import ActorLinks
 from mudroom.workers.ray.driver_messages import (
     ActorReady,
     ActorStopped,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.errors import WorkspaceError
-from mudroom.workers.remote.tree_packs import PIECE_BYTES, TreePacks
+from mudroom.workers.remote.tree_transfer import PIECE_BYTES, TreePacks
 
 DATA = bytes(PIECE_BYTES + 1)
 

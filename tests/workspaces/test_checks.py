@@ -21,7 +21,7 @@ from tests.workspaces.test_isolated_children import (
 from mudroom import Agent, Report, Session
 from mudroom._core.agents import WorkspaceKind
 from mudroom._core.events import CheckFinished, RunFinished, StoredEvent, WorkMerged
-from mudroom._core.merge_counts import count_merges, describe_merges
+from mudroom._core.merge_events import count_merges, describe_merges
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.runs import MergeCounts
 from mudroom.cli.output.report import describe_changed_files

@@ -12,7 +12,7 @@ from tests.workspaces.remote import RemoteWorkspace
 
 from mudroom._core.ports import Workspace
 from mudroom._engine.file_writes import RecordedWorkspace
-from mudroom.permissions.filtered_workspace import FilteredWorkspace
+from mudroom.permissions.policy import FilteredWorkspace
 from mudroom.testing.workspace_conformance import CHECKS, Check
 from mudroom.workspaces.copy import make_temporary_copy
 from mudroom.workspaces.shared import SharedWorkspace

@@ -11,8 +11,8 @@ from msgspec import Struct, field
 from ..errors import UsageError
 from .budgets import Budget, check_amount
 from .file_conflicts import FileConflict
-from .named_fields import NamedFields
 from .tool_patterns import list_call_patterns
+from .type_checks import NamedFields
 
 
 class Mode(StrEnum):

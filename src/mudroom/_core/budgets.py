@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import astuple, replace
 
 from ..errors import UsageError, quote_value
-from .named_fields import NamedFields
+from .type_checks import NamedFields
 
 _Number = TypeVar("_Number", bound=float)
 

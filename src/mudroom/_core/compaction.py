@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from .named_fields import NamedFields
+from .type_checks import NamedFields
 
 Percent = Annotated[int, Meta(ge=1, le=100)]
 

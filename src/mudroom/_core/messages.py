@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .json_values import clean_json, clean_text, find_json_fault, is_clean_json
-from .named_fields import NamedFields
+from .type_checks import NamedFields
 
 
 class TextBlock(Struct, frozen=True, gc=False, tag="text", omit_defaults=True):

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from ..errors import MudroomError
 from .json_values import OBJECT_TYPES, clean_json, clean_text, is_clean_json
 from .messages import ImageBlock, ToolResultBlock
-from .named_fields import NamedFields
 from .schemas.lenient import read_leniently
+from .type_checks import NamedFields
 
 
 class Effect(StrEnum):

@@ -6,12 +6,22 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+)
 from typing import get_type_hints as read_hints
 
-from msgspec import NODEFAULT, Struct
+from msgspec import NODEFAULT, Struct, StructMeta
 
-from ..errors import UsageError, quote_value
+from ..errors import UnknownName, UsageError, quote_value
 
 _CONTAINERS: dict[object, type | tuple[type, ...]] = {
     Sequence: Sequence,
@@ -107,3 +117,20 @@ def _name_hint(hint: object) -> str:
     if hint is NoneType:
         return "None"
     return re.sub(r"\w+\.", "", hint.__name__ if isinstance(hint, type) else repr(hint))
+
+
+class NamedFields(StructMeta):
+    """Type of structs whose constructor names an unknown field, and the nearest known one."""
+
+    if not TYPE_CHECKING:  # Type checkers read the fields of the struct.
+
+        def __call__(cls, *values: object, **fields: object) -> object:
+            """Construct a struct. Raises UnknownName for an argument that is no field."""
+            try:
+                return super().__call__(*values, **fields)
+            except TypeError:
+                known = cls.__struct_fields__
+                unknown = next((name for name in fields if name not in known), None)
+                if unknown is None:
+                    raise
+                raise UnknownName("argument", unknown, known, where=cls.__name__) from None

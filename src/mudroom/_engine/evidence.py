@@ -7,12 +7,11 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from .._core.merge_counts import count_merges
-from .._core.merge_events import WorkMerged
+from .._core.merge_events import WorkMerged, count_merges
+from .._core.ports.board import update_claims
 from .._core.run_ids import is_run_above
 from .._core.runs import MergeCounts, Report
 from .._core.tools import ToolResult, join_reasons
-from .board_reminder import BoardReminder
 from .call_batch import CallOutcome
 from .changes.snapshot import list_folders_above
 
@@ -111,7 +110,7 @@ class Evidence:
 
     def add_outside_changes(self, report: Report) -> None:
         """Add what a child with files of its own may have changed outside them."""
-        from .changes.unwatched import select_outside
+        from .changes.watch import select_outside
 
         self.add_unknown_changes(select_outside(report.unknown_changes))
 
@@ -150,3 +149,30 @@ def keep_evidence(changed: ToolResult, result: ToolResult) -> ToolResult:
         unknown_changes=join_reasons(result.unknown_changes, changed.unknown_changes),
         parallel_runs=result.parallel_runs,
     )
+
+
+TURNS_BEFORE_REMINDER = 10
+"""Turns without a change of the board, after which a run with a claimed task gets a reminder."""
+
+_REMINDER = "<reminder>You work on {tasks} of the task board. Update its status.</reminder>"
+
+
+class BoardReminder:
+    """A reminder of the tasks that a run has claimed, computed from the results of its calls."""
+
+    def __init__(self) -> None:
+        self._claims: dict[int, str] = {}
+        self._turn = 0
+
+    def add(self, outcomes: Iterable[CallOutcome], turn: int) -> None:
+        """Add the outcomes of a turn."""
+        for outcome in outcomes:
+            if update_claims(self._claims, outcome.result.detail):
+                self._turn = turn
+
+    def make_text(self, turn: int) -> str:
+        """Return a reminder if one is due, "" if not."""
+        if not self._claims or turn - self._turn < TURNS_BEFORE_REMINDER:
+            return ""
+        self._turn = turn
+        return _REMINDER.format(tasks=", ".join(f"#{task_id}" for task_id in self._claims))

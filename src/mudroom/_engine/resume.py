@@ -39,7 +39,7 @@ from .call_context import CallContext
 from .changes.content_hashes import hash_present
 from .compaction.record_file import rebuild_context
 from .compaction.shortening import apply_edit
-from .inbox.notification import is_notification, make_notification
+from .inbox.inbox import is_notification, make_notification
 from .meters.meter import NEAR_LIMIT
 from .meters.request_plan import Permit
 from .meters.run_timer import sum_worked_seconds

@@ -24,8 +24,7 @@ from .context_policy import Thresholds
 from .conversation import REQUESTED_FOCUS, Conversation
 from .evidence import Evidence
 from .inbox.background import BackgroundWork
-from .inbox.inbox import Inbox
-from .inbox.notification import is_notification
+from .inbox.inbox import Inbox, is_notification
 from .loop_detection import LoopDetector
 from .meters.meter import Meter
 from .meters.request_plan import LONGEST_ANSWER, LONGEST_CHILD_ANSWER

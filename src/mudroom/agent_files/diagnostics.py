@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from .._core.counts import count_noun
+from .._core.listings import count_noun
 
 
 class Severity(StrEnum):

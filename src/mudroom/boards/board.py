@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .._core.board_tasks import BoardTask
 from .._core.json_values import clean_text
+from .._core.ports.board import BoardTask
 from ..errors import UsageError
 from .file import begin_change, connect, translate_errors
 from .owner_lock import OwnerLock, is_owner_alive

@@ -15,8 +15,8 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from .._core.board_tasks import BoardTask, Status
 from .._core.json_values import clean_text
+from .._core.ports.board import BoardTask, Status
 from .._core.schemas.mismatch import explain_mismatch
 from ..errors import BoardError, UsageError
 from .board import TaskBoard

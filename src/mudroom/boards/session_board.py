@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .._core.board_tasks import BoardAnswer, BoardTask, TaskChange
+from .._core.ports.board import BoardAnswer, BoardTask, TaskChange
 from .board import TaskBoard
 from .run_changes import RunChanges
 

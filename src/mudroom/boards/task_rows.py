@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 
-from .._core.board_tasks import BoardTask
+from .._core.ports.board import BoardTask
 
 _TASKS = (
     "SELECT id, subject, description, status, owner, lock, run, revision, report, metadata, "

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .._core.counts import count_noun
+from .._core.listings import count_noun
 from .config_files import Finding
 from .hook_programs.event_names import explain_never_fires
 from .hook_programs.load import load_hooks

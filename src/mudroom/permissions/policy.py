@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from .._core.agents import Mode
 from .._core.messages import ToolCallBlock
-from .._core.ports import PermissionVerdict, Workspace
+from .._core.ports import (
+    FileInfo,
+    LinkTarget,
+    PermissionVerdict,
+    SkippedPaths,
+    Workspace,
+    WorkspaceWrapper,
+)
 from .._core.runs import Brief
+from .._core.tool_patterns import parse_tool_patterns
 from .._core.tools import Tool, ToolCategory
-from .agent_patterns import AgentPatterns, CallPatterns, collect_call_patterns, make_deny_rules
-from .filtered_workspace import FilteredWorkspace
-from .match_call import CallMatcher, get_call_path
+from .._platform.path_text import path_from_text, path_to_text
+from ..errors import WorkspaceError
+from .match_call import CallMatcher, get_call_path, get_file_access
 from .path_rules import PathContext, covers_path
-from .rules import RULE_VERDICTS, CallFinding, CallKind, Permissions, Verdict
+from .rules import RULE_VERDICTS, CallFinding, CallKind, Permissions, Rule, Verdict
 
 if TYPE_CHECKING:
     from .shell_judge import CommandJudge
@@ -234,3 +244,190 @@ def _get_call_kind(tool: Tool) -> CallKind:
         if tool.has_category(category):
             return kind
     return CallKind.EXTERNAL
+
+
+CallPatterns = tuple[tuple[str, ...], ...]
+"""The call patterns of a run's agent and of each agent above it. Every one must let a call pass."""
+PATTERN_ORIGIN = "its agent's tools"
+
+
+def collect_call_patterns(brief: Brief) -> CallPatterns:
+    """Return the call patterns that apply to a run."""
+    own = brief.agent.call_patterns if brief.agent.tools else ()
+    return (*brief.inherited_patterns, own) if own else brief.inherited_patterns
+
+
+def make_deny_rules(texts: tuple[str, ...]) -> Iterator[Rule]:
+    """Yield a deny rule for each excluding pattern.
+
+    If the text in the brackets is not valid, the rule denies all calls of the tool.
+    """
+    for pattern in parse_tool_patterns(texts):
+        if pattern.is_excluded:
+            calls = pattern.calls if pattern.is_valid else ""
+            yield Rule(Verdict.DENY, pattern.tool, calls, PATTERN_ORIGIN)
+
+
+class AgentPatterns:
+    """The call patterns of one agent: of a tool that has some, it may call only what matches one.
+
+    Arguments:
+        texts: see Agent.call_patterns.
+    """
+
+    def __init__(self, texts: tuple[str, ...], matcher: CallMatcher) -> None:
+        self._matcher = matcher
+        self._context = matcher.context
+        self._patterns = [
+            pattern for pattern in parse_tool_patterns(texts) if not pattern.is_excluded
+        ]
+
+    def _find_rules(self, tool: Tool) -> list[Rule] | None:
+        """Return the rules of which one must match, or None if the tool has no call patterns."""
+        patterns = [pattern for pattern in self._patterns if pattern.matches_tool(tool.name)]
+        valid = [pattern for pattern in patterns if pattern.is_valid]
+        if not patterns or not all(pattern.calls for pattern in valid):
+            return None
+        return [Rule(Verdict.ALLOW, each.tool, each.calls, PATTERN_ORIGIN) for each in valid]
+
+    def find_refusal(self, tool: Tool, arguments: Mapping[str, Any]) -> PermissionVerdict | None:
+        """Return the reason why this agent may not make a call, or None if it may."""
+        rules = self._find_rules(tool)
+        if rules is None or tool.is_search:
+            return None  # the results of a search are filtered by find_read_refusal
+        if tool.category is ToolCategory.RUN:
+            return self._refuse_command(rules, tool, str(arguments.get(tool.rule_argument, "")))
+        is_read = get_file_access(tool) is ToolCategory.READ
+        if is_read and not self._context.is_inside(get_call_path(tool, arguments)):
+            return None  # outside the workspace only files given to the run can be opened
+        for rule in rules:
+            if self._matcher.matches(replace(rule, tool=tool.name), tool, arguments):
+                return None
+        return PermissionVerdict(Verdict.DENY, _explain(tool.name, rules))
+
+    def _refuse_command(
+        self, rules: list[Rule], tool: Tool, command: str
+    ) -> PermissionVerdict | None:
+        from .shell_judge import CommandJudge
+
+        judge = CommandJudge(rules, tool, self._matcher, allow_reading=False)
+        for finding in judge.judge(command):
+            if finding.verdict != Verdict.ALLOW:
+                why = f"{_explain(tool.name, rules)}; {finding.why}"
+                return PermissionVerdict(Verdict.DENY, why, command_part=finding.command)
+        return None
+
+    def find_read_refusal(self, tool: Tool, path: str) -> str:
+        """Return the reason why a tool may not read an absolute path, "" if it may."""
+        rules = self._find_rules(tool)
+        is_read = get_file_access(tool) is ToolCategory.READ
+        if rules is None or not is_read or not self._context.is_inside(path):
+            return ""
+        if any(covers_path(rule, path, self._context, ignore_case=False) for rule in rules):
+            return ""
+        return _explain(tool.name, rules)
+
+
+def _explain(tool: str, rules: list[Rule]) -> str:
+    patterns = ", ".join(f"{tool}({rule.pattern})" for rule in rules)
+    if patterns:
+        return f"its agent has only {patterns}"
+    return f"the agent's pattern for {tool} is not valid, so no call of it is allowed"
+
+
+FindRefusal = Callable[[str], str]
+"""Maps an absolute path to the reason why it may not be read, "" if it may."""
+
+
+class FilteredWorkspace(WorkspaceWrapper):
+    """Workspace port that filters another workspace.
+
+    Arguments:
+        find_refusal: called with the name of a file and with the path it leads to.
+    """
+
+    def __init__(self, inner: Workspace, find_refusal: FindRefusal) -> None:
+        super().__init__(inner)
+        self._find_refusal = find_refusal
+
+    @property
+    def local(self) -> FilteredWorkspace | None:
+        """Access to the open files that may be read."""
+        return None if self.inner.local is None else self
+
+    def open(self, path: str) -> int:
+        """Open a regular file and return its descriptor.
+
+        The file that was really opened is checked, so replacing a link in between has no effect.
+        Raises WorkspaceError if it may not be read.
+        """
+        if self.inner.local is None:
+            raise WorkspaceError(f"{path} is not a file of this machine")
+        descriptor = self.inner.local.open(path)
+        absolute = os.path.join(self.inner.root, self.inner.locate(path))
+        opened = _read_descriptor_path(descriptor, absolute)
+        try:
+            self._check(path, absolute)
+            self._check(path, opened)
+        except WorkspaceError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def read_link(self, path: str) -> LinkTarget | None:
+        """Return the path in a link, None for anything else."""
+        return self.inner.local.read_link(path) if self.inner.local else None
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        """Read a part of a file. Raises WorkspaceError if it may not be read."""
+        if self.inner.local is None:
+            self._check(path, os.path.join(self.inner.root, self.inner.locate(path)))
+            return self.inner.read(path, offset, size)
+        with os.fdopen(self.open(path), "rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def _check(self, path: str, absolute: str) -> None:
+        why = self._find_refusal(absolute)
+        if why:
+            raise WorkspaceError(f"{path} may not be read: {why}", remedy="Do without it.")
+
+    def walk(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
+        """Yield the readable files below a folder."""
+        infos = self.inner.walk(path, ignored=ignored, skipped=skipped)
+        return self._filter(path, infos, skipped)
+
+    def walk_entries(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
+        """Yield everything below a folder, without files that may not be read."""
+        infos = self.inner.walk_entries(path, ignored=ignored, skipped=skipped)
+        return self._filter(path, infos, skipped)
+
+    def _filter(
+        self, path: str, infos: Iterator[FileInfo], skipped: list[str] | None
+    ) -> Iterator[FileInfo]:
+        """Yield the readable files among those below a folder; count the others.
+
+        Links are not followed, but the folder itself may be reached through one.
+        """
+        start = os.path.join(self.inner.root, self.inner.locate(path))
+        real_start = path_to_text(os.path.realpath(path_from_text(start)))
+        for info in infos:
+            absolute = os.path.join(self.inner.root, info.path)
+            real = real_start + absolute[len(start) :]
+            if self._find_refusal(absolute) or (real != absolute and self._find_refusal(real)):
+                if isinstance(skipped, SkippedPaths) and not stat.S_ISDIR(info.mode):
+                    skipped.refused += 1
+                continue
+            yield info
+
+
+def _read_descriptor_path(descriptor: int, path: str) -> str:
+    """Return the path of an open file; where procfs is missing, the resolved path."""
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return os.path.realpath(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from .._core.board_tasks import BoardTask
+from .._core.ports.board import BoardTask
 from .engine_text import quote
 from .safe_text import sanitize, sanitize_line
 

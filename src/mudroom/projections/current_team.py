@@ -6,7 +6,7 @@ for teammate in list_idle(RunTree.from_events(events)):
 
 from __future__ import annotations
 
-from .._core.counts import count_noun
+from .._core.listings import count_noun
 from .._core.runs import InboxMessage
 from .reason_words import describe_reason
 from .run_tree import RunTree

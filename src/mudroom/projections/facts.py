@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct, field
 
-from .._core.board_tasks import update_claims
 from .._core.events import (
     MessageDelivered,
     MessageSent,
@@ -17,6 +16,7 @@ from .._core.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
+from .._core.ports.board import update_claims
 from .._core.runs import Brief, Report
 from .engine_text import quote
 from .safe_text import describe_call, sanitize_line

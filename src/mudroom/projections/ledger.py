@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from .._core.counts import count_noun, format_size
 from .._core.events import (
     AnyEvent,
     MessageDelivered,
@@ -18,6 +17,7 @@ from .._core.events import (
     TurnFailed,
     TurnFinished,
 )
+from .._core.listings import count_noun, format_size
 from .._core.messages import Usage
 from .._core.run_ids import find_first_id
 from .._core.runs import Brief

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._core.counts import count_noun
+from .._core.listings import count_noun
 from .run_view import RunView
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from .._core.counts import count_noun
+from .._core.listings import count_noun
 from .run_tree import RunTree
 from .run_view import RunView
 from .safe_text import sanitize_line

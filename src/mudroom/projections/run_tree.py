@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from .._core.board_tasks import update_claims
 from .._core.events import (
     AnyEvent,
     CheckFinished,
@@ -27,6 +26,7 @@ from .._core.events import (
     WorkMerged,
 )
 from .._core.messages import Usage
+from .._core.ports.board import update_claims
 from .._core.run_ids import find_parent_id
 from .._core.runs import Brief, Reason
 from .run_view import CommandView, RunState, RunView

@@ -6,18 +6,30 @@ The adapters of a replay are chosen here; those of a session in `build.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
 from .._core.agents import WorkspaceSpec
-from .._core.events import MessageSent, RunStarted, StoredEvent, ToolCallStarted
+from .._core.events import (
+    Compacted,
+    MessageSent,
+    ResultsCleared,
+    RunFinished,
+    RunStarted,
+    StoredEvent,
+    ToolCallStarted,
+    TurnFailed,
+    TurnFinished,
+    WorkMerged,
+)
 from .._core.messages import RecordedConversation
 from .._core.ports import Environment
-from .._core.runs import Brief, InboxMessage, Report
+from .._core.runs import Brief, InboxMessage, Reason, Report, Work
 from .._core.tools import Tool
+from .._engine.children.merge import is_merge_of
 from .._engine.children.task_tool import make_task_tool
 from .._engine.meters.meter import Meter
 from .._engine.phase import RunControl
@@ -39,7 +51,6 @@ from ..recorded_options import is_board_offered
 from ..tools import BOARD_TOOLS, make_builtin_tools
 from ..workers.local import LocalWorker
 from .recorded_background import RecordedBackground
-from .recorded_edits import RecordedEdits
 from .recorded_events import RecordedEvents, ReplayDiverged
 from .recorded_gate import RecordedGate
 from .recorded_messages import RecordedInbox
@@ -50,8 +61,6 @@ from .recorded_outcomes import (
     RecordedTeams,
 )
 from .recorded_stops import RecordedFault, RecordedMeters
-from .recorded_work import RecordedWork
-from .replayed_run import ReplayedRun
 
 __all__ = ["ReplayDiverged", "replay"]
 
@@ -290,3 +299,97 @@ def _find_child_models(events: Sequence[StoredEvent]) -> dict[str, dict[str, str
         if model == "inherit":
             models.setdefault(brief.parent, {})[brief.agent.name] = brief.model
     return models
+
+
+class RecordedEdits:
+    """Edits of the conversations of a record, by run, turn and number of refusals before them."""
+
+    def __init__(self, events: Iterable[StoredEvent]) -> None:
+        self._edits: dict[
+            tuple[str, int, int], list[tuple[ResultsCleared | Compacted, Brief | None]]
+        ] = {}
+        briefs: dict[str, Brief] = {}
+        refusals: dict[str, int] = {}
+        for event in events:
+            if isinstance(event, RunStarted):
+                briefs[event.run] = event.brief
+            elif isinstance(event, TurnFinished):
+                refusals[event.run] = 0
+            elif isinstance(event, TurnFailed) and event.overflow:
+                refusals[event.run] = refusals.get(event.run, 0) + 1
+            elif isinstance(event, ResultsCleared | Compacted):
+                summary = event.summary_run if isinstance(event, Compacted) else ""
+                key = (event.run, event.turn, refusals.get(event.run, 0))
+                self._edits.setdefault(key, []).append((event, briefs.get(summary)))
+
+    def take(
+        self, run_id: str, turn: int, refusals: int
+    ) -> Sequence[tuple[ResultsCleared | Compacted, Brief | None]]:
+        """Return the edits at a point of a run, each with the brief of its summary run.
+
+        Each edit comes once: a run that is interrupted returns to the point.
+        """
+        return self._edits.pop((run_id, turn, refusals), [])
+
+
+class RecordedWork:
+    """Work and merges of a record, by the id of the run with the isolated workspace."""
+
+    def __init__(self, events: Iterable[StoredEvent]) -> None:
+        self._workspaces: dict[str, WorkspaceSpec] = {}
+        self._works: dict[str, Work | None] = {}
+        self._errors: dict[str, str] = {}
+        self._unknown_changes: dict[str, str] = {}
+        self._merges: list[WorkMerged] = []
+        for event in events:
+            if isinstance(event, RunStarted):
+                self._workspaces[event.run] = event.brief.workspace
+            elif isinstance(event, RunFinished):
+                self._works[event.run] = event.report.work
+                self._errors[event.run] = event.report.error
+                self._unknown_changes[event.run] = event.report.unknown_changes
+            elif isinstance(event, WorkMerged):
+                self._merges.append(event)
+
+    def find_workspace(self, run_id: str) -> WorkspaceSpec | None:
+        """Return the workspace of a run."""
+        return self._workspaces.get(run_id)
+
+    def find_work(self, run_id: str) -> Work | None:
+        """Return what a run made of its isolated workspace."""
+        return self._works.get(run_id)
+
+    def find_unknown_changes(self, run_id: str) -> str:
+        """Return why a run may have changed more files than its report says; "" if it says all."""
+        return self._unknown_changes.get(run_id, "")
+
+    def find_error(self, run_id: str) -> str:
+        """Return the error with which a run ended, "" if it had none."""
+        return self._errors.get(run_id, "")
+
+    def find_merge(self, child: str, call: str) -> WorkMerged | None:
+        """Return the outcome of a merge; see `find_recorded_merge`."""
+        merged = next((each for each in self._merges if is_merge_of(each, child, call)), None)
+        if merged and merged.returned not in self._workspaces:
+            return replace(merged, returned="")
+        return merged
+
+
+class ReplayedRun(RunContext):
+    """The objects of a run of a replay.
+
+    Attributes:
+        recorded_report: the report in the record, None if it has none.
+    """
+
+    recorded_report: Report | None = None
+
+    def make_report(self, reason: Reason, text: str, **fields: Any) -> Report:
+        """Return the report of the run.
+
+        Which words say that a budget did not suffice depends on the size of the first request, and
+        a replay has neither the system prompt nor the tools: those of the record are used.
+        """
+        if reason is Reason.BUDGET and self.recorded_report:
+            fields["error"] = self.recorded_report.error
+        return super().make_report(reason, text, **fields)

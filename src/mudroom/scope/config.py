@@ -9,10 +9,9 @@ from msgspec import Struct
 
 from .._core.budgets import check_limits
 from .._core.messages import Message
-from .._core.named_fields import NamedFields
 from .._core.runs import Reason, Report
 from .._core.tools import Tool
-from .._core.type_checks import check_type
+from .._core.type_checks import NamedFields, check_type
 from .._platform.lazy_pattern import compile_later
 from ..errors import UsageError, quote_value
 

@@ -6,8 +6,13 @@ It is a thin layer: it makes an agent, a history and a set of tools, and the ses
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import platform
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Protocol, cast
 
 from msgspec import Struct
@@ -15,7 +20,7 @@ from msgspec.structs import replace
 
 from .._core.agents import Agent
 from .._core.budgets import Budget
-from .._core.events import AnyEvent
+from .._core.events import AnyEvent, RunFinished, ToolCallStarted, TurnFinished
 from .._core.messages import AssistantMessage, Message, TextBlock, UserMessage, user_message
 from .._core.ports import Workspace
 from .._core.runs import Reason, Report
@@ -26,6 +31,7 @@ from .._engine.children.child_brief import narrow_tools
 from .._engine.structured_output import EMIT_TOOL
 from ..errors import ModelError, UnknownName, UsageError, quote_value
 from ..output_types import OutputType, parse_output_type
+from ..projections.safe_text import sanitize_line
 from ..tools.function import declare_tool
 from ..tools.function import tool as make_tool
 from .config import (
@@ -38,8 +44,84 @@ from .config import (
     ToolConfig,
     fill_template,
 )
-from .environment_message import make_environment_messages
-from .message_feed import MessageFeed
+
+MAX_SHOWN_ARGUMENTS = 250
+"""Maximum characters of a tool call's arguments in a message."""
+
+
+class MessageFeed:
+    """Messages about one run for a function of the user, in order.
+
+    An exception of the function is logged once; the run and the later messages continue.
+
+    Arguments:
+        function: takes a text; may return an awaitable, which is awaited before the next call.
+
+    Attributes:
+        report: the recorded report of the run, None until it has ended. A caller who is cancelled
+            gets no other.
+    """
+
+    def __init__(self, scope: str, function: Callable[[str], object]) -> None:
+        self.report: Report | None = None
+        self._run_id = ""
+        self._scope = scope
+        self._function = function
+        self._texts: asyncio.Queue[str | None] = asyncio.Queue()
+        self._is_fault_logged = False
+
+    def set_run(self, run_id: str) -> None:
+        """Set the run whose events become messages."""
+        self._run_id = run_id
+
+    def observe(self, event: AnyEvent) -> None:
+        """Queue the message of an event: the text of an answer, or one line per tool call.
+
+        Keep the report.
+        """
+        if event.run != self._run_id:
+            return
+        if isinstance(event, TurnFinished) and event.message.text:
+            self._texts.put_nowait(event.message.text)
+        elif isinstance(event, RunFinished):
+            self.report = event.report
+        elif isinstance(event, ToolCallStarted):
+            arguments = str(event.call.arguments)[:MAX_SHOWN_ARGUMENTS]
+            name = event.call.name
+            self._texts.put_nowait(f"**Executing tool: {name} with args {arguments}**")
+
+    def end(self) -> None:
+        """Accept no more messages; `deliver` returns after the queued ones."""
+        self._texts.put_nowait(None)
+
+    async def deliver(self) -> None:
+        """Call the function with each message until `end`."""
+        while (text := await self._texts.get()) is not None:
+            try:
+                result = self._function(text)
+                if inspect.isawaitable(result):
+                    await result
+            except asyncio.CancelledError as error:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                self._log_fault(error)
+            except Exception as error:  # noqa: BLE001  a function of the user may raise anything
+                self._log_fault(error)
+
+    def _log_fault(self, error: BaseException) -> None:
+        if self._is_fault_logged:
+            return
+        self._is_fault_logged = True
+        log.error(
+            "on_message of scope %r failed: %s: %s. The run continues. Later faults of this "
+            "function are not logged.",
+            self._scope,
+            type(error).__name__,
+            error,
+            exc_info=error,
+        )
+
 
 log = logging.getLogger("mudroom")
 
@@ -396,3 +478,91 @@ def _to_message(message: Message | Mapping[str, str]) -> Message:
     if role == "user":
         return user_message(content)
     return AssistantMessage((TextBlock(content),))
+
+
+MAX_ITEMS = 200
+"""Maximum number of files and folders in the tree."""
+
+MAX_WALKED_FILES = 5_000
+"""Maximum number of files that the tree is made from; they are found in about 0.1 seconds."""
+
+_MAX_NAME_LENGTH = 255
+"""Maximum characters of a file name."""
+
+Tree = dict[str, "Tree | None"]
+"""Entries of a folder by name; None for a file."""
+
+
+def make_environment_messages(workspace: Workspace) -> tuple[Message, Message]:
+    """Return the first message of a scope and the model's reply. Blocks while it reads folders."""
+    paths = [file.path for file in islice(workspace.walk(), MAX_WALKED_FILES + 1)]
+    title = f"Files (at most {MAX_ITEMS} files and folders; ... marks what is left out):"
+    if len(paths) > MAX_WALKED_FILES:
+        del paths[MAX_WALKED_FILES:]
+        title = f"{title} only the first {MAX_WALKED_FILES:,} files were looked at."
+    lines = [
+        "This is the context of your work.",
+        f"Date: {time.strftime('%Y-%m-%d')}",
+        f"Platform: {platform.system()}",
+        f"Working folder: {workspace.root}",
+        title,
+        f"{workspace.root.rstrip('/')}/",
+        *draw_tree(paths, MAX_ITEMS),
+    ]
+    reply = AssistantMessage((TextBlock("Got it. Thanks for the context!"),))
+    return user_message("\n".join(lines)), reply
+
+
+def draw_tree(paths: Iterable[str], max_items: int) -> Iterator[str]:
+    """Yield the lines of a tree of files: in each folder first its folders, then its files.
+
+    When there are more than `max_items`, the upper levels are shown.
+    """
+    tree: Tree = {}
+    for path in paths:
+        _add_path(tree, path)
+    shown = _select_items(tree, max_items)
+    return _draw_folder(tree, shown, "")
+
+
+def _add_path(tree: Tree, path: str) -> None:
+    *folders, name = path.split("/")
+    for folder in folders:
+        inner = tree.get(folder)
+        if inner is None:
+            inner = {}
+            tree[folder] = inner
+        tree = inner
+    tree[name] = None
+
+
+def _select_items(tree: Tree, max_items: int) -> dict[int, list[str]]:
+    """Return the shown names of each shown folder, by the id of its entries; level by level."""
+    shown: dict[int, list[str]] = {}
+    waiting = deque([tree])
+    while waiting and max_items > 0:
+        folder = waiting.popleft()
+        names = sorted(folder, key=lambda name: (folder[name] is None, name))[:max_items]
+        shown[id(folder)] = names
+        max_items -= len(names)
+        waiting.extend(inner for name in names if (inner := folder[name]) is not None)
+    return shown
+
+
+def _draw_folder(folder: Tree, shown: dict[int, list[str]], indent: str) -> Iterator[str]:
+    names = shown.get(id(folder), [])
+    is_cut = len(names) < len(folder)
+    for position, name in enumerate(names, 1):
+        is_last = position == len(names) and not is_cut
+        branch = "└───" if is_last else "├───"
+        label = sanitize_line(name, _MAX_NAME_LENGTH)
+        inner = folder[name]
+        if inner is None:
+            yield f"{indent}{branch}{label}"
+        elif id(inner) not in shown:
+            yield f"{indent}{branch}{label}/..."
+        else:
+            yield f"{indent}{branch}{label}/"
+            yield from _draw_folder(inner, shown, indent + ("    " if is_last else "│   "))
+    if is_cut:
+        yield f"{indent}└───..."

@@ -10,29 +10,32 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .._core.agents import Agent, Mode
-from .._core.budgets import Budget
-from .._core.events import AnyEvent, ConversationRewound, SessionClosed
-from .._core.messages import Message
+from .._core.agents import Agent, Mode, choose_child_model
+from .._core.budgets import Budget, Grant
+from .._core.events import AnyEvent, ConversationRewound, SessionClosed, SessionOpened
+from .._core.messages import ImageBlock, Message
 from .._core.ports import RunHandle, Worker
 from .._core.run_ids import find_root_id
-from .._core.runs import Brief, InboxMessage, Report
+from .._core.runs import Brief, Check, InboxMessage, Report
 from .._core.runs import T as Outputs
+from .._core.tool_patterns import narrow_server_patterns
 from .._core.tools import Tool
 from .._core.type_checks import check_type
 from .._engine.children.child_brief import narrow_tools
 from .._engine.compaction.summary import RUN_TITLE, make_summary_prompt
-from .._engine.session_context import Watchers
+from .._engine.session_context import SessionServices, Watchers
+from .._platform.path_text import path_to_text
+from .._version import __version__
+from ..agent_catalog import find_agent
 from ..build import SessionResources
 from ..conversation_state import ConversationState
 from ..errors import UsageError, quote_value
 from ..options import SessionOptions
 from ..output_types import OutputType, parse_output_type
 from ..permissions.deny_all import DenyAllApprover
-from ..prompts import Prompt, parse_prompt
-from .briefs import BriefMaker
+from ..prompts import Prompt, PromptContent, parse_prompt
+from ..recorded_options import encode_options
 from .meter import SessionMeter
-from .opening import make_opening
 from .requests import (
     InterruptedPrompt,
     OutputSpec,
@@ -41,7 +44,6 @@ from .requests import (
     convert_report,
     filter_events,
 )
-from .started_run import StartedRun
 
 
 class SessionRunner:
@@ -398,3 +400,204 @@ class SessionRunner:
         self._conversation.finish_run(brief, report)
         self._conversation.unfinished_events.clear()
         self._interrupted = None
+
+
+class BriefMaker:
+    """Makes the briefs of the runs that a session starts."""
+
+    def __init__(
+        self,
+        resources: SessionResources,
+        options: SessionOptions,
+        conversation: ConversationState,
+        meter: SessionMeter,
+    ) -> None:
+        self._resources = resources
+        self._options = options
+        self._conversation = conversation
+        self._meter = meter
+
+    def continue_conversation(
+        self, prompt: Prompt, agent: Agent, budget: Budget, model: str = ""
+    ) -> Brief:
+        """Make the brief of the next prompt of the conversation.
+
+        Arguments:
+            model: model string for this prompt only, "" for that of the session.
+        """
+        return self.make_brief(
+            prompt,
+            agent,
+            model or self._resources.model,
+            budget,
+            has_own_model=bool(model),
+            continues=self._conversation.latest_run,
+            history=self._conversation.messages,
+        )
+
+    def make_task_brief(
+        self,
+        prompt: Prompt,
+        agent: Agent,
+        budget: Budget | None,
+        model: str | None = None,
+        description: str = "",
+        check: str = "",
+        *,
+        confirm_check: bool = False,
+        key: str = "",
+    ) -> Brief:
+        """Make the brief of a task beside the conversation; see `Session.task`."""
+        check_type("budget", budget, Budget | None, "task")
+        check_type("model", model, str | None, "task")
+        check_type("description", description, str, "task")
+        check_type("check", check, str, "task")
+        check_type("key", key, str, "task")
+        services = self._resources.services
+        limits = (
+            (budget or Budget()).with_defaults(agent.budget).with_defaults(services.child_budget)
+        )
+        resolved = self.resolve_model(agent, model)
+        more: dict[str, Any] = {"description": description, "depth": 1, "key": key}
+        if check:
+            more["check"] = Check(check, services.check_seconds, is_from_user=not confirm_check)
+        return self.make_brief(prompt, agent, resolved, limits, **more)
+
+    def make_brief(
+        self,
+        prompt: Prompt,
+        agent: Agent,
+        model: str,
+        budget: Budget,
+        *,
+        depth: int = 0,
+        **more: Any,
+    ) -> Brief:
+        """Make a brief.
+
+        Arguments:
+            more: other fields of the brief.
+        """
+        content = parse_prompt(prompt)
+        self._check_images(content, model)
+        # `_execute` limits it again; here its depth decides which tools the run has.
+        budget = self._meter.limit_budget(budget, depth)
+        mode = self._options.permissions.mode
+        return Brief(
+            run_id=self._conversation.make_run_id(),
+            agent=agent,
+            prompt=content.text,
+            content=content.blocks,
+            tools=self._choose_tools(agent, budget, is_root=depth == 0),
+            model=model,
+            budget=budget,
+            depth=depth,
+            mode=(agent.mode or mode).limit_to(mode),
+            **more,
+        )
+
+    def _choose_tools(self, agent: Agent, budget: Budget, *, is_root: bool) -> tuple[str, ...]:
+        """Return the tools that an agent selects, and the patterns of the servers it may use."""
+        services = self._resources.services
+        tools = narrow_tools(
+            services.toolbox, agent.tools, depth=budget.depth or 0, is_root=is_root
+        )
+        servers = services.servers.patterns if services.servers else ()
+        return (*tools, *narrow_server_patterns(servers, agent.tools))
+
+    def _check_images(self, content: PromptContent, model: str) -> None:
+        """Raise UsageError if a prompt has an image that no model of the string takes."""
+        has_image = any(isinstance(block, ImageBlock) for block in content.blocks)
+        if has_image and (refusal := self._resources.models.explain_refused_images(model)):
+            raise UsageError(
+                f"the prompt has an image, but {refusal}",
+                remedy="Use a model that takes images, or --takes-images if this one does.",
+            )
+
+    def resolve_model(self, agent: Agent, requested: str | None = None) -> str:
+        """Return the model string of a run. `requested`: in place of the model of the agent."""
+        name = agent.model if requested is None else requested
+        if name != "inherit":
+            return self._resources.models.get_model(name).name
+        rules = self._resources.services.child_models
+        return choose_child_model(rules, agent.name, self._resources.model)
+
+    def select_agent(self, agent: str | Agent) -> Agent:
+        """Return an agent, or the one that has a name."""
+        check_type("agent", agent, str | Agent)
+        if isinstance(agent, Agent):
+            return agent
+        return find_agent(agent, self._resources.services.agents)
+
+
+def make_opening(
+    resources: SessionResources,
+    options: SessionOptions,
+    session: str,
+    cwd: str,
+    granted: tuple[str, ...],
+) -> SessionOpened:
+    """Return the event that a session is open, with what holds for all of its runs.
+
+    Arguments:
+        session: id of the session.
+        granted: rights beyond the sandbox, as the record shows them.
+    """
+    services = resources.services
+    return SessionOpened(
+        at=services.clock.now(),
+        session=session,
+        cwd=path_to_text(cwd),
+        version=__version__,
+        sandbox=services.environments.shared.sandbox.tier,
+        granted=granted,
+        isolate=options.isolate,
+        check=options.check,
+        board=resources.board_name,
+        traceparent=services.trace_ids.traceparent if services.trace_ids else "",
+        output_style=resources.output_style,
+        options=encode_options(options),
+    )
+
+
+class StartedRun:
+    """One run. Sessions have thousands of them at once, so it is one small object.
+
+    Arguments:
+        handles: of the runs that work; the run adds and removes its own.
+    """
+
+    __slots__ = ("_grant", "_handle", "_handles", "_is_counted", "_meter", "_services")
+
+    def __init__(
+        self, services: SessionServices, meter: SessionMeter, handles: set[RunHandle]
+    ) -> None:
+        self._services = services
+        self._meter = meter
+        self._handles = handles
+        self._grant: Grant | None = None
+        self._handle: RunHandle | None = None
+        self._is_counted = False
+
+    def start(self, worker: Worker, brief: Brief, request: RunRequest) -> RunHandle:
+        """Start the run and return its handle. Call `close` also after an error."""
+        services = self._services
+        grant = self._grant = services.meters.open(brief.run_id, brief.budget, self._meter)
+        if request.output_type:
+            services.output_checks.add(brief.run_id, request.output_type.find_refusal)
+        services.check_price(brief.model, services.meters.get(grant))
+        self._meter.start_time()
+        self._is_counted = True
+        self._handle = worker.start(brief, grant)
+        self._handles.add(self._handle)
+        return self._handle
+
+    def close(self) -> None:
+        """Close the meter of the run and forget its handle."""
+        if self._handle:
+            self._handles.discard(self._handle)
+        if self._is_counted:
+            self._meter.stop_time()
+        if self._grant:
+            self._services.output_checks.remove(self._grant.run_id)
+            self._services.meters.close(self._grant)

@@ -11,7 +11,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from .._core.counts import count_noun
+from .._core.listings import count_noun
 from .._core.ports import FileInfo, SkippedPaths, Workspace
 from .._core.tools import ToolResult
 from ..errors import WorkspaceError

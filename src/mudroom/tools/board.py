@@ -9,9 +9,9 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
-from .._core.board_tasks import CLAIM_DETAIL, BoardAnswer, Status, TaskChange
 from .._core.json_values import JsonValue
 from .._core.ports import Board, ToolContext
+from .._core.ports.board import CLAIM_DETAIL, BoardAnswer, Status, TaskChange
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..projections.board_lines import count_tasks, format_details, format_ready, format_task
 from ._schema import build_parser, build_schema

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from .._core.counts import count_noun
+from .._core.listings import count_noun
 from .._core.ports import FileInfo, ToolContext, Workspace
 from .._core.schemas.lenient import read_leniently
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
-from .._core.counts import count_noun
+from .._core.listings import count_noun
 from .._core.ports import ToolContext, Workspace
 from .._core.schemas.lenient import decode_json
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult

@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
 
-from .._core.counts import count_noun
+from .._core.listings import count_noun
 from .._core.ports import ToolContext
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..projections.engine_text import format_value

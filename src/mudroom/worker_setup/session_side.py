@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from .. import agent_files
-from .._core.board_tasks import BoardOffer
 from .._core.compaction import CompactionOptions
 from .._core.listings import ListingLimits
+from .._core.ports.board import BoardOffer
 from .._engine.session_context import SessionServices
 from ..errors import UsageError
 from ..model_registry import ModelRegistry

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mudroom.integrations.mcp_servers.connection import Connection, ServerError
-from mudroom.integrations.mcp_servers.link import Link
+from mudroom.integrations.mcp_servers.connection import Connection, Link, ServerError
 from mudroom.integrations.mcp_servers.listing import ListedTool, Listing
 from mudroom.integrations.mcp_servers.servers import McpServers
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from mudroom import Agent, Reason
 from mudroom.cli.output.plain_progress import PlainProgress
 from mudroom.events import AnyEvent, Delta
-from mudroom.integrations.mcp_servers.progress import LineLimit
+from mudroom.integrations.mcp_servers.servers import LineLimit
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.projections.run_tree import RunTree
 

@@ -30,9 +30,8 @@ from mudroom.servers.line_input import LineInput
 from mudroom.servers.line_output import LineOutput
 from mudroom.servers.listening import ListenOptions, ServerAddress
 from mudroom.servers.mcp.host_tokens import find_owner
-from mudroom.servers.mcp.server import McpServer, ServerOptions
+from mudroom.servers.mcp.server import McpServer, Pipes, ServerOptions
 from mudroom.servers.mcp.stdio import MessageWriter
-from mudroom.servers.mcp.stdio_claim import Pipes
 from mudroom.testing import ScriptedModel
 
 EXTENSION = "io.modelcontextprotocol/tasks"

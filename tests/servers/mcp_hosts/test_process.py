@@ -34,7 +34,7 @@ END_SECONDS = 3.0
 
 PRINTING = """
 import os, subprocess, sys, warnings
-from mudroom.servers.mcp.stdio_claim import claim_standard_streams
+from mudroom.servers.mcp.server import claim_standard_streams
 with claim_standard_streams() as pipes:
     print("print")
     sys.stdout.flush()

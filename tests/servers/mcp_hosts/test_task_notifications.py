@@ -19,8 +19,8 @@ from mudroom.events import RunStarted
 from mudroom.servers.mcp.following import Context
 from mudroom.servers.mcp.host_task import LOCAL_OWNER, HostTask, Question
 from mudroom.servers.mcp.host_tasks import HostTasks
+from mudroom.servers.mcp.protocol import _MAX_STREAMS, _PAUSE, TaskNotifications
 from mudroom.servers.mcp.protocol_tasks import ProtocolTasks
-from mudroom.servers.mcp.task_notifications import _MAX_STREAMS, _PAUSE, TaskNotifications
 from mudroom.servers.mcp.task_request import TaskArguments
 
 from .conftest import EXTENSION

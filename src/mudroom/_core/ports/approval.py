@@ -8,9 +8,9 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from ..messages import ToolCallBlock
-from ..named_fields import NamedFields
 from ..runs import Brief
 from ..tools import PreviewLine, Tool, ToolCategory
+from ..type_checks import NamedFields
 from .input_forms import InputForm
 from .workspace import Workspace
 

@@ -18,9 +18,9 @@ from ..._core.tools import ToolResult
 from ...errors import MudroomError
 from ...projections.engine_text import quote
 from ..call_context import CallContext
-from ..changes.unwatched import select_outside
+from ..changes.watch import select_outside
 from ..child_report import format_report, join_evidence
-from ..inbox.notification import choose_status, make_notification
+from ..inbox.inbox import choose_status, make_notification
 from ..meters.run_timer import GRACE_SECONDS
 from ..phase import LIMIT_REASONS, Phase
 from ..run_context import RunContext

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from ..._core.counts import count_noun
 from ..._core.file_conflicts import FileConflict
+from ..._core.listings import count_noun
 from ...projections.engine_text import format_value, quote
 from ...projections.safe_text import sanitize_line
 

@@ -14,7 +14,7 @@ from ..._core.tools import ToolResult
 from ...errors import BudgetExceeded, suggest_names
 from ...projections.engine_text import quote
 from ..call_context import CallContext
-from ..inbox.notification import make_notification
+from ..inbox.inbox import make_notification
 from ..resume import report_interrupted
 from ..run_context import RunContext
 from .child_brief import allocate, list_agents, make_brief, resolve_model, select_agents, simplify

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import glob
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
-from ..._core.events import RunFinished, RunStarted, StoredEvent
+from ..._core.events import (
+    NoteInjected,
+    RunFinished,
+    RunStarted,
+    StoredEvent,
+    ToolCallFinished,
+    TurnFinished,
+)
+from ..._core.messages import TextBlock, ToolCallBlock
 from ..._platform.private_files import make_spill_file, write_private_file
 from ...projections.context import ContextBuilder
 from ..normalize import normalize_conversation
 from ..run_context import RunContext
-from .record_text import format_record
 
 
 def find_record_path(run: RunContext) -> str:
@@ -88,3 +96,30 @@ def _write(run: RunContext, events: list[StoredEvent]) -> None:
     path = Path(find_record_path(run))
     text = run.services.redact(format_record(events))
     write_private_file(path, text.encode("utf-8", "replace"))
+
+
+def format_record(events: Iterable[StoredEvent]) -> str:
+    """Return prompts, messages, answers, calls and whole results of runs, in their order."""
+    return "\n".join(line for event in events for line in _format_event(event))
+
+
+def _format_event(event: StoredEvent) -> Iterator[str]:
+    if isinstance(event, RunStarted):
+        yield f"=== run {event.run}: prompt ==="
+        yield event.brief.prompt
+    elif isinstance(event, NoteInjected):
+        yield f"=== run {event.run}, after turn {event.turn}: message from {event.origin} ==="
+        yield event.text
+    elif isinstance(event, TurnFinished):
+        yield f"=== run {event.run}, turn {event.turn}: answer ==="
+        for block in event.message.content:
+            if isinstance(block, TextBlock):
+                yield block.text
+            elif isinstance(block, ToolCallBlock):
+                arguments = msgspec.json.encode(block.arguments).decode()
+                yield f"call {block.id}: {block.name} {arguments}"
+    elif isinstance(event, ToolCallFinished):
+        outcome = "error" if event.result.error else "result"
+        about = f"{outcome} of {event.name} {event.call_id}"
+        yield f"=== run {event.run}, turn {event.turn}: {about} ==="
+        yield event.result.text

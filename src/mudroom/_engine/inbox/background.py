@@ -18,8 +18,7 @@ from ..._core.tools import ToolResult
 from ...projections.engine_text import quote
 from ..phase import Phase, RunControl
 from ..recorder import Recorder
-from .inbox import Inbox
-from .notification import make_end_id, make_notification
+from .inbox import Inbox, make_end_id, make_notification
 
 STILL_RUNNING = "Still running in the background: "
 

@@ -5,15 +5,70 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast
 
 from msgspec import Struct
 
 from ..wake_queue import WakeQueue
-from .encryption import Encryption
 from .errors import CannotConnect, ConnectionLost, HttpError, SilentServer, UntrustedServer
-from .pacer import Pacer
 from .parser import ResponseParser
+
+_READS_PER_SECOND = 2_000
+"""Reads of all streams together; they take about a tenth of a core."""
+_MIN_INTERVAL = 0.02
+"""Seconds between two reads of a stream, so that text on a screen moves smoothly."""
+_MAX_INTERVAL = 0.2
+_MAX_DELAY_SHARE = 0.05
+"""Maximum delay of a read, as a share of the age of its stream: short answers end in time."""
+
+
+class PacedStream(Protocol):
+    """A stream that the pacer reads at intervals."""
+
+    def end_wait(self) -> None:
+        """Read the stream again."""
+        ...
+
+
+class Pacer:
+    """Streams that wait for their next read. One timer serves all of them.
+
+    Attributes:
+        open_streams: streams whose head has arrived and that have not ended.
+    """
+
+    def __init__(self) -> None:
+        self.open_streams = 0
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[PacedStream] = []
+        self._next_read = 0.0
+
+    def start_wait(self, stream: PacedStream, now: float, age: float, gap: float) -> bool:
+        """Return whether a stream waits for the next common read.
+
+        Young streams do not wait, nor those with at most two reads in an interval.
+
+        Arguments:
+            now: time of the event loop.
+            age: seconds since the stream began.
+            gap: seconds since its last read, or since its last wait.
+        """
+        interval = max(_MIN_INTERVAL, min(_MAX_INTERVAL, self.open_streams / _READS_PER_SECOND))
+        next_read = self._next_read if self._waiting else now + interval
+        if next_read - now > age * _MAX_DELAY_SHARE or gap > interval / 2:
+            return False
+        if not self._waiting:
+            self._next_read = next_read
+            self._loop.call_at(next_read, self._read_all)
+        self._waiting.append(stream)
+        return True
+
+    def _read_all(self) -> None:
+        streams = self._waiting
+        self._waiting = []
+        for stream in streams:
+            stream.end_wait()
+
 
 _MAX_READ = 64 * 1024
 """Bytes of one read. A server that sends chunks of one byte makes it cost up to 40 ms, in which
@@ -309,3 +364,97 @@ class Connection(asyncio.BufferedProtocol):
         if self._waiter is not None:
             self._shared.wakes.wake(self._waiter)
             self._waiter = None
+
+
+_MAX_RECORD = 16 * 1024
+"""Bytes of the content of one TLS record."""
+
+
+class Encryption:
+    """TLS of a client over a transport, or over the encryption of the connection to a proxy.
+
+    Arguments:
+        host: name or address that the certificate of the server must have.
+        send: sends encrypted bytes.
+        below: the encryption of the connection to the proxy, if it has one.
+
+    Attributes:
+        is_ready: true after the handshake: content can be sent.
+        is_ended: true if the server has ended the encryption. No more content arrives.
+        error: what is wrong with the server's bytes. No more content arrives.
+    """
+
+    def __init__(
+        self,
+        tls: ssl.SSLContext,
+        host: str,
+        send: Callable[[bytes], object],
+        below: Encryption | None = None,
+    ) -> None:
+        self.is_ready = False
+        self.is_ended = False
+        self.error: ssl.SSLError | None = None
+        self._send = send
+        self._below = below
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = tls.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+
+    def start(self) -> None:
+        """Send the first message of the handshake. Raises ssl.SSLError."""
+        self._continue_handshake()
+
+    def send(self, content: bytes) -> None:
+        """Encrypt content and send it. Raises ssl.SSLError."""
+        self._tls.write(content)
+        self._send(self._outgoing.read())
+
+    def receive(self, data: bytes | memoryview) -> bytes:
+        """Decrypt bytes of the server, and return the content that is complete.
+
+        Sets `error` if they cannot be decrypted, after the content before them was returned.
+        """
+        if self._below is not None:
+            data = self._below.receive(data)
+            self.is_ended = self._below.is_ended
+            self.error = self._below.error
+        self._incoming.write(data)
+        if not self.is_ready:
+            try:
+                self._continue_handshake()
+            except ssl.SSLError as error:
+                self.error = error
+        return self._read_content() if self.is_ready else b""
+
+    def _continue_handshake(self) -> None:
+        try:
+            self._tls.do_handshake()
+            self.is_ready = True
+        except ssl.SSLWantReadError:
+            pass
+        finally:
+            self._send_answers()
+
+    def _read_content(self) -> bytes:
+        parts: list[bytes] = []
+        tls = self._tls
+        try:
+            # A read that finds no whole record raises an exception, which takes longer than a read.
+            while self._incoming.pending or tls.pending():
+                part = tls.read(_MAX_RECORD)
+                if not part:
+                    self.is_ended = True
+                    break
+                parts.append(part)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            self.error = error
+        finally:
+            self._send_answers()
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _send_answers(self) -> None:
+        """Send what the protocol itself has to say: the handshake, new keys, an alert."""
+        if self._outgoing.pending:
+            self._send(self._outgoing.read())

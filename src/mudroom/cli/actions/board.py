@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ..._core.counts import count_noun
+from ..._core.listings import count_noun
 from ...agent_files.locations import list_project_folders
 from ...boards.board import TaskBoard
 from ...boards.file import get_board_path

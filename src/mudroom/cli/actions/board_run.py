@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ..._core.board_tasks import BoardTask
-from ..._core.counts import count_noun
+from ..._core.listings import count_noun
+from ..._core.ports.board import BoardTask
 from ..._core.runs import Report
 from ..._platform.event_loop import run_event_loop
 from ...boards.board import TaskBoard

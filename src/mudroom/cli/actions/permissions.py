@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from ..._core.counts import count_noun
+from ..._core.listings import count_noun
 from ..._core.ports import PermissionVerdict
 from ..._core.ports.sandbox import SEATBELT_MODE
 from ..._core.tool_names import normalize_tool_name

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ..._core.counts import count_noun
 from ..._core.events import RunFinished, RunResumed, RunStarted, SessionOpened, StoredEvent
+from ..._core.listings import count_noun
 from ..._core.ports import SessionStore
 from ..._core.run_ids import find_root_id
 from ..._core.runs import Report

@@ -8,8 +8,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
-from ..._core.counts import count_noun
 from ..._core.events import StoredEvent
+from ..._core.listings import count_noun
 from ..._core.ports import SessionInfo, SessionStore
 from ..._platform.open_beneath import find_real_path
 from ..._platform.path_text import path_from_text

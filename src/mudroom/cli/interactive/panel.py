@@ -6,8 +6,8 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ..._core.counts import count_noun
 from ..._core.events import AnyEvent, Delta, RunFinished, StoredEvent
+from ..._core.listings import count_noun
 from ...projections.current_team import list_idle, list_unread
 from ...projections.run_tree import RunTree
 from ...projections.run_view import RunView

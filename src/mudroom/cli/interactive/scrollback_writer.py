@@ -6,7 +6,6 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from ..._core.counts import count_noun
 from ..._core.events import (
     AnyEvent,
     Compacted,
@@ -19,6 +18,7 @@ from ..._core.events import (
     ToolCallStarted,
     TurnStarted,
 )
+from ..._core.listings import count_noun
 from ..._core.messages import ToolCallBlock
 from ..._core.run_ids import is_child_id
 from ..._core.runs import InboxMessage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..._core.counts import count_noun
+from ..._core.listings import count_noun
 from .text import Glyphs, Line, measure_width, truncate
 
 MIN_GROUPED_CALLS = 4

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ..._core.counts import count_noun
+from ..._core.listings import count_noun
 from ..._core.runs import Report
 from ...projections.ledger import Ledger, describe_ledger
 from ...projections.reason_words import REASON_WORDS

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..._core.agents import Mode
-from ..._core.counts import count_noun
 from ..._core.events import AnyEvent, PermissionDecided, StoredEvent, TurnFailed, WorkMerged
+from ..._core.listings import count_noun
 from ..._core.run_ids import find_root_id, is_child_id
 from ..._core.runs import Reason, Report
 from ...config import Settings
@@ -79,7 +79,7 @@ class ExitCodeRule:
             return 1
         if not self._strict_merges:
             return 0
-        from ..._core.merge_counts import count_merges  # few runs need it
+        from ..._core.merge_events import count_merges
 
         merges = count_merges(self._merges)
         return EXIT_NOT_LANDED if merges and merges.landed < merges.works else 0

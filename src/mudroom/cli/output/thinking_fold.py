@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..._core.counts import count_noun
 from ..._core.events import AnyEvent, Delta, ModelCallRetried, TurnFailed, TurnFinished, TurnStarted
+from ..._core.listings import count_noun
 from ..._core.messages import AssistantMessage, ThinkingBlock
 from ...projections.safe_text import sanitize, sanitize_line
 from .text import Glyphs, Line, wrap, wrap_last_lines

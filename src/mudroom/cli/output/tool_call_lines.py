@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..._core.counts import count_noun
 from ..._core.events import ToolCallStarted
+from ..._core.listings import count_noun
 from ..._core.messages import ToolCallBlock, append_placeholders
 from ..._core.tools import Tool, ToolResult
 from ...projections.run_view import RunView

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from ..._core.counts import count_noun
 from ..._core.events import SessionOpened, StoredEvent
+from ..._core.listings import count_noun
 from ..._core.messages import (
     AssistantBlock,
     AssistantMessage,

@@ -12,7 +12,7 @@ from heapq import nsmallest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..._core.counts import count_noun
+from ..._core.listings import count_noun
 from ..._core.token_counts import CHARACTERS_PER_TOKEN
 from ...projections.board_lines import MARKS
 from ...projections.current_team import describe_state

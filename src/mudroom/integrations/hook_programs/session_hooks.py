@@ -18,9 +18,9 @@ from ..._core.ports.hooks import HOOKS_UNWATCHED
 from ..._core.run_ids import find_root_id
 from ..._core.runs import Brief, Reason, Report
 from ..._core.tools import ToolResult
+from ..._platform.private_files import make_spill_file
 from ...errors import StoppedByHook
 from .hook_set import HookSet
-from .hook_texts import cut_hook_text
 from .outcome import NO_REASON, HookOutcome
 from .run_log import HookRun, RunLog
 from .tool_shapes import (
@@ -396,3 +396,17 @@ class SessionHooks(Hooks):
     def _check_stop(self, outcome: HookOutcome) -> None:
         if outcome.stop:
             raise StoppedByHook(f"a hook stopped the run: {outcome.stop}")
+
+
+MAX_CONTEXT = 10_000
+"""Characters of a text for the model; the whole text is in a file."""
+
+
+def cut_hook_text(text: str, spill_folder: str) -> str:
+    """Return a text with at most MAX_CONTEXT characters; a file has the whole text."""
+    if len(text) <= MAX_CONTEXT:
+        return text
+    path = make_spill_file(spill_folder, "hook")
+    with open(path, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+    return f"{text[: MAX_CONTEXT - 200]}\n[… the whole text is in {path}]"

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import mimetypes
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import partial
+from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
+from ..._core.json_values import get_decoder
+from ..._core.messages import ImageBlock
 from ..._core.ports import (
     ServerPrompt,
     ServerResource,
@@ -21,15 +29,12 @@ from ..._core.ports import (
 )
 from ..._core.tool_names import make_server_pattern, make_server_tool_name
 from ..._core.tools import Tool, ToolResult
+from ..._platform.private_files import make_private_folder, replace_private_file, write_private_file
 from ...errors import UnknownName
 from .connection import Connection
 from .limits import log
-from .listing import ListedTool, Listing
-from .listing_cache import CachedListing, ListingCache, find_changed
+from .listing import Content, ListedTool, Listing, ServerResult
 from .logins.stored_logins import LOGINS, LoginFile
-from .own_servers import OwnServers
-from .progress import LineLimit
-from .results import ParseImage, join_text, make_tool_result
 from .server_tool import RunCall, make_tool, select_listed
 from .spec import MakeRedact, ServerSpec, list_secrets
 
@@ -382,3 +387,175 @@ def _use_span(traceparent: str) -> Generator[None]:
         yield
     finally:
         detach(token)
+
+
+LINE_SECONDS = 0.25
+"""Least seconds between two lines of one call."""
+
+
+class LineLimit:
+    """Limit of the lines that one call shows. Lines that come too soon are left out.
+
+    Arguments:
+        show_line: shows one line.
+        now: returns seconds that only grow; default: those of the event loop.
+    """
+
+    def __init__(
+        self, show_line: Callable[[str], object], now: Callable[[], float] | None = None
+    ) -> None:
+        self._show_line = show_line
+        self._now = now or asyncio.get_running_loop().time
+        self._next = 0.0
+
+    def show(self, line: str) -> None:
+        """Show a line, unless the last one is too recent."""
+        now = self._now()
+        if now >= self._next:
+            self._next = now + LINE_SECONDS
+            self._show_line(line)
+
+
+class OwnServers:
+    """Servers of agents: each run of the agent has processes of its own.
+
+    Arguments:
+        specs: configurations that name an agent. make: returns servers with these configurations.
+
+    Attributes:
+        of_root: servers of root runs, by agent; they stay open for the next prompt.
+    """
+
+    def __init__(
+        self, specs: Sequence[ServerSpec], make: Callable[[Sequence[ServerSpec]], SessionServers]
+    ) -> None:
+        self.of_root: dict[str, SessionServers] = {}
+        self._make = make
+        self._specs: dict[str, list[ServerSpec]] = {}
+        for spec in specs:
+            self._specs.setdefault(spec.agent, []).append(replace(spec, agent=""))
+        self._opened: WeakSet[SessionServers] = WeakSet()
+
+    def open(self, agent: str, *, is_root: bool) -> SessionServers | None:
+        """Return the servers for one run of an agent, None if it has none of its own."""
+        if agent not in self._specs:
+            return None
+        if is_root and agent in self.of_root:
+            return self.of_root[agent]
+        servers = self._make(self._specs[agent])
+        self._opened.add(servers)
+        if is_root:
+            self.of_root[agent] = servers
+        return servers
+
+    def find(self, name: str) -> SessionServers | None:
+        """Return the servers of a root run with one of this name, None for none."""
+        return next(
+            (
+                servers
+                for agent, servers in self.of_root.items()
+                if any(spec.name == name for spec in self._specs[agent])
+            ),
+            None,
+        )
+
+    async def close(self) -> None:
+        """End the servers of all runs."""
+        await asyncio.gather(*(servers.close() for servers in list(self._opened)))
+
+
+ParseImage = Callable[[bytes], ImageBlock | None]
+"""Function that returns the image of a file, None if models cannot get it."""
+
+
+def make_tool_result(
+    result: ServerResult, context: ToolContext, parse_image: ParseImage
+) -> ToolResult:
+    """Return the result of a call for the model.
+
+    All bytes go into files, those of images too: the model may take none, and a later one neither.
+    """
+    parts: list[str] = []
+    images: list[ImageBlock] = []
+    for number, part in enumerate(result.content, start=1):
+        if not part.data:
+            parts.append(part.text)
+            continue
+        parts.append(_store(part, context, number))
+        if part.media_type.startswith("image/") and (image := parse_image(part.data)):
+            images.append(image)
+    has_text = any(part.text for part in result.content)
+    if not has_text and result.structured is not None:
+        parts.insert(0, msgspec.json.encode(result.structured).decode())
+    text = "\n".join(filter(None, parts)) or "(no output)"
+    return ToolResult(text, error=result.is_error, images=tuple(images))
+
+
+def join_text(parts: Iterable[Content]) -> str:
+    """Return the texts of parts for a prompt; a line stands for bytes, which are left out."""
+    texts = (
+        f"[{part.media_type}, {len(part.data):,} bytes: left out]" if part.data else part.text
+        for part in parts
+    )
+    return "\n\n".join(filter(None, texts))
+
+
+def _store(part: Content, context: ToolContext, number: int) -> str:
+    ending = mimetypes.guess_extension(part.media_type) or ".bin"
+    created = Path(context.spill_path(f"content{number}"))
+    path = created.with_suffix(ending)
+    write_private_file(path, part.data)
+    if path != created:
+        created.unlink()
+    return f"[{part.media_type}, {len(part.data):,} bytes, in {path}]"
+
+
+class CachedListing(Struct, frozen=True):
+    """A listing, and the tools that the server changed and no user has approved since."""
+
+    listing: Listing
+    changed: tuple[str, ...] = ()
+
+
+class ListingCache:
+    """Cache of listings, one file for each configuration of a server."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+
+    def load(self, spec: ServerSpec) -> CachedListing | None:
+        """Return what the server listed last, None if that is not known."""
+        try:
+            return get_decoder(CachedListing).decode(self._locate(spec).read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def store(self, spec: ServerSpec, cached: CachedListing) -> None:
+        """Store a listing. A cache that cannot be written is left as it is."""
+        try:
+            make_private_folder(self._folder)
+            replace_private_file(self._locate(spec), msgspec.json.encode(cached))
+        except OSError:
+            pass
+
+    def _locate(self, spec: ServerSpec) -> Path:
+        facts = (spec.name, spec.transport, spec.command, spec.args, spec.cwd, spec.url)
+        digest = hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:32]
+        return self._folder / f"{digest}.json"
+
+
+def find_changed(before: CachedListing | None, after: Listing) -> tuple[str, ...]:
+    """Return the names of the tools that a server changed and no user has approved since."""
+    if before is None:
+        return ()
+    old = {tool.name: tool for tool in before.listing.tools}
+    return tuple(
+        tool.name
+        for tool in after.tools
+        if tool.name in before.changed
+        or (
+            tool.name in old
+            and (tool.description, tool.parameters)
+            != (old[tool.name].description, old[tool.name].parameters)
+        )
+    )

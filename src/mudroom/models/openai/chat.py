@@ -5,7 +5,8 @@ Examples are Ollama, vLLM, llama.cpp, LM Studio, OpenRouter, DeepSeek and Mistra
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, cast
 
 import msgspec
 
@@ -25,7 +26,7 @@ from ..._core.ports import RequestConfig
 from ..._core.tools import Tool
 from ...errors import ModelRefused
 from .._images import has_images, make_data_url, make_image_label
-from .._json import clean, encode
+from .._json import clean, encode, make_decoder, read_arguments
 from .._tool_names import ToolNames, fit_call_id
 from .._wire import (
     REFUSED_CALLS,
@@ -34,8 +35,13 @@ from .._wire import (
     get_sampling,
     join_message_text,
 )
-from ._chat_stream import REASONING_DETAILS_FIELD, REASONING_FIELD, WIRE, OpenAIReader
-from ._refused_calls import read_refused_calls
+from ._chat_stream import (
+    REASONING_DETAILS_FIELD,
+    REASONING_FIELD,
+    WIRE,
+    OpenAIReader,
+    build_tool_call,
+)
 
 
 class OpenAIModel(WireModel):
@@ -232,3 +238,56 @@ def _encode_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:
     arguments = encode(get_sendable_arguments(call)).decode()
     function = {"name": names.to_wire(call.name), "arguments": arguments}
     return {"id": call.id, "type": "function", "function": function}
+
+
+_NAME = re.compile(r'"name"\s*:\s*"([^"]+)"|<function=([\w.-]+)')
+
+
+class _Call(msgspec.Struct):
+    name: str | None = None
+    arguments: msgspec.Raw = msgspec.Raw()
+    parameters: msgspec.Raw = msgspec.Raw()
+
+
+_decode_calls = make_decoder(cast("type[list[_Call] | _Call]", list[_Call] | _Call))
+
+
+class _Error(msgspec.Struct):
+    code: str | int | None = None
+    failed_generation: str = ""
+    error: _Error | None = None
+
+
+def read_refused_calls(body: bytes, names: ToolNames) -> tuple[ToolCallBlock, ...]:
+    """Return the calls in an error body, or in an error object of a stream; none in any other."""
+    if REFUSED_CALLS.encode() not in body:
+        return ()
+    try:
+        error = msgspec.json.decode(body, type=_Error)
+    except msgspec.DecodeError:
+        return ()
+    error = error.error or error
+    if error.code != REFUSED_CALLS or not error.failed_generation.strip():
+        return ()
+    used_ids: set[str] = set()
+    return tuple(
+        build_tool_call("", name, arguments, names, used_ids)
+        for name, arguments in _parse_generation(error.failed_generation)
+    )
+
+
+def _parse_generation(text: str) -> list[tuple[str, str]]:
+    """Return names and arguments of the calls; other text is the arguments of one call."""
+    try:
+        value = _decode_calls(text.encode("utf-8", "surrogatepass"))
+    except msgspec.DecodeError:
+        value = []
+    calls: list[tuple[str, str]] = []
+    for call in value if isinstance(value, list) else [value]:
+        arguments = read_arguments(call.arguments) or read_arguments(call.parameters)
+        if call.name is not None and arguments:
+            calls.append((call.name, arguments))
+    if calls:
+        return calls
+    match = _NAME.search(text)
+    return [((match[1] or match[2]) if match else "unknown", text)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..._core.counts import count_noun
 from ..._core.events import (
     AnyEvent,
     Compacted,
@@ -14,6 +13,7 @@ from ..._core.events import (
     ResultsCleared,
     RunStarted,
 )
+from ..._core.listings import count_noun
 from ...errors import UsageError
 from ..user_rules import list_rules
 

@@ -8,7 +8,11 @@ one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
 
 from ..._core.events import (
     AnyEvent,
@@ -25,22 +29,33 @@ from ..._core.events import (
     TurnFinished,
     TurnStarted,
 )
-from ..._core.messages import TextBlock
-from ..._core.runs import Reason
+from ..._core.messages import (
+    AssistantMessage,
+    ImageBlock,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    Usage,
+    append_placeholders,
+    get_sendable_arguments,
+)
+from ..._core.runs import Brief, Reason, RequestHead, ToolDescription
 from ..._core.tool_names import normalize_tool_name
+from ..._core.tools import ToolResult
 from ..safe_text import sanitize_line
 from ..trace_ids import SpanContext, TraceIds
 from .attributes import (
     INTERRUPTED,
     describe_answer,
     describe_call,
+    describe_run,
     describe_turn,
+    describe_usage,
     find_call_error,
     make_span_event,
 )
-from .content import ContentCapture, make_tool_message, make_user_message
-from .run_spans import RunSpans
-from .span import OpenSpan, Span
+from .span import Attributes, OpenSpan, Span
 
 __all__ = ["ContentCapture", "SessionSpans", "Span"]
 
@@ -241,3 +256,289 @@ class SessionSpans:
 
     def _clean(self, error: str) -> str:
         return sanitize_line(self._redact(error), _MAX_ERROR)
+
+
+MAX_BYTES = 64 << 10
+"""Longest attribute."""
+_MIN_TEXT = 64
+_CUT = " [cut]"
+
+Message = dict[str, Any]
+
+
+class ContentCapture:
+    """Writer of texts as attributes: without secrets, and not too long.
+
+    Arguments:
+        redact: removes secrets from a text.
+    """
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+
+    def describe_input(self, messages: Sequence[Message]) -> Attributes:
+        """Return the messages that a request adds to the one before."""
+        return {"gen_ai.input.messages": self._encode(messages)} if messages else {}
+
+    def describe_output(self, answer: AssistantMessage, finish_reason: str) -> Attributes:
+        """Return the answer of a model."""
+        parts = [part for block in answer.content for part in _convert_block(block)]
+        message = {"role": "assistant", "parts": parts, "finish_reason": finish_reason}
+        return {"gen_ai.output.messages": self._encode([message])}
+
+    def describe_report(self, text: str) -> Attributes:
+        """Return the report of a run."""
+        message = {"role": "assistant", "parts": [make_text(text)], "finish_reason": "stop"}
+        return {"gen_ai.output.messages": self._encode([message])} if text else {}
+
+    def describe_title(self, description: str) -> Attributes:
+        """Return the few words that describe a run."""
+        return {"mudroom.run.description": self._redact(description)} if description else {}
+
+    def describe_arguments(self, call: ToolCallBlock) -> Attributes:
+        """Return the arguments of a tool call."""
+        return {"gen_ai.tool.call.arguments": self._encode(get_sendable_arguments(call))}
+
+    def describe_result(self, result: ToolResult) -> Attributes:
+        """Return the result of a tool call, as the model reads it."""
+        text = append_placeholders(result.text, result.images)
+        return {"gen_ai.tool.call.result": _cut(self._redact(text), MAX_BYTES)}
+
+    def describe_head(self, head: RequestHead, parts: Mapping[str, object]) -> Attributes:
+        """Return the system prompt and the tools of a run.
+
+        Arguments:
+            parts: system prompts and tools of the record, by id.
+        """
+        attributes: Attributes = {}
+        system = parts.get(head.system)
+        if isinstance(system, str) and system:
+            attributes["gen_ai.system_instructions"] = self._encode([make_text(system)])
+        tools = [parts.get(name) for name in head.tools]
+        described = [tool for tool in tools if isinstance(tool, ToolDescription)]
+        if described:
+            definitions = [
+                {
+                    "type": "function",
+                    "name": tool.name,
+                    "description": tool.description,
+                    "parameters": tool.parameters,
+                }
+                for tool in described
+            ]
+            attributes["gen_ai.tool.definitions"] = self._encode(definitions)
+        return attributes
+
+    def _encode(self, value: object) -> str:
+        """Return a value as JSON of at most MAX_BYTES; longer texts in it are cut."""
+        clean = _map_texts(value, self._redact)
+        longest = MAX_BYTES
+        data = msgspec.json.encode(clean)
+        while len(data) > MAX_BYTES and longest > _MIN_TEXT:
+            longest //= 2
+            limit = longest
+            data = msgspec.json.encode(_map_texts(clean, lambda text, n=limit: _cut(text, n)))
+        if len(data) > MAX_BYTES:
+            data = msgspec.json.encode({"cut": f"{len(data):,} bytes"})
+        return data.decode()
+
+
+def make_text(text: str) -> Message:
+    """Return a text as a part of a message."""
+    return {"type": "text", "content": text}
+
+
+def make_user_message(blocks: Iterable[TextBlock | ImageBlock]) -> Message:
+    """Return blocks as a message of the user; a placeholder stands for each image."""
+    texts = [block.text if isinstance(block, TextBlock) else block.placeholder for block in blocks]
+    return {"role": "user", "parts": [make_text(text) for text in texts]}
+
+
+def make_tool_message(call_id: str, result: ToolResult) -> Message:
+    """Return the result of a tool call as a message."""
+    response = append_placeholders(result.text, result.images)
+    part = {"type": "tool_call_response", "id": call_id, "response": response}
+    return {"role": "tool", "parts": [part]}
+
+
+def _convert_block(block: object) -> list[Message]:
+    if isinstance(block, TextBlock):
+        return [make_text(block.text)]
+    if isinstance(block, ThinkingBlock):
+        return [{"type": "reasoning", "content": block.text}] if block.text else []
+    if isinstance(block, ProviderBlock):
+        return [make_text(block.text)] if block.text else []
+    if isinstance(block, ToolCallBlock):
+        arguments = get_sendable_arguments(block)
+        return [{"type": "tool_call", "id": block.id, "name": block.name, "arguments": arguments}]
+    return []
+
+
+def _map_texts(value: object, change: Callable[[str], str]) -> object:
+    """Return a JSON value with `change` applied to every text that is not a key."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        items = cast("dict[str, object]", value).items()
+        return {key: _map_texts(item, change) for key, item in items}
+    if isinstance(value, list | tuple):
+        return [_map_texts(item, change) for item in cast("Sequence[object]", value)]
+    return value
+
+
+def _cut(text: str, limit: int) -> str:
+    """Return the beginning of a text of at most `limit` bytes."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return text
+    return data[: limit - len(_CUT)].decode("utf-8", "ignore") + _CUT
+
+
+class RunSpans:
+    """The span of a run in this process, and those of its model calls and tool calls.
+
+    Attributes:
+        ids: ids of the session that executes the run: another one in a fork.
+        span: of the run.
+        is_cut: true if that span has ended, but not the run.
+        turn: span of the model call that works.
+        calls: spans of the tool calls that work, by call id.
+        finished_calls: ids of the others.
+        new_messages: messages for the next request.
+        finish_reasons: of the last answer.
+    """
+
+    def __init__(self, brief: Brief, ids: TraceIds, parent: SpanContext | None, at: float) -> None:
+        self.brief = brief
+        self.ids: TraceIds = ids
+        self.is_cut = False
+        self.turn: OpenSpan | None = None
+        self.calls: dict[str, OpenSpan] = {}
+        self.finished_calls: set[str] = set()
+        self.new_messages: list[dict[str, Any]] = []
+        self.finish_reasons: tuple[str, ...] = ()
+        self._parent: SpanContext | None = parent
+        self._part = 1
+        self._usage = Usage()
+        self._turn_number = 0
+        self._attempt = 0
+        self.span: OpenSpan = self._open_part(at)
+
+    @property
+    def context(self) -> SpanContext:
+        """The ids of the span of the run."""
+        return self.span.span.context
+
+    @property
+    def attributes(self) -> Attributes:
+        """The attributes of the span of the run."""
+        return self.span.attributes
+
+    def make_context(self, span_id: int) -> SpanContext:
+        """Return the ids of another span of the same trace."""
+        return replace(self.context, span_id=span_id)
+
+    def add_link(self, other: SpanContext) -> None:
+        """Link the span of the run to another one."""
+        self.span.span = replace(self.span.span, links=(*self.span.span.links, other))
+
+    def _open_part(self, at: float) -> OpenSpan:
+        run_id = self.brief.run_id
+        parent = self._parent
+        trace_id = parent.trace_id if parent else self.ids.make_trace_id(run_id)
+        span_id = self.ids.make_run_span_id(run_id, self._part)
+        span = Span(
+            context=SpanContext(trace_id, span_id, parent is None or parent.is_sampled),
+            parent_id=parent.span_id if parent else 0,
+            has_outer_parent=bool(parent and not self.brief.parent),
+            name=f"invoke_agent {self.brief.agent.name}",
+            started_at=at,
+            attributes=describe_run(self.ids.session, self.brief),
+        )
+        return OpenSpan(span)
+
+    def begin_part(self, ids: TraceIds, at: float, last_at: float) -> list[Span]:
+        """Begin the span of the run in another process; return what that ends.
+
+        Arguments:
+            ids: those of the process. last_at: time of the last event before.
+        """
+        ended = self.cut(last_at)
+        before = self.context
+        if ids.session != self.ids.session:
+            self.ids = ids  # a fork has a trace of its own
+            if not self.brief.parent:
+                self._parent = ids.find_outer_span()
+        self._part += 1
+        self._usage = Usage()
+        self.finish_reasons = ()
+        self.span = self._open_part(at)
+        self.add_link(before)
+        self.is_cut = False
+        return ended
+
+    def cut(self, at: float) -> list[Span]:
+        """End the span of the run and its model call; its tool calls stay open."""
+        if self.is_cut:
+            return []
+        self.is_cut = True
+        return [*self.end_turn(at, INTERRUPTED), *self.end_part(at, INTERRUPTED)]
+
+    def end_part(self, at: float, error_type: str = "", error: str = "") -> list[Span]:
+        """End the span of the run. Its usage is its own, without that of its children."""
+        self.attributes.update(describe_usage(self._usage))
+        if self.finish_reasons:
+            self.attributes["gen_ai.response.finish_reasons"] = self.finish_reasons
+        return [self.span.close(at, error_type, error)]
+
+    def start_turn(self, number: int, at: float, attributes: Attributes) -> None:
+        """Begin the span of a model call."""
+        self._attempt = self._attempt + 1 if number == self._turn_number else 1
+        self._turn_number = number
+        span_id = self.ids.make_turn_span_id(self.brief.run_id, number, self._attempt)
+        name = f"chat {attributes['gen_ai.request.model']}"
+        self.turn = self._open_below(span_id, name, at, attributes, is_request=True)
+
+    def add_answer(self, usage: Usage, finish_reasons: object) -> None:
+        """Add the usage of an answer to that of the run."""
+        self._usage += usage
+        if isinstance(finish_reasons, tuple):
+            self.finish_reasons = finish_reasons
+
+    def end_turn(self, at: float, error_type: str = "", error: str = "") -> list[Span]:
+        """End the span of the model call, if one works."""
+        turn = self.turn
+        self.turn = None
+        return [turn.close(at, error_type, error)] if turn else []
+
+    def start_call(self, call_id: str, name: str, at: float, attributes: Attributes) -> OpenSpan:
+        """Begin the span of a tool call."""
+        span_id = self.ids.make_call_span_id(self.brief.run_id, call_id)
+        call = self._open_below(span_id, name, at, attributes)
+        self.calls[call_id] = call
+        return call
+
+    def end_calls(self, at: float) -> list[Span]:
+        """End the spans of the tool calls that got no result."""
+        ended = [call.close(at, INTERRUPTED) for call in self.calls.values()]
+        self.calls = {}
+        return ended
+
+    def _open_below(
+        self,
+        span_id: int,
+        name: str,
+        at: float,
+        attributes: Attributes,
+        *,
+        is_request: bool = False,
+    ) -> OpenSpan:
+        span = Span(
+            context=self.make_context(span_id),
+            parent_id=self.context.span_id,
+            name=name,
+            is_request=is_request,
+            started_at=at,
+            attributes=attributes,
+        )
+        return OpenSpan(span)

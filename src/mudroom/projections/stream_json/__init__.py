@@ -28,7 +28,6 @@ from ..._core.messages import ToolCallBlock, Usage, append_placeholders
 from ..._core.runs import Brief, Reason, Report
 from ..._version import __version__
 from ..anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason, to_anthropic_usage
-from .commands import make_end_fields, make_start_fields, make_stop_fields
 
 _SUBTYPES: dict[Reason | Limit, str] = {
     Reason.GOAL: "success",
@@ -391,4 +390,48 @@ def _encode_report(report: Report) -> dict[str, Any]:
     return {
         **msgspec.to_builtins(msgspec.structs.asdict(report)),
         "usage": msgspec.structs.asdict(report.usage),
+    }
+
+
+_TASK_TYPE = "local_bash"
+
+
+def make_start_fields(event: ToolCallFinished) -> dict[str, Any] | None:
+    """Return the fields of `task_started`, None if the call started no background command."""
+    command = event.result.detail.get("command")
+    if not event.result.detail.get("background") or not command:
+        return None
+    return {
+        "subtype": "task_started",
+        "task_id": command,
+        "tool_use_id": event.call_id,
+        "task_type": _TASK_TYPE,
+        "is_backgrounded": True,
+    }
+
+
+def make_end_fields(event: MessageSent, call_id: str) -> dict[str, Any] | None:
+    """Return the fields of `task_notification`, None if the message reports no command."""
+    message = event.message
+    if event.result is None:
+        return None
+    return {
+        "subtype": "task_notification",
+        "task_id": message.sender,
+        "tool_use_id": call_id,
+        "status": message.text.partition("<status>")[2].partition("</status>")[0],
+        "summary": message.text,
+        "output_file": event.result.spill,
+    }
+
+
+def make_stop_fields(command: str, call_id: str) -> dict[str, Any]:
+    """Return the fields of `task_notification` for a command that the end of its run stopped."""
+    return {
+        "subtype": "task_notification",
+        "task_id": command,
+        "tool_use_id": call_id,
+        "status": "stopped",
+        "summary": "The end of its run stopped it.",
+        "output_file": "",
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from ..._core.agents import Mode
@@ -15,7 +16,6 @@ from ...permissions.rules import Permissions, Rule
 from ...projections.safe_text import sanitize_line
 from ...tools import make_builtin_tools
 from .errors import RequestError
-from .input_questions import make_input_question, read_input_answer
 from .params import ClientAbilities
 from .tool_calls import (
     describe_title,
@@ -201,3 +201,27 @@ def _describe_rules(rules: tuple[Rule, ...]) -> str:
 
 def _make_exact_key(request: ApprovalRequest) -> str:
     return f"{request.tool} {request.arguments}"
+
+
+def make_input_question(form: InputForm, session: str) -> dict[str, Any]:
+    """Return the parameters of the request.
+
+    Arguments:
+        session: id of the session that the question belongs to.
+    """
+    question: dict[str, Any] = {
+        "sessionId": session,
+        "message": f"MCP server {form.server} asks: {form.message}",
+    }
+    if form.url:
+        return {**question, "mode": "url", "elicitationId": secrets.token_hex(8), "url": form.url}
+    return {**question, "mode": "form", "requestedSchema": form.schema}
+
+
+def read_input_answer(answer: Mapping[str, Any]) -> ApprovalDecision:
+    """Return the decision that an answer states; anything but an accept declines."""
+    if answer.get("action") != "accept":
+        return ApprovalDecision(False, "the user declined")
+    content = answer.get("content")
+    values = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+    return ApprovalDecision(True, "the user answered", arguments=values)

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Any
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
 from ..._core.agents import Mode
 from ..._core.events import StoredEvent
+from ..._core.messages import ImageBlock, TextBlock
 from ..._core.runs import Report
 from ..._core.tools import Tool
 from ..._engine.changes.versions import FileVersions, find_versions_folder
 from ...errors import MudroomError, UnknownName, UsageError
+from ...projections.engine_text import quote, wrap
 from ...prompts import Prompt
-from ..file_prompts import FilePrompt
+from ..file_prompts import FilePrompt, fill_file_prompt
 from .approver import EditorApprover
-from .choices import MODE, MODEL, make_modes, make_options
 from .connection import Connection
 from .errors import INVALID_PARAMS, RequestError
 from .params import ClientAbilities
-from .prompt_content import Block, parse_prompt
 from .setup import CommandLine, PlannedSession, ServerCommand, SessionPlan
 from .stop_reasons import make_prompt_end
 from .updates import SessionUpdates
@@ -330,3 +333,126 @@ class EditorSession:
     def _get_planned(self) -> PlannedSession:
         assert self._planned
         return self._planned
+
+
+MODE = "mode"
+MODEL = "model"
+
+_MODES = {
+    Mode.DEFAULT: ("Default", "Asks before changes that no rule allows."),
+    Mode.ACCEPT_EDITS: ("Accept edits", "Allows edits, and commands inside a sandbox."),
+    Mode.PLAN: ("Plan", "Allows reading only."),
+    Mode.DONT_ASK: ("Do not ask", "Denies all calls that would need an answer."),
+    Mode.BYPASS: ("Bypass permissions", "Allows everything that no rule denies."),
+}
+"""Name and description of each mode, in the order of the menu."""
+
+
+def make_modes(mode: Mode) -> dict[str, Any]:
+    """Return the permission modes and the current one."""
+    listed = [
+        {"id": each.value, "name": name, "description": description}
+        for each, (name, description) in _MODES.items()
+    ]
+    return {"currentModeId": mode.value, "availableModes": listed}
+
+
+def make_options(mode: Mode, model: str, models: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the options of a session with their values.
+
+    Arguments:
+        model: current model string. models: those that work here.
+    """
+    modes = [
+        {"value": each.value, "name": name, "description": description}
+        for each, (name, description) in _MODES.items()
+    ]
+    names = dict.fromkeys([model, *models])
+    return [
+        _make_select(MODE, "Permission mode", MODE, mode.value, modes),
+        _make_select(
+            MODEL, "Model", MODEL, model, [{"value": name, "name": name} for name in names]
+        ),
+    ]
+
+
+def _make_select(
+    identifier: str, name: str, category: str, value: str, options: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "id": identifier,
+        "name": name,
+        "category": category,
+        "type": "select",
+        "currentValue": value,
+        "options": options,
+    }
+
+
+Block = Mapping[str, Any]
+
+
+def parse_prompt(blocks: Sequence[Block], prompts: Mapping[str, FilePrompt]) -> Prompt:
+    """Return a prompt for the model.
+
+    Arguments:
+        prompts: prompts of files, by name. A prompt that begins with the slash and the name of
+            one becomes its text.
+
+    Raises RequestError for content that a model cannot get, UsageError for an empty file.
+    """
+    parsed = [_parse_block(block) for block in blocks]
+    if parsed and isinstance(parsed[0], TextBlock):
+        parsed[0] = TextBlock(fill_file_prompt(parsed[0].text, prompts))
+    if all(isinstance(block, TextBlock) for block in parsed):
+        return "\n\n".join(block.text for block in parsed if isinstance(block, TextBlock))
+    return parsed
+
+
+def _parse_block(block: Block) -> TextBlock | ImageBlock:
+    match block.get("type"):
+        case "text":
+            return TextBlock(str(block.get("text", "")))
+        case "image":
+            return _parse_image(block)
+        case "resource_link":
+            return TextBlock(_describe_link(block))
+        case "resource":
+            return TextBlock(_format_resource(block))
+        case kind:
+            raise RequestError(INVALID_PARAMS, f"a model gets no content of type {kind} here")
+
+
+def _parse_image(block: Block) -> ImageBlock:
+    try:
+        data = b64decode(str(block.get("data", "")), validate=True)
+    except (Base64Error, ValueError):
+        data = b""
+    if not data:
+        raise RequestError(INVALID_PARAMS, "an image of the prompt has no data in base64")
+    return ImageBlock(str(block.get("mimeType", "")), data)
+
+
+def _describe_link(block: Block) -> str:
+    """Return the path or address of a resource, which the model can open with its tools."""
+    return f"Attached: {_find_place(block)}"
+
+
+def _format_resource(block: Block) -> str:
+    value = block.get("resource")
+    resource = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    place = _find_place(resource)
+    text = resource.get("text")
+    if not isinstance(text, str):
+        return f"Attached, not as text: {place}"
+    return wrap("resource", quote(text), sender=place)
+
+
+def _find_place(block: Block) -> str:
+    """Return the path of a file, else the address."""
+    address = str(block.get("uri", ""))
+    parts = urlsplit(address)
+    if parts.scheme != "file":
+        return address
+    lines = f" ({parts.fragment})" if parts.fragment else ""
+    return unquote(parts.path) + lines

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
+
 from ..._core.events import (
     AnyEvent,
     Compacted,
@@ -15,17 +17,23 @@ from ..._core.events import (
     MessageDelivered,
     ModelCallRetried,
     RunFinished,
+    RunResumed,
     RunStarted,
     ToolCallFinished,
     ToolCallStarted,
     TurnFinished,
 )
-from ..._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, join_texts
+from ..._core.listings import count_noun
+from ..._core.messages import StopReason, TextBlock, ThinkingBlock, ToolCallBlock, join_texts
 from ..._core.run_ids import is_child_id
+from ..._core.runs import Report
+from ...pricing import calculate_cost
 from ...projections.run_tree import RunTree
-from .child_calls import ChildCalls
-from .child_sessions import ChildSessions
+from ...projections.run_view import RunView
+from ...projections.safe_text import sanitize_line
+from .child_sessions import ChildSessions, describe_child
 from .params import ClientAbilities
+from .stop_reasons import describe_failure
 from .streams import OpenCall, RunStream
 from .tool_calls import (
     describe_title,
@@ -39,7 +47,6 @@ from .tool_calls import (
     make_text,
     make_written,
 )
-from .usage import UsageFold
 
 Send = Callable[[str, dict[str, Any]], None]
 """Function that sends an update: id of the session in the protocol, and the update."""
@@ -261,3 +268,195 @@ class SessionUpdates:
         entries = make_plan(call.block.arguments) if call.view == "todos" else None
         if entries is not None and not result.error:
             stream.send("plan", entries=entries)
+
+
+_SECONDS = 0.25
+"""Seconds between two updates of one child."""
+
+
+class _ChildCall(Struct):
+    """The call that shows a child.
+
+    Arguments:
+        shown_at: time of the last update, seconds since 1970.
+        started_by: the shown call that started the child and is this call. It ends with its own
+            result, unless it is detached. None for a call of the child alone.
+    """
+
+    id: str
+    shown_at: float
+    started_by: OpenCall | None = None
+
+
+class ChildCalls:
+    """The calls that show the state of each child while it works.
+
+    Arguments:
+        send: sends an update to the session of the conversation.
+        find_call: returns the shown call of a run that started a child, None if there is none.
+        compute_cost: returns the US dollars of a run and all below it, None if not known.
+    """
+
+    def __init__(
+        self,
+        tree: RunTree,
+        send: Callable[[dict[str, Any]], None],
+        find_call: Callable[[str, str], OpenCall | None],
+        compute_cost: Callable[[str], float | None],
+    ) -> None:
+        self._tree = tree
+        self._send = send
+        self._find_call = find_call
+        self._compute_cost = compute_cost
+        self._calls: dict[str, _ChildCall] = {}
+
+    def apply(self, event: AnyEvent) -> None:
+        """Show what an event changes of a child."""
+        if isinstance(event, RunStarted):
+            self._start(event)
+            return
+        call = self._calls.get(event.run)
+        if call is None:
+            return
+        run = self._tree.runs[event.run]
+        if isinstance(event, RunFinished):
+            self._finish(run, call, event.report)
+        elif isinstance(event, RunResumed) or (
+            not isinstance(event, Delta) and event.at - call.shown_at >= _SECONDS
+        ):
+            call.shown_at = event.at
+            self._update(call, status="in_progress", content=[make_content(self._describe(run))])
+
+    def is_working(self, run_id: str) -> bool:
+        """Return whether a call shows a child that works."""
+        return run_id in self._calls and self._tree.runs[run_id].report is None
+
+    def end_history(self) -> None:
+        """State that the children whose record has no end do not run."""
+        for run_id, call in self._calls.items():
+            if self._tree.runs[run_id].report is None:
+                self._update(call, status="pending")
+
+    def _start(self, event: RunStarted) -> None:
+        brief = event.brief
+        shown = self._find_call(brief.parent, brief.call_id) if brief.call_id else None
+        if shown:
+            self._calls[brief.run_id] = _ChildCall(shown.id, event.at, shown)
+            return
+        call = _ChildCall(f"child/{brief.run_id}", event.at)
+        is_known = brief.run_id in self._calls
+        self._calls[brief.run_id] = call
+        if is_known:
+            return
+        self._send(
+            {
+                "sessionUpdate": "tool_call",
+                "toolCallId": call.id,
+                "title": describe_child(brief),
+                "kind": "think",
+                "status": "in_progress",
+                "content": [make_content(make_text(brief.prompt))],
+                "_meta": {"mudroom": {"run": brief.run_id, "parent": brief.parent}},
+            }
+        )
+
+    def _finish(self, run: RunView, call: _ChildCall, report: Report) -> None:
+        """Show the end of a child, unless the call that waits for it shows it with its result."""
+        if call.started_by and not call.started_by.is_detached:
+            return
+        text = report.text if report.ok else f"{describe_failure(report)}\n\n{report.text}"
+        content = [make_content(self._describe(run)), make_content(make_text(text.strip()))]
+        status = "completed" if report.ok else "failed"
+        self._update(call, status=status, content=content)
+
+    def _update(self, call: _ChildCall, **fields: Any) -> None:
+        self._send({"sessionUpdate": "tool_call_update", "toolCallId": call.id, **fields})
+
+    def _describe(self, run: RunView) -> dict[str, Any]:
+        """Return the state of a child as a text: what it does, its calls, tokens and costs."""
+        action = sanitize_line(run.last_action) or "starting"
+        tokens = run.total_usage.total_tokens
+        counts = [count_noun(run.tool_call_count, "call"), f"{tokens:,} tokens"]
+        if usd := self._compute_cost(run.run_id):
+            counts.append(f"${usd:.4f}")
+        return make_text(f"{run.short_label}: {action} ({', '.join(counts)})")
+
+
+class UsageFold:
+    """Fold of events into `usage_update`, sent after each answer of the conversation.
+
+    Arguments:
+        send: sends an update to the session of the conversation.
+        find_window: returns the tokens that the context of a model can hold, 0 if unknown.
+
+    Attributes:
+        stop: why the model stopped its last answer in the conversation.
+    """
+
+    def __init__(
+        self,
+        tree: RunTree,
+        send: Callable[[dict[str, Any]], None],
+        find_window: Callable[[str], int],
+    ) -> None:
+        self.stop = StopReason.END
+        self._tree = tree
+        self._send = send
+        self._find_window = find_window
+        self._costs: dict[str, float | None] = {}
+        self._context_tokens = 0
+        self._model = ""
+
+    def apply(self, event: AnyEvent) -> None:
+        """Add the next event; send the totals if it ends an answer or a child."""
+        run = self._tree.runs.get(event.run)
+        if run is None:
+            return
+        if isinstance(event, TurnFinished):
+            model = event.message.answered_by or run.model
+            self._add_cost(event.run, calculate_cost(model, event.message.usage))
+            if run.depth:
+                return
+            self._context_tokens = event.message.usage.total_tokens
+            self._model = run.model
+            self.stop = event.message.stop_reason
+            self.send()
+        elif isinstance(event, RunFinished):
+            self.send()
+
+    def send(self) -> None:
+        """Send the totals of the session."""
+        update: dict[str, Any] = {
+            "sessionUpdate": "usage_update",
+            "used": self._context_tokens,
+            "size": self._find_window(self._model),
+        }
+        usd = self.compute_cost()
+        if usd is not None:
+            update["cost"] = {"amount": usd, "currency": "USD"}
+        update["_meta"] = {"mudroom": self.describe_totals()}
+        self._send(update)
+
+    def compute_cost(self, run_id: str = "") -> float | None:
+        """Return the US dollars of a run and all below it, "" for all; None if not known."""
+        total = 0.0
+        for run in self._tree.walk(run_id):
+            cost = self._costs.get(run.run_id, 0.0)
+            if cost is None:
+                return None
+            total += cost
+        return total
+
+    def describe_totals(self) -> dict[str, int]:
+        """Return the number of children, and the tokens of all runs and of the children."""
+        runs = self._tree.runs.values()
+        return {
+            "children": sum(1 for run in runs if run.depth),
+            "calls": sum(run.tool_call_count for run in runs),
+            "totalTokens": sum(run.usage.total_tokens for run in runs),
+            "childTokens": sum(run.usage.total_tokens for run in runs if run.depth),
+        }
+
+    def _add_cost(self, run_id: str, usd: float | None) -> None:
+        before = self._costs.get(run_id, 0.0)
+        self._costs[run_id] = None if usd is None or before is None else before + usd

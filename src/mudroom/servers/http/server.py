@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
 
+import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from ..._core.ports import SessionStore
 from ..._platform.connection_limits import LimitedConnections
 from ..._platform.web_listener import open_listener
+from ..._version import __version__
+from ...errors import MudroomError
 from ..fair_slots import FairSlots
 from ..listening import (
     ServerAddress,
     check_listen_options,
+    find_refusal,
     make_address,
     make_listen_error,
     make_tls_context,
 )
-from .access import add_headers, make_access_middleware, make_endpoint
+from .bodies import parse_body
+from .errors import ErrorBody, RequestError, convert_error, make_error_response
 from .event_stream import EventRoutes
 from .hosted_session import ServerParts
 from .hosted_sessions import HostedSessions
@@ -27,15 +35,14 @@ from .information_routes import InformationRoutes
 from .metrics import Metrics
 from .openai.chat import ChatRoutes
 from .openai.responses import ResponseRoutes
-from .openapi import make_openapi
-from .proxy_login import make_proxy_login
+from .proxy_login import ProxyLogin, make_proxy_login
 from .records.inputs import InputRecords
 from .records.sessions import SessionRecords
 from .records.spending import SpendingRecords
 from .records.state_file import StateFile
-from .records.tokens import TokenRecords
-from .request_log import make_request_log
-from .route import Route
+from .records.tokens import Token, TokenRecords, is_token
+from .request_log import Faults, make_request_log
+from .route import Call, Route
 from .routes import (
     make_information_routes,
     make_openai_routes,
@@ -181,3 +188,212 @@ class HttpServer:
 async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+_PATH_NAME = re.compile(r"\{(\w+)\}")
+_REFERENCES = "#/components/schemas/{name}"
+_TOKEN: list[dict[str, list[str]]] = [{"token": []}]
+
+
+def make_openapi(routes: Sequence[Route]) -> dict[str, Any]:
+    """Return the description as OpenAPI 3.1."""
+    types: list[Any] = [ErrorBody]
+    for route in routes:
+        types += [each for each in (route.body, route.answer) if each is not None]
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCES)
+    known = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe(route, known)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "mudroom", "version": __version__},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _describe(route: Route, known: dict[int, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    if route.answer is not None:
+        content["application/json"] = {"schema": known[id(route.answer)]}
+    if route.media:
+        content[route.media] = {"schema": {"type": "string"}}
+    error = {"schema": known[id(ErrorBody)]}
+    described: dict[str, Any] = {
+        "summary": route.summary,
+        "parameters": [*_list_path_parameters(route.path), *_list_parameters(route)],
+        "responses": {
+            str(route.status): {"description": "Success.", "content": content},
+            **{
+                str(status): {"description": meaning, "content": content}
+                for status, meaning in route.more_statuses.items()
+            },
+            "default": {
+                "description": "An error.",
+                "content": {"application/json": error},
+            },
+        },
+    }
+    if route.scope:
+        described["security"] = _TOKEN
+        described["x-scope"] = route.scope
+    if route.body is not None:
+        described["requestBody"] = {
+            "required": not _accepts_nothing(route.body),
+            "content": {"application/json": {"schema": known[id(route.body)]}},
+        }
+    return described
+
+
+def _accepts_nothing(kind: Any) -> bool:  # noqa: ANN401  (a type, or a union of types)
+    """Return whether a request without a body is accepted."""
+    try:
+        parse_body(kind, b"")
+    except RequestError:
+        return False
+    return True
+
+
+def _list_path_parameters(path: str) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PATH_NAME.findall(path)
+    ]
+
+
+def _list_parameters(route: Route) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": each.name,
+            "in": each.place,
+            "description": each.description,
+            "schema": each.schema,
+        }
+        for each in route.parameters
+    ]
+
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_NOBODY = Token(id="", owner="", scopes=())
+
+
+def make_access_middleware(
+    options: ServerOptions, metrics: Metrics, notify: Callable[[str], object]
+) -> Middleware:
+    """Return the middleware that checks hosts and origins, and makes JSON of all errors."""
+
+    faults = Faults()
+
+    @web.middleware
+    async def check(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        try:
+            check_host(request, options)
+            response = await handler(request)
+        except RequestError as error:
+            response = make_error_response(error)
+        except MudroomError as error:
+            response = make_error_response(convert_error(error))
+            if response.status >= 500 and faults.add(str(error), str(error)):
+                notify(f"{request.method} {request.path}: {error}")
+        except web.HTTPException as error:
+            response = make_error_response(convert_http_error(request, error))
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception as error:  # noqa: BLE001  (the client gets an error, not a traceback)
+            notify(f"{request.method} {request.path}: {type(error).__name__}: {error}")
+            response = make_error_response(
+                RequestError(500, "failed", "the server has failed; its messages say more")
+            )
+        metrics.add("mudroom_requests_total", method=request.method, status=str(response.status))
+        return response
+
+    return check
+
+
+async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    """Add the security headers to a response before it is sent."""
+    response.headers.update(_HEADERS)
+
+
+def check_host(request: web.Request, options: ServerOptions) -> None:
+    """Raise RequestError if a request is for another host, or comes from a page of another."""
+    transport = request.transport
+    port = transport.get_extra_info("sockname")[1] if transport else 0
+    headers = request.headers
+    refusal = find_refusal(
+        options, port, host=headers.get("Host", ""), origin=headers.get("Origin")
+    )
+    if refusal:
+        raise RequestError(refusal.status, refusal.code, refusal.message)
+
+
+def convert_http_error(request: web.Request, error: web.HTTPException) -> RequestError:
+    """Return the error of the web framework in the form of the server."""
+    match error.status:
+        case 404:
+            return RequestError(404, "not_found", f"there is no path {request.path}")
+        case 405:
+            allowed = error.headers.get("Allow", "")
+            message = f"{request.path} takes {allowed}, not {request.method}"
+            return RequestError(405, "wrong_method", message, headers={"Allow": allowed})
+        case 413:
+            return RequestError(413, "too_large", "the body of the request is too large")
+        case _:
+            return RequestError(error.status, "wrong_request", error.reason)
+
+
+def make_endpoint(
+    route: Route, tokens: TokenRecords, options: ServerOptions, login: ProxyLogin | None
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Return the function for the web framework that checks a token and calls the route.
+
+    Arguments:
+        login: logins of a proxy, which count for requests without a token; None for none.
+    """
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        if route.scope is None:
+            return await route.action(Call(request, _NOBODY))
+        secret = read_secret(request)
+        token = await tokens.find(secret)
+        if login and not is_token(secret):
+            token, secret = login.find(request), ""
+        if token is None:
+            raise RequestError(
+                401,
+                "wrong_token",
+                "the token is missing or wrong. Send the header `Authorization: Bearer TOKEN`; "
+                "`mudroom serve token add OWNER` makes a token",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        if route.scope not in token.scopes:
+            raise RequestError(
+                403, "wrong_scope", f"the token does not have the scope {route.scope}"
+            )
+        body = b""
+        if route.body is not None:
+            try:
+                async with asyncio.timeout(options.body_seconds):
+                    body = await request.read()
+            except TimeoutError:
+                message = f"the body did not come within {options.body_seconds:g} s"
+                raise RequestError(408, "too_slow", message) from None
+        return await route.action(Call(request, token, body, secret))
+
+    return respond
+
+
+def read_secret(request: web.Request) -> str:
+    """Return the text of the token that a request has, "" if none."""
+    kind, _, secret = request.headers.get("Authorization", "").partition(" ")
+    return secret.strip() if kind.lower() == "bearer" else ""

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from ..._core.counts import count_noun
 from ..._core.events import AnyEvent, PermissionDecided, RunStarted, TurnFinished
+from ..._core.listings import count_noun
 from ..._core.ports import ApprovalDecision, ApprovalRequest
 from ..._core.runs import Report
 from ...pricing import calculate_cost

@@ -8,25 +8,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Literal, cast
 
 import anyio
 import mcp_types
+import msgspec
 from mcp.server.caching import CacheHint
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
+from pydantic import Field
 
 from ..._version import __version__
 from ...errors import MudroomError
 from .following import Context, Following, answer_question, can_ask, get_owner, make_input_request
 from .host_task import HostTask, Owner, Question
 from .host_tasks import HEARTBEAT, HostTasks
-from .protocol_tasks import ProtocolTasks
+from .protocol_tasks import ENDED, NoRightToAnswer, ProtocolTasks, Response, UnknownTask
 from .results import AnswerMaker, ToolAnswer
-from .task_methods import NO_RIGHT, TaskMethods
 from .task_request import (
     CancelArguments,
     LookArguments,
@@ -36,7 +39,7 @@ from .task_request import (
     TaskArguments,
     parse_arguments,
 )
-from .task_states import accepts_tasks
+from .task_states import EXTENSION, accepts_tasks, describe_state, require_tasks
 from .tool_definitions import INSTRUCTIONS, TOOLS, ToolDefinition
 
 CallResult = mcp_types.CallToolResult | mcp_types.InputRequiredResult | dict[str, Any]
@@ -286,3 +289,206 @@ def _convert_answer(answer: ToolAnswer) -> mcp_types.CallToolResult:
         structured_content=answer.values or None,
         is_error=answer.is_error,
     )
+
+
+NO_RIGHT = "the token does not have the scope answer"
+_NAME_HEADER = "mcp-name"
+
+
+class TaskParams(mcp_types.RequestParams):
+    """Parameters of all methods."""
+
+    task_id: str = Field(alias="taskId")
+
+
+class UpdateParams(TaskParams):
+    """Parameters of tasks/update."""
+
+    input_responses: dict[str, Any] = Field(alias="inputResponses")
+
+
+class TaskMethods:
+    """Handlers of the methods."""
+
+    def __init__(self, tasks: ProtocolTasks) -> None:
+        self._tasks = tasks
+
+    def add_to(self, server: Server[Any]) -> None:
+        """Declare the extension and serve its methods."""
+        server.extensions[EXTENSION] = {}
+        server.add_request_handler("tasks/get", TaskParams, self._get)
+        server.add_request_handler("tasks/update", UpdateParams, self._update)
+        server.add_request_handler("tasks/cancel", TaskParams, self._cancel)
+        notifications = TaskNotifications(self._tasks)
+        server.add_request_handler(
+            METHOD, mcp_types.SubscriptionsListenRequestParams, notifications.listen
+        )
+
+    async def _get(self, context: Context, params: TaskParams) -> dict[str, Any]:
+        check_request(context, params)
+        try:
+            state = describe_state(*await self._tasks.get(params.task_id, get_owner(context)))
+        except UnknownTask:
+            raise _make_unknown(params) from None
+        return {"resultType": "complete", **state}
+
+    async def _update(self, context: Context, params: UpdateParams) -> dict[str, Any]:
+        check_request(context, params)
+        try:
+            responses = {
+                key: _read_response(response) for key, response in params.input_responses.items()
+            }
+            await self._tasks.update(params.task_id, get_owner(context), responses)
+        except UnknownTask:
+            raise _make_unknown(params) from None
+        except NoRightToAnswer:
+            raise MCPError(mcp_types.INVALID_REQUEST, NO_RIGHT) from None
+        return {"resultType": "complete"}
+
+    async def _cancel(self, context: Context, params: TaskParams) -> dict[str, Any]:
+        check_request(context, params)
+        try:
+            await self._tasks.cancel(params.task_id, get_owner(context))
+        except UnknownTask:
+            raise _make_unknown(params) from None
+        return {"resultType": "complete"}
+
+
+def check_request(context: Context, params: TaskParams) -> None:
+    """Raise MCPError for a host without the extension, or with a header of another task."""
+    if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        raise MCPError(mcp_types.METHOD_NOT_FOUND, "Method not found", context.method)
+    require_tasks(context)
+    headers = getattr(context.request, "headers", None)
+    if headers is not None and headers.get(_NAME_HEADER) != params.task_id:
+        raise MCPError(mcp_types.HEADER_MISMATCH, "The header Mcp-Name is not the taskId")
+
+
+def _read_response(response: object) -> Response:
+    """Return an answer; one of a wrong shape counts as cancelled."""
+    try:
+        return msgspec.convert(response, Response)
+    except msgspec.ValidationError:
+        return Response()
+
+
+def _make_unknown(params: TaskParams) -> MCPError:
+    return MCPError(mcp_types.INVALID_PARAMS, f"Unknown task: {params.task_id}")
+
+
+METHOD = "subscriptions/listen"
+_MAX_STREAMS = 1_000
+"""Requests to listen that are open at the same time."""
+_MAX_TASKS = 1_000
+"""Tasks of one such request."""
+_PAUSE = 1.0
+"""Seconds between two notifications about the progress of one task at least."""
+
+
+class _TaskNotification(mcp_types.Notification[dict[str, Any], Literal["notifications/tasks"]]):
+    """The state of a task."""
+
+    method: Literal["notifications/tasks"] = "notifications/tasks"
+    params: dict[str, Any]
+
+
+class TaskNotifications:
+    """Handler of subscriptions/listen.
+
+    The list of tools never changes: a host that listens for that is told nothing.
+    """
+
+    def __init__(self, tasks: ProtocolTasks) -> None:
+        self._tasks = tasks
+        self._open_streams = 0
+
+    async def listen(
+        self, context: Context, params: mcp_types.SubscriptionsListenRequestParams
+    ) -> mcp_types.SubscriptionsListenResult:
+        """Send the states of tasks until they have ended, or until the host stops listening."""
+        wanted = params.notifications
+        ids = _read_ids(wanted.model_extra or {})
+        if ids is not None:
+            require_tasks(context)
+        if self._open_streams >= _MAX_STREAMS:
+            raise MCPError(mcp_types.INTERNAL_ERROR, f"{_MAX_STREAMS} streams are open already")
+        owner = get_owner(context)
+        meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: context.request_id}
+        self._open_streams += 1
+        try:
+            known = [task for task in ids or () if await self._is_known(task, owner)]
+            honored: dict[str, Any] = {} if ids is None else {"taskIds": known}
+            if wanted.tools_list_changed:
+                honored["toolsListChanged"] = True
+            await context.session.send_notification(
+                mcp_types.SubscriptionsAcknowledgedNotification(
+                    params=mcp_types.SubscriptionsAcknowledgedNotificationParams(
+                        notifications=mcp_types.SubscriptionFilter.model_validate(honored),
+                        _meta=meta,
+                    )
+                ),
+                related_request_id=context.request_id,
+            )
+            async with asyncio.TaskGroup() as group:
+                for task in known:
+                    group.create_task(self._follow(context, task, owner, meta))
+                if wanted.tools_list_changed:
+                    await asyncio.Event().wait()
+        finally:
+            self._open_streams -= 1
+        return mcp_types.SubscriptionsListenResult(_meta=meta)
+
+    async def _is_known(self, id: str, owner: Owner) -> bool:
+        try:
+            await self._tasks.get(id, owner)
+        except UnknownTask:
+            return False
+        return True
+
+    async def _follow(
+        self, context: Context, task: str, owner: Owner, meta: Mapping[str, Any]
+    ) -> None:
+        """Send each state of one task until it has ended; progress not too often."""
+        loop = asyncio.get_running_loop()
+        last: dict[str, Any] = {}
+        sent = float("-inf")
+        with self._tasks.watch(task) as changed:
+            while last.get("status") not in ENDED:
+                changed.clear()
+                state = describe_state(*await self._tasks.get(task, owner))
+                rest = sent + _PAUSE - loop.time() if _is_progress(last, state) else 0
+                if state != last and rest <= 0:
+                    await _send(context, state, meta)
+                    last = state
+                    sent = loop.time()
+                elif state == last:
+                    await changed.wait()
+                else:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(rest):
+                            await changed.wait()
+
+
+def _is_progress(last: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
+    """Return whether a task only works on: no end, and no other questions than before."""
+    if state["status"] in ENDED or state["status"] != last.get("status"):
+        return False
+    return state.get("inputRequests") == last.get("inputRequests")
+
+
+async def _send(context: Context, state: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
+    notification = _TaskNotification(params={**state, "_meta": dict(meta)})
+    await context.session.send_notification(
+        cast("mcp_types.ServerNotification", notification), related_request_id=context.request_id
+    )
+
+
+def _read_ids(extra: Mapping[str, Any]) -> list[str] | None:
+    """Return the tasks that a host wants to hear of, the first ones; None if it names no list."""
+    ids = extra.get("taskIds")
+    if ids is None:
+        return None
+    if not isinstance(ids, list):
+        raise MCPError(mcp_types.INVALID_PARAMS, "taskIds is no list")
+    texts = [task for task in cast("list[object]", ids) if isinstance(task, str)]
+    return list(dict.fromkeys(texts))[:_MAX_TASKS]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from contextlib import asynccontextmanager, closing, contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -34,7 +34,6 @@ from .host_task import LOCAL_OWNER
 from .host_tasks import DEFAULT_PARALLEL, HEARTBEAT, HostTasks
 from .protocol_tasks import ProtocolTasks
 from .results import AnswerMaker
-from .stdio_claim import Pipes, claim_standard_streams
 
 if TYPE_CHECKING:
     from .http import FindOwner
@@ -213,3 +212,28 @@ def require_package() -> None:
 async def load_package() -> None:
     """Import the handlers, and the package, in a thread."""
     await asyncio.to_thread(import_module, f"{__package__}.protocol")
+
+
+class Pipes(Struct, frozen=True):
+    """Descriptors of the pipes from and to the host."""
+
+    input: int
+    output: int
+
+
+@contextmanager
+def claim_standard_streams() -> Generator[Pipes]:
+    """Keep stdin and stdout for messages: others read nothing, and write to stderr.
+
+    Descriptors are not closed: a thread may still wait for one.
+    """
+    pipes = Pipes(os.dup(0), os.dup(1))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    try:
+        yield pipes
+    finally:
+        os.dup2(pipes.input, 0)
+        os.dup2(pipes.output, 1)

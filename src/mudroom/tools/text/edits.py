@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from ..._platform.lazy_pattern import compile_later
 from ...projections.engine_text import is_quoted, unquote
 from .file_text import REPLACEMENT, FileText, find_line_break, set_line_ends
-from .folding import FoldedText, fold_line_ends, fold_look_alikes, is_mark
 from .kept_text import keep_foreign, keep_line_ends
-from .line_numbers import NumberedText, check_unnumbered, read_numbers, strip_new_numbers
 
 _MAX_NAMED_LINES = 10
 _MAX_FOLDED = 4 << 20  # characters of a file in which look-alikes are searched: about 4 seconds
@@ -262,3 +263,201 @@ def _count_same_end(old: str, new: str) -> int:
     while count and is_mark(old[len(old) - count]):
         count -= 1
     return count
+
+
+_MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f\u3099\u309a"
+_IS_MARK = compile_later(f"[{_MARKS}]")
+_LINE_ENDS = compile_later("\r\n?")
+_LOOK_ALIKES = compile_later(f"\r\n?|[\u1100-\u11ff]+|[^\\s{_MARKS}]?[{_MARKS}]+|[^\0-\x7f]")
+_SAME = (
+    ("\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))), " "),
+    ("\u200b\u200c\u200d\u2060\ufeff\u00ad", ""),
+    ("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d", "-"),
+    ("\u2018\u2019\u201a\u201b\u2032", "'"),
+    ("\u201c\u201d\u201e\u201f\u2033", '"'),
+)
+_TABLE = {ord(character): same for characters, same in _SAME for character in characters}
+
+
+class FoldedText:
+    """A text with some parts replaced, and the places of the original.
+
+    Arguments:
+        original: the text. pattern: finds the parts. fold: returns what replaces a part.
+    """
+
+    def __init__(self, original: str, pattern: re.Pattern[str], fold: Callable[[str], str]) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._parts: list[tuple[int, int]] = []
+        pieces: list[str] = []
+        copied = 0
+        length = 0
+        for match in pattern.finditer(original):
+            folded = fold(match[0])
+            if folded == match[0]:
+                continue
+            pieces += (original[copied : match.start()], folded)
+            length += match.start() - copied
+            self._starts.append(length)
+            length += len(folded)
+            self._ends.append(length)
+            self._parts.append(match.span())
+            copied = match.end()
+        self.text = "".join(pieces) + original[copied:] if pieces else original
+
+    def find_all(self, wanted: str) -> Iterator[tuple[int, int]]:
+        """Yield the start and end, in the original, of each place; places do not overlap.
+
+        A part that was replaced is never cut: such a place does not count.
+        """
+        position = self.text.find(wanted)
+        while position >= 0:
+            start = self.find_start(position)
+            end = self.find_end(position + len(wanted))
+            if start is None or end is None:
+                position = self.text.find(wanted, position + 1)
+                continue
+            yield start, end
+            position = self.text.find(wanted, position + len(wanted))
+
+    def find_start(self, position: int) -> int | None:
+        """Return where the character at a position begins in the original; None within a part."""
+        number = bisect_right(self._starts, position) - 1
+        if number < 0:
+            return position
+        if position < self._ends[number]:
+            return self._parts[number][0] if position == self._starts[number] else None
+        return self._parts[number][1] + position - self._ends[number]
+
+    def find_end(self, position: int) -> int | None:
+        """Return where the character before a position ends in the original; None within a part."""
+        if position == 0:
+            return 0
+        number = bisect_right(self._starts, position - 1) - 1
+        if number < 0:
+            return position
+        if position <= self._ends[number]:
+            return self._parts[number][1] if position == self._ends[number] else None
+        return self._parts[number][1] + position - self._ends[number]
+
+
+def fold_line_ends(text: str) -> FoldedText:
+    """Make all line ends "\\n"."""
+    return FoldedText(text, _LINE_ENDS, lambda _: "\n")
+
+
+def fold_look_alikes(text: str) -> FoldedText:
+    """Make line ends, spaces, dashes and quotes the same, drop what has no width, and compose.
+
+    Composed and decomposed letters (NFC and NFD) become the same.
+    """
+    return FoldedText(text, _LOOK_ALIKES, _fold_part)
+
+
+def _fold_part(part: str) -> str:
+    if part[0] == "\r":
+        return "\n"
+    return unicodedata.normalize("NFC", part).translate(_TABLE)
+
+
+def is_mark(character: str) -> bool:
+    """Return whether a character is an accent of the letter before it."""
+    return _IS_MARK.match(character) is not None
+
+
+_NUMBERS = compile_later(r"(?: *\d+\t)*")
+_NUMBER = compile_later(r" *(\d{1,12})\t")
+
+
+class UnclearNumbersError(ValueError):
+    """Numbers that may belong to the file or be line numbers; the text says what to do."""
+
+
+class NumberedText(Struct, frozen=True):
+    """A text without its line numbers, and these, by the index of their line."""
+
+    text: str
+    numbers: Mapping[int, int]
+
+    @property
+    def first_line(self) -> int:
+        """The number of the line in which the text begins."""
+        index, number = next(iter(self.numbers.items()))
+        return number - index
+
+    @property
+    def ends_with_number(self) -> bool:
+        """True if the last line has nothing but a number."""
+        last = self.text.rpartition("\n")[2]
+        return not last and self.text.count("\n") in self.numbers
+
+    def fits(self, line: int, *, starts_line: bool) -> bool:
+        """Return whether the numbers are those of a place that begins in a line."""
+        if 0 in self.numbers and not starts_line:
+            return False
+        return all(line + index == number for index, number in self.numbers.items())
+
+
+def read_numbers(text: str) -> NumberedText | None:
+    """Take the number off each line that begins with one; None when no line does."""
+    lines = text.split("\n")
+    numbers = {
+        index: int(match[1])
+        for index, line in enumerate(lines)
+        if (match := _NUMBER.match(line)) is not None
+    }
+    if not numbers:
+        return None
+    bare = [_NUMBER.sub("", line, 1) if i in numbers else line for i, line in enumerate(lines)]
+    return NumberedText("\n".join(bare), numbers)
+
+
+def check_unnumbered(new: str, line: int, lines: Sequence[str], *, starts_line: bool) -> None:
+    """Refuse a new text with line numbers where the old text had none.
+
+    Arguments:
+        line: number of the first line of the place. lines: the whole lines there, as in the file.
+
+    Raises UnclearNumbersError.
+    """
+    usual = max(map(_count_numbers, lines))
+    rows = new.split("\n")
+    numbers = range(line, line + max(len(lines), len(rows)))
+    for index, row in enumerate(rows):
+        expected = usual if index or starts_line else 0
+        match = _NUMBER.match(row)
+        if match and _count_numbers(row) > expected and int(match[1]) in numbers:
+            raise UnclearNumbersError(
+                f"new_string: its line {index + 1} begins with {match[1]} and a tab, as `read` "
+                "shows line numbers. Leave them out. If the file is to have them, use write."
+            )
+
+
+def strip_new_numbers(new: str, line: int, old: NumberedText) -> str:
+    """Take the line numbers off a new text whose old text had some.
+
+    Raises UnclearNumbersError when a number may belong to the file.
+    """
+    rows = new.split("\n")
+    old_rows = old.text.split("\n")
+    usual = max(map(_count_numbers, old_rows))
+    numbers = range(line, line + max(len(rows), len(old_rows)))
+    bare: list[str] = []
+    for index, row in enumerate(rows):
+        match = _NUMBER.match(row)
+        if match is None:
+            bare.append(row)
+        elif int(match[1]) not in numbers or _count_numbers(row) <= usual:
+            raise UnclearNumbersError(
+                f"new_string: its line {index + 1} begins with {match[1]} and a tab, which may be "
+                "a line number or text of the file. Leave out the line numbers that `read` shows."
+            )
+        else:
+            bare.append(row[match.end() :])
+    return "\n".join(bare)
+
+
+def _count_numbers(row: str) -> int:
+    match = _NUMBERS.match(row)
+    return match[0].count("\t") if match else 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..._core.counts import count_noun
+from ..._core.listings import count_noun
 from ..._core.ports import Workspace
 from ..._core.tools import PreviewLine, ToolResult
 from .._similar_names import naming_similar_files

@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from ... import errors
 from ..._core.agents import Agent
-from ..._core.board_tasks import BoardOffer
 from ..._core.budgets import Budget, Grant, Limit, LimitState
 from ..._core.compaction import CompactionOptions
 from ..._core.events import AnyEvent, StoredEvent
 from ..._core.listings import ListingLimits
 from ..._core.messages import AssistantMessage, Usage
 from ..._core.ports import RetryNotice, StreamChunk
+from ..._core.ports.board import BoardOffer
 from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._engine.meters.parent_meter import SharedTime
 from ..._engine.meters.request_plan import RequestPlan

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..._core.counts import count_noun
+from ..._core.listings import count_noun
 from ..._core.merge_events import Overlap
 from ..._core.run_ids import make_sort_key
 from ..._core.runs import Work

@@ -17,8 +17,8 @@ from typing import Any, cast
 from msgspec import Struct
 
 from ...._core.budgets import Budget, check_amount
-from ...._core.counts import count_noun
 from ...._core.events import StoredEvent
+from ...._core.listings import count_noun
 from ...._core.runs import Reason
 from ...._platform.event_loop import run_event_loop
 from ....batches.batch import Batch, BatchPlan

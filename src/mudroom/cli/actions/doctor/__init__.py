@@ -15,15 +15,15 @@ import tempfile
 from collections.abc import Iterator, Mapping
 
 from .... import config
-from ...._core.counts import count_noun, format_size
+from ...._core.listings import count_noun, format_size
 from ...._core.messages import user_message
 from ...._core.ports import Model, RequestConfig
 from ...._platform.system_clock import SystemClock
 from ...._version import __version__
 from ....agent_files import count_by_severity
+from ....context_windows import LearntWindows
 from ....errors import JournalError, MudroomError, UsageError, WorkspaceError
 from ....journals.sessions import read_events
-from ....learnt_windows import LearntWindows
 from ....model_registry import ModelRegistry, choose_default_model, explain_unusable
 from ....tools._ripgrep import find_ripgrep
 from ...output.json_output import print_json

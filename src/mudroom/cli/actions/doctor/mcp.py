@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from ...._core.counts import count_noun
+from ...._core.listings import count_noun
 from ...._core.ports import ServerStatus
 from ....config import Settings
 from ....integrations.mcp_servers.connection import INSTALL_COMMAND

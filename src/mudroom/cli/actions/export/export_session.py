@@ -12,8 +12,8 @@ from typing import cast
 
 import msgspec
 
-from ...._core.counts import count_noun
 from ...._core.events import StoredEvent
+from ...._core.listings import count_noun
 from ...._platform.private_files import make_private_folder, write_private_file
 from ....errors import UsageError
 from ....journals.encoding import encode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from ...._core.counts import count_noun
+from ...._core.listings import count_noun
 from ....errors import UsageError
 from ....integrations.tracing.session_tracing import require_packages
 from ....integrations.tracing.variables import explain_off, find_address, read_content_switch

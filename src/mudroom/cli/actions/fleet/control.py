@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ...._core.counts import count_noun, format_size
+from ...._core.listings import count_noun, format_size
 from ....errors import UsageError
 from ....workers.fleet_files import (
     FleetFolder,

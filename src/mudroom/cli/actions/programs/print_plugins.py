@@ -6,7 +6,7 @@ import os
 from typing import Any, cast
 
 from .... import agent_files
-from ...._core.counts import count_noun, format_size
+from ...._core.listings import count_noun, format_size
 from ....agent_catalog import KNOWN_TOOLS
 from ....agent_files import LoadedAgents
 from ....agent_files.commands import load_commands

@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from ...._core.counts import count_noun
+from ...._core.listings import count_noun
 from ...._core.ports import ApprovalDecision, ServerStatus, ToolContext
 from ...._core.ports.input_forms import InputForm
 from ...._core.tool_names import make_server_pattern, make_server_tool_name

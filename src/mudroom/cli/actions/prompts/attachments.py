@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from ...._core.counts import count_noun, format_size
+from ...._core.listings import count_noun, format_size
 from ...._core.messages import ImageBlock
 from ...._platform.lazy_pattern import compile_later
 from ...._platform.regular_files import read_regular_file

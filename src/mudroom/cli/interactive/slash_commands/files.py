@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import stat
 
-from ...._core.counts import count_noun
+from ...._core.listings import count_noun
 from ...._core.ports import Workspace
 from ...._engine.changes.content_hashes import hash_present, is_link_hash, read_entry
 from ...._engine.changes.versions import MAX_VERSION_BYTES, FileVersions, find_versions_folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from ...._core.counts import count_noun
+from ...._core.listings import count_noun
 from ...._core.token_counts import estimate_tokens
 from ....errors import UnknownName
 from ....projections.context_size.receipt import describe_receipt, parse_turn_name

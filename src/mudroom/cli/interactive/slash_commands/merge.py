@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ...._core.counts import count_noun
+from ...._core.listings import count_noun
 from ....errors import UnknownName
 from ....projections.merges import describe_merge
 from ....projections.safe_text import sanitize, sanitize_line

@@ -6,7 +6,7 @@ import base64
 import os
 from pathlib import Path
 
-from ...._core.counts import count_noun
+from ...._core.listings import count_noun
 from ....errors import UsageError
 from ...actions.session_store import find_session, read_session_folder, resolve_replayed
 from ...actions.user_store import open_store

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from ...._core.counts import count_noun
+from ...._core.listings import count_noun
 from ...._core.runs import InboxMessage
 from ....errors import UsageError
 from ....projections.current_team import list_teammates
