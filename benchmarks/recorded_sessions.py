@@ -8,7 +8,7 @@ from pathlib import Path
 from mudroom._core.events import SessionClosed, SessionOpened, StoredEvent
 from mudroom._core.messages import TextBlock
 from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.testing.store_conformance import (
+from mudroom.testing.event_builders import (
     run_finished,
     run_started,
     tool_call,

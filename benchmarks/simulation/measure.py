@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.testing.store_conformance import tool_call, tool_call_events
+from mudroom.testing.event_builders import tool_call, tool_call_events
 
 from ..processes import Bench, Figures
 from .session import Costs

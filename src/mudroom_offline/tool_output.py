@@ -14,7 +14,13 @@ from .requests import find_names, is_chinese
 
 _NUMBERED = re.compile(r"^\s*(\d+)\t(.*)$")
 _CUT = re.compile(r"\d+ newest of ([\d,]+) files; use a narrower pattern or a path(?:; )?")
-_NOTHING = re.compile(r"\(no (?:files match|matches)\b")
+_NOTHING = re.compile(
+    r"(?:nothing was searched: |in the files that were searched: )?no (?:files match|matches)\b"
+)
+# The answers say themselves that files which git ignores, and links, are left out.
+_LEFT_OUT = re.compile(
+    r"(?:at least )?(?:[\d,]+ )?(?:ignored files?|links?) \((?:[^()]|\([^()]*\))*\)(?:, )?"
+)
 _LINE = re.compile(r"(.+?):(\d+):(.*)")
 _SHOWN = re.compile(r"[\d,]+ lines? shown, there are more; narrow the search or raise head_limit")
 _FILES_PER_TURN = 20
@@ -57,12 +63,16 @@ def parse_listing(output: ToolResultBlock) -> Listing:
     """Return the rows of a list without the note in parentheses that may stand at its end."""
     rows = [row.removeprefix("./") for row in output.text.split("\n") if row.strip()]
     has_note = rows and rows[-1].startswith("(") and rows[-1].endswith(")")
-    note = rows.pop() if has_note else ""
+    note = rows.pop()[1:-1] if has_note else ""
     if output.error:
-        return Listing([], 0, (note or rows[0]).strip("()"))
+        return Listing([], 0, note or rows[0])
     cut = _CUT.search(note)
     total = int(cut[1].replace(",", "")) if cut else len(rows)
-    problem = "" if _NOTHING.match(note) else _CUT.sub("", note).strip("()")
+    note = _CUT.sub("", note)
+    if _NOTHING.match(note):
+        note = note[note.find("not searched: ") :] if "not searched: " in note else ""
+    left_out = _LEFT_OUT.sub("", note).strip(", ")
+    problem = "" if left_out in ("not searched:", "nothing was searched:") else left_out
     problem = _SHOWN.sub("more lines or files match than one search lists", problem)
     return Listing(rows, total, problem)
 

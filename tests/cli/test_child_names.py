@@ -10,7 +10,7 @@ from mudroom._core.events import AnyEvent
 from mudroom.cli.interactive.child_names import make_child_name
 from mudroom.cli.output.text import UNICODE, measure_width
 from mudroom.projections.run_tree import RunTree
-from mudroom.testing.store_conformance import run_finished, run_started
+from mudroom.testing.event_builders import run_finished, run_started
 
 
 def name_children(*titles: str, columns: int = 26, ended: Iterable[int] = ()) -> list[str]:

@@ -13,7 +13,7 @@ from mudroom._core.tools import ToolResult
 from mudroom.cli.output.live_tree import LiveTree
 from mudroom.cli.output.text import measure_width
 from mudroom.projections.run_tree import RunTree
-from mudroom.testing.store_conformance import run_finished, run_started, turn_started
+from mudroom.testing.event_builders import run_finished, run_started, turn_started
 
 
 def change(run: str, task: int, subject: str, *, is_claimed: bool) -> ToolCallFinished:

@@ -23,7 +23,7 @@ from mudroom.cli.output.standard_output import SafeTextStream, draw
 from mudroom.cli.output.text import paint
 from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.projections.safe_text import escape_json, sanitize
-from mudroom.testing.store_conformance import (
+from mudroom.testing.event_builders import (
     run_finished,
     run_started,
     tool_call,

@@ -15,7 +15,7 @@ from mudroom.cli.interactive.panel import Panel
 from mudroom.cli.output.live_tree import MAX_IDLE, LiveTree
 from mudroom.cli.output.text import ASCII, UNICODE, Line, measure_width
 from mudroom.projections.run_tree import RunTree
-from mudroom.testing.store_conformance import run_finished, run_started, turn_started
+from mudroom.testing.event_builders import run_finished, run_started, turn_started
 
 
 def make_idle_team(name: str) -> list[StoredEvent]:

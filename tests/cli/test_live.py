@@ -25,7 +25,7 @@ from mudroom.cli.output.live_tree import LiveTree
 from mudroom.cli.output.text import ERASE_DOWN, format_seconds, format_tokens, measure_width
 from mudroom.cli.output.tree_lines import TreeStyle, format_tree
 from mudroom.projections.run_tree import RunTree
-from mudroom.testing.store_conformance import (
+from mudroom.testing.event_builders import (
     run_finished,
     run_started,
     tool_call_events,

@@ -23,7 +23,7 @@ from mudroom.cli.output.transcript_lines import render_transcript, render_tree
 from mudroom.errors import UnknownName
 from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.projections.run_tree import RunTree
-from mudroom.testing.store_conformance import run_finished, run_started, turn_started
+from mudroom.testing.event_builders import run_finished, run_started, turn_started
 
 CHINESE = "小红"
 LONG = "a-name-that-has-forty-characters-in-it-x"

@@ -35,7 +35,7 @@ from mudroom.cli.output.text import (
 )
 from mudroom.cli.output.tree_lines import TreeStyle, format_tree
 from mudroom.projections.run_tree import RunTree
-from mudroom.testing.store_conformance import (
+from mudroom.testing.event_builders import (
     run_finished,
     run_started,
     tool_call_finished,

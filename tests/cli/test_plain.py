@@ -21,7 +21,7 @@ from mudroom._core.runs import Reason, Work
 from mudroom._core.tools import ToolResult
 from mudroom.cli.output.plain_progress import PlainProgress
 from mudroom.projections.run_tree import RunTree
-from mudroom.testing.store_conformance import run_finished, run_started
+from mudroom.testing.event_builders import run_finished, run_started
 
 
 def make_session() -> list[AnyEvent]:

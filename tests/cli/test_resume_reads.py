@@ -14,7 +14,7 @@ from mudroom._core.messages import TextBlock
 from mudroom.cli.main import run
 from mudroom.journals.sqlite import reader
 from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.testing.store_conformance import (
+from mudroom.testing.event_builders import (
     run_finished,
     run_started,
     tool_call,

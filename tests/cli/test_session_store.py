@@ -18,7 +18,7 @@ from mudroom.errors import JournalBusy, UnknownName, UsageError
 from mudroom.events import SessionOpened
 from mudroom.journals.memory import MemoryStore
 from mudroom.journals.sessions import read_summary, require_no_writer
-from mudroom.testing.store_conformance import run_finished, run_started
+from mudroom.testing.event_builders import run_finished, run_started
 
 
 async def record_session(store: MemoryStore, folder: Path, prompt: str) -> str:

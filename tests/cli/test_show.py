@@ -28,7 +28,7 @@ from mudroom.cli.output.transcript_lines import (
 )
 from mudroom.errors import UnknownName
 from mudroom.projections.run_tree import RunTree
-from mudroom.testing.store_conformance import (
+from mudroom.testing.event_builders import (
     run_finished,
     run_started,
     tool_call_events,

@@ -13,7 +13,7 @@ from mudroom.cli.output.scrollback import Scrollback
 from mudroom.cli.output.text import ASCII, UNICODE, paint
 from mudroom.cli.output.tree_lines import TreeStyle, format_figures, format_tree
 from mudroom.projections.run_tree import RunTree
-from mudroom.testing.store_conformance import (
+from mudroom.testing.event_builders import (
     run_finished,
     run_started,
     tool_call_events,

@@ -44,7 +44,7 @@ from mudroom.cli.output.scrollback import Scrollback
 from mudroom.cli.output.text import UNICODE, measure_width
 from mudroom.pricing import get_context_window
 from mudroom.projections.run_tree import RunTree
-from mudroom.testing.store_conformance import (
+from mudroom.testing.event_builders import (
     run_finished,
     run_started,
     tool_call,

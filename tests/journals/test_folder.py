@@ -7,7 +7,7 @@ from mudroom.journals.sqlite.folder import get_session_path, list_sessions, read
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.lock import lock, unlock
 from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.testing.journal_conformance import every_event
+from mudroom.testing.sample_events import every_event
 
 
 async def _write_session(home: Path, name: str, at: float) -> None:

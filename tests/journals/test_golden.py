@@ -22,7 +22,7 @@ from mudroom.journals.sqlite.reader import open_reader
 from mudroom.journals.sqlite.repair import check_journal, repair_journal
 from mudroom.journals.sqlite.schema import SCHEMA_VERSION
 from mudroom.models.scripted import Request, ScriptedModel
-from mudroom.testing.journal_conformance import every_event
+from mudroom.testing.sample_events import every_event
 
 GOLDEN = Path(__file__).with_name("golden")
 VERSIONS = [2]

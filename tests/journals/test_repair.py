@@ -23,7 +23,7 @@ from mudroom.journals.sqlite.reader import open_reader
 from mudroom.journals.sqlite.repair import LOST_TEXT, check_journal, repair_journal
 from mudroom.journals.sqlite.write_ahead_log import has_torn_tail
 from mudroom.models.scripted import ScriptedModel
-from mudroom.testing.journal_conformance import every_event
+from mudroom.testing.sample_events import every_event
 
 ID = "11111111-1111-4111-8111-111111111111"
 

@@ -16,7 +16,8 @@ from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNew
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader, read_header
 from mudroom.journals.sqlite.schema import write_name
-from mudroom.testing.journal_conformance import CHECKS, Check, every_event, read_all
+from mudroom.testing.journal_conformance import CHECKS, Check, read_all
+from mudroom.testing.sample_events import every_event
 
 
 def _make_note(n: float, text: str = "x") -> NoteInjected:

@@ -23,8 +23,9 @@ from mudroom.projections.session_summary import (
     decode_state,
     summarize_session,
 )
+from mudroom.testing.event_builders import run_finished, run_started
 from mudroom.testing.journal_conformance import read_all
-from mudroom.testing.store_conformance import CHECKS, Check, run_finished, run_started
+from mudroom.testing.store_conformance import CHECKS, Check
 
 from ..waiting import wait_until
 

@@ -21,7 +21,7 @@ from mudroom.models.scripted import Request, ScriptedModel, call
 from mudroom.output_filters.redaction import Redactor
 from mudroom.permissions.rules import Permissions
 from mudroom.projections.safe_text import redact_answer, redact_event
-from mudroom.testing.store_conformance import turn_finished
+from mudroom.testing.event_builders import turn_finished
 
 from .test_redaction import ORDINARY, SHAPES
 

@@ -31,7 +31,7 @@ from mudroom.permissions.rules import Permissions
 from mudroom.projections.run_tree import RunTree
 from mudroom.projections.safe_text import escape_hidden
 from mudroom.replay import replay
-from mudroom.testing.store_conformance import run_started
+from mudroom.testing.event_builders import run_started
 
 from .conftest import Play, ScriptedApprover
 

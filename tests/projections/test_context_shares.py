@@ -18,7 +18,7 @@ from mudroom.events import ConversationRewound, StoredEvent
 from mudroom.models.scripted import ScriptedModel
 from mudroom.projections.context import ConversationContext
 from mudroom.projections.context_size.shares import ContextShares
-from mudroom.testing.store_conformance import (
+from mudroom.testing.event_builders import (
     run_finished,
     run_started,
     tool_call_events,

@@ -12,7 +12,7 @@ from mudroom.projections.current_team import (
     list_unread,
 )
 from mudroom.projections.run_tree import RunTree
-from mudroom.testing.store_conformance import run_finished, run_started
+from mudroom.testing.event_builders import run_finished, run_started
 
 
 def send(parent: str, name: str, child: str, message_id: str) -> TeamMessageSent:

@@ -7,7 +7,7 @@ import pytest
 from mudroom import AnyEvent, Ledger, ToolResult, Usage
 from mudroom.events import MessageDelivered, ToolCallFinished, ToolCallStarted
 from mudroom.projections.ledger import LedgerBuilder, PromptLedgers, describe_ledger
-from mudroom.testing.store_conformance import (
+from mudroom.testing.event_builders import (
     run_finished,
     run_started,
     tool_call,

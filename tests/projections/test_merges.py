@@ -11,7 +11,7 @@ from mudroom.events import CheckFinished, CheckStarted, RunFinished, WorkMerged
 from mudroom.projections.merges import describe_merge
 from mudroom.projections.run_tree import RunTree
 from mudroom.projections.run_view import RunView
-from mudroom.testing.store_conformance import run_started
+from mudroom.testing.event_builders import run_started
 
 WORK = Work("base", "tree", ("a.py", "b.py"))
 NO_CHANGES = Work("base", "base")

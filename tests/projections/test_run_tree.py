@@ -9,7 +9,7 @@ from mudroom.events import Delta, ModelCallRetried, RunWaiting, SessionOpened, T
 from mudroom.projections.run_tree import TAIL_LENGTH, RunTree
 from mudroom.projections.run_view import RunState
 from mudroom.projections.safe_text import describe_call, sanitize, sanitize_line
-from mudroom.testing.store_conformance import (
+from mudroom.testing.event_builders import (
     run_finished,
     run_started,
     tool_call,

@@ -13,7 +13,7 @@ from mudroom.projections.session_summary import (
     encode_state,
     summarize_session,
 )
-from mudroom.testing.store_conformance import run_finished, run_started
+from mudroom.testing.event_builders import run_finished, run_started
 
 EMPTY = SessionSummary(id="s", when=7.0, size=10, name="first")
 OPENED = SessionOpened(at=0, session="s", cwd="/work", version="0")

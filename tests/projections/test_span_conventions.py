@@ -24,8 +24,7 @@ from mudroom.integrations.tracing.metrics import SpanMetrics
 from mudroom.projections import spans as span_projection
 from mudroom.projections.spans import ContentCapture, SessionSpans, Span
 from mudroom.projections.spans.attributes import split_model
-from mudroom.testing.journal_conformance import every_event
-from mudroom.testing.store_conformance import (
+from mudroom.testing.event_builders import (
     run_finished,
     run_started,
     tool_call,
@@ -34,6 +33,7 @@ from mudroom.testing.store_conformance import (
     turn_finished,
     turn_started,
 )
+from mudroom.testing.sample_events import every_event
 
 LIST = json.loads(Path(__file__).with_name("span_conventions.json").read_text())
 ATTRIBUTES: dict[str, dict[str, Any]] = LIST["attributes"]

@@ -24,8 +24,7 @@ from mudroom.output_filters.redaction import Redactor
 from mudroom.projections.run_tree import RunTree
 from mudroom.projections.spans import MAX_BYTES, ContentCapture, SessionSpans, Span
 from mudroom.projections.trace_ids import SpanContext, TraceIds, parse_traceparent
-from mudroom.testing.journal_conformance import every_event
-from mudroom.testing.store_conformance import (
+from mudroom.testing.event_builders import (
     run_finished,
     run_started,
     tool_call,
@@ -36,6 +35,7 @@ from mudroom.testing.store_conformance import (
     turn_finished,
     turn_started,
 )
+from mudroom.testing.sample_events import every_event
 
 SESSION = "5f3a"
 OUTER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -6,7 +6,7 @@ from mudroom import AssistantMessage, TextBlock, ToolResultBlock, UserMessage
 from mudroom._core.messages import user_message
 from mudroom.events import ModelCallRetried, NoteInjected, StoredEvent, TurnFailed
 from mudroom.projections.transcript import build_transcript
-from mudroom.testing.store_conformance import (
+from mudroom.testing.event_builders import (
     run_finished,
     run_started,
     tool_call,

@@ -7,7 +7,7 @@ import pytest
 from mudroom._core.events import AnyEvent, MessageDelivered
 from mudroom.projections.context_size.receipt import ContextReceipts
 from mudroom.projections.user_rules import find_rules, list_rules
-from mudroom.testing.store_conformance import run_started
+from mudroom.testing.event_builders import run_started
 
 
 @pytest.mark.parametrize(

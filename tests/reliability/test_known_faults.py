@@ -360,11 +360,12 @@ def count_states(folder: Path) -> Counter[str]:
 
 
 async def test_f12_no_zombie_remains(work: Path) -> None:
+    others = count_states(work)["Z"]  # of tests before, in this process
     async with open_session(
         work, answer_once(*(call_bash(f"true & exit {n}", f"b{n}") for n in range(20)))
     ) as opened:
         assert (await opened.session.run("Go.")).ok
-        await wait_until(lambda: count_states(work)["Z"] == 0)
+        await wait_until(lambda: count_states(work)["Z"] <= others)
 
 
 async def test_f13_processes_of_a_session_do_not_outlive_it(work: Path) -> None:

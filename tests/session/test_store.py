@@ -16,7 +16,7 @@ from mudroom.journals.memory import MemoryJournal, MemoryStore
 from mudroom.journals.postgres.store import PostgresStore
 from mudroom.journals.sessions import read_events
 from mudroom.models.scripted import ScriptedModel
-from mudroom.testing.store_conformance import run_finished, run_started
+from mudroom.testing.event_builders import run_finished, run_started
 
 
 class StoreOptions(TypedDict, total=False):

@@ -31,7 +31,7 @@ from mudroom._core.messages import (
 from mudroom._core.runs import Brief, Reason, Report
 from mudroom._core.tools import ToolResult
 from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.testing.store_conformance import tool_call_started
+from mudroom.testing.event_builders import tool_call_started
 
 WORDS = (
     "the",

@@ -22,7 +22,7 @@ from mudroom._platform.connection_limits import ConnectionLimits
 from mudroom.errors import UsageError
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.testing.journal_conformance import every_event
+from mudroom.testing.sample_events import every_event
 from mudroom.viewer import listener
 from mudroom.viewer.server import ViewerAddress, open_viewer, serve
 from mudroom.viewer.sources import SessionSource, SingleSession, StoredSessions

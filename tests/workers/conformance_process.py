@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from mudroom._engine.meters.registry import Meters
 from mudroom._engine.session_context import Watchers
 from mudroom.projections.past_events import PastEvents
-from mudroom.testing.worker_conformance import WorkerStage
+from mudroom.testing.worker_stage import WorkerStage
 from mudroom.workers.process.channel import Channel
 from mudroom.workers.remote.connection import MessageChannel, ToProcess
 from mudroom.workers.remote.messages import WorkerConfig

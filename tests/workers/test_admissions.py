@@ -17,7 +17,7 @@ from mudroom._engine.meters.request_gate import RequestGate
 from mudroom._engine.meters.request_plan import Admission, Permit, RequestPlan
 from mudroom.session_runs.meter import SessionMeter
 from mudroom.testing.clock import LoopClock
-from mudroom.testing.store_conformance import run_started
+from mudroom.testing.event_builders import run_started
 from mudroom.workers.remote.assigned_run import AssignedRun
 from mudroom.workers.remote.frames import encode
 from mudroom.workers.remote.messages import (

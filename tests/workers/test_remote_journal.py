@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 
 from mudroom._core.events import RunFinished, TurnStarted
-from mudroom.testing.store_conformance import run_finished, run_started
-from mudroom.testing.worker_conformance import WorkerStage
+from mudroom.testing.event_builders import run_finished, run_started
+from mudroom.testing.worker_stage import WorkerStage
 from mudroom.workers.remote.messages import CallSession, ToWorker
 from mudroom.workers.remote.own_files import TravellingFiles
 from mudroom.workers.remote.remote_services import RemoteJournal, SessionLink

@@ -17,8 +17,8 @@ from mudroom._core.runs import Report
 from mudroom._engine.session_context import SessionServices
 from mudroom.models._rate_limit import AdaptiveRateLimiter
 from mudroom.projections.past_events import PastEvents
-from mudroom.testing.store_conformance import run_started
-from mudroom.testing.worker_conformance import WorkerStage
+from mudroom.testing.event_builders import run_started
+from mudroom.testing.worker_stage import WorkerStage
 from mudroom.workers.remote.messages import RunReply, StartRun
 from mudroom.workers.remote.worker import RemoteWorker
 

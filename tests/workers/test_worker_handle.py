@@ -18,8 +18,8 @@ from mudroom._engine.meters.meter import Meter
 from mudroom.errors import JournalError
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models._rate_limit import AdaptiveRateLimiter
-from mudroom.testing.store_conformance import run_started
-from mudroom.testing.worker_conformance import WorkerStage
+from mudroom.testing.event_builders import run_started
+from mudroom.testing.worker_stage import WorkerStage
 from mudroom.workers.remote.assigned_run import AssignedRun
 from mudroom.workers.remote.connection import FirstMessage
 from mudroom.workers.remote.messages import (

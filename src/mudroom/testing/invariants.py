@@ -12,15 +12,11 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from msgspec import Struct
-
-from .._core.agents import WorkspaceKind
 from .._core.events import (
     Compacted,
     FileWriteIntended,
     MessageDelivered,
     MessageSent,
-    PermissionDecided,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -34,16 +30,20 @@ from .._core.events import (
     TurnStarted,
     WorkMerged,
 )
-from .._core.messages import AssistantMessage, TextBlock, ToolResultBlock, Usage
-from .._core.run_ids import is_next_run
-from .._core.runs import Brief, Reason, Report
+from .._core.runs import Reason
 from .._core.tool_names import normalize_tool_name
-from .._core.tools import ToolResult
-from .._engine.call_batch import INTERRUPTED
-from .._engine.child_report import NO_SUMMARY, REPORT_CAP
-from .._engine.inbox.inbox import make_end_id
-from ..projections.engine_text import quote, unquote
-from ..projections.transcript import build_transcript
+from ..projections.engine_text import unquote
+from ._run_records import (
+    CallRecord,
+    RunRecord,
+    Violation,
+    check_messages,
+    check_notification,
+    check_work,
+    conversation_errors,
+    get_delivered_words,
+    has_own_files,
+)
 
 __all__ = ["Violation", "find_violations"]
 
@@ -405,197 +405,3 @@ class _SessionChecker:
 
     def _report(self, promise: str, event: StoredEvent, description: str) -> None:
         self.violations.append(Violation(promise, event.run, description))
-
-
-class Violation(Struct, frozen=True):
-    """A broken promise: its name ("S1" to "S11"), the run, and a description."""
-
-    promise: str
-    run: str
-    description: str
-
-    def __str__(self) -> str:
-        return f"{self.promise} in run {self.run}: {self.description}"
-
-
-class CallRecord:
-    """The recorded facts of one tool call.
-
-    `process`: number of the process that started it, from 1.
-    """
-
-    def __init__(self, started: ToolCallStarted | None, process: int) -> None:
-        self.started = started
-        self.process = process
-        self.result: ToolResult | None = None
-        self.has_child = False
-        self.is_cut_off_by_user = False
-
-    @property
-    def is_interrupted(self) -> bool:
-        """True if the result only says that the call was interrupted."""
-        return self.result is not None and self.result.error and self.result.text == INTERRUPTED
-
-
-class ActiveTime:
-    """Seconds in which a run or a run below it was active.
-
-    The time between a crash and the resume does not count, nor that until a lost run is ended.
-    """
-
-    def __init__(self, at: float) -> None:
-        self.last = at
-        self.seconds = 0.0
-        self.was_paused = False
-        self._seconds_before_last = 0.0
-
-    def add(self, event: StoredEvent, *, is_own: bool) -> None:
-        """Add the time since the last event.
-
-        `is_own`: the event is of the run itself, not of a run below.
-        """
-        if event.at > self.last:
-            self._seconds_before_last = self.seconds
-            if not (is_own and isinstance(event, RunResumed)):
-                self.seconds += event.at - self.last
-            self.last = event.at
-        is_lost = isinstance(event, RunFinished) and event.report.reason is Reason.LOST
-        if is_own and is_lost and event.at == self.last:
-            # The ends of its calls and of the runs below it were recorded at the same time.
-            self.seconds = self._seconds_before_last
-        asks = isinstance(event, PermissionDecided) and event.verdict == "ask"
-        if asks or (isinstance(event, RunWaiting) and event.is_interrupted):
-            self.was_paused = True
-
-
-class RunRecord:
-    """The recorded facts of one run.
-
-    Attributes:
-        processes: number of processes that worked on the run.
-        turn: number of the current turn. turn_is_open: true while its answer is missing.
-        in_grace: true in the grace turn, the last one, which asks for a summary.
-        answered: numbers of the turns with an answer. counted_turns: the same without the grace
-            turn.
-        requested: ids of the calls in the last answer. used_ids: ids of all calls.
-        runs_below: number of runs below this one.
-        messages: texts of the messages to the run by id, None until it reads them.
-    """
-
-    def __init__(self, started: RunStarted) -> None:
-        self.brief: Brief = started.brief
-        self.time = ActiveTime(started.at)
-        self.events: list[StoredEvent] = []
-        self.processes = 1
-        self.turn = 0
-        self.turn_is_open = False
-        self.in_grace = False
-        self.answered: set[int] = set()
-        self.counted_turns = 0
-        self.requested: set[str] = set()
-        self.used_ids: set[str] = set()
-        self.calls: dict[str, CallRecord] = {}
-        self.runs_below = 0
-        self.messages: dict[str, str | None] = {}
-        self.usage = Usage()
-        self.finished: RunFinished | None = None
-
-    @property
-    def is_returned(self) -> bool:
-        """True if the run begins with work that comes back without a call of the parent."""
-        return bool(self.brief.workspace.tree) and is_next_run(self.brief.run_id)
-
-    def allows_write(self, call_id: str) -> bool:
-        """Return whether a call may change files now.
-
-        The files of a background child are merged after its call, or without one.
-        """
-        call = self.calls.get(call_id)
-        return call.result is None or call.has_child if call else not call_id
-
-    def mark_cut_off_calls(self, event: RunWaiting) -> None:
-        """Mark the calls that an interrupt of the user has cut off."""
-        if event.is_interrupted:
-            for call in (self.calls[call_id] for call_id in self.requested):
-                call.is_cut_off_by_user = call.is_interrupted
-
-
-def check_messages(run_id: str, run: RunRecord) -> Iterator[Violation]:
-    """Yield violations of S11: messages that a run with the reason GOAL did not read."""
-    if run.finished is None or run.finished.report.reason is not Reason.GOAL:
-        return
-    for message_id, text in run.messages.items():
-        if text is None:
-            yield Violation("S11", run_id, f"it ended before it read message {message_id}")
-
-
-def get_delivered_words(report: Report) -> str:
-    """Return what the parent of a run must have read, without quotes: older records have none."""
-    return unquote(quote(report.text.strip())[:REPORT_CAP]) or NO_SUMMARY
-
-
-def check_notification(run_id: str, text: str, parent: RunRecord) -> Iterator[Violation]:
-    """Yield violations of S4: a background child whose parent did not get its report.
-
-    `text`: text of the report.
-    """
-    assert parent.finished is not None
-    notification = parent.messages.get(make_end_id(run_id))
-    if notification is None:
-        if parent.finished.report.reason is Reason.GOAL:
-            yield Violation("S4", run_id, "its parent continued without its report")
-    elif text not in unquote(notification) and "has ended; read " not in notification:
-        yield Violation("S4", run_id, "its parent got a text that differs from its report")
-
-
-def conversation_errors(run_id: str, run: RunRecord) -> Iterator[Violation]:
-    """Yield violations of S7 in the conversation of a run, as its next model call would send it."""
-    open_calls: list[str] = []
-    for message in build_transcript(run.events, run_id):
-        if isinstance(message, AssistantMessage):
-            if open_calls:
-                yield Violation("S7", run_id, f"no results for calls {open_calls}")
-            open_calls = [call.id for call in message.tool_calls]
-            continue
-        results = [block.call_id for block in message.content if isinstance(block, ToolResultBlock)]
-        if results != open_calls:
-            yield Violation("S7", run_id, f"results of calls {results} for calls {open_calls}")
-        texts = [block.text for block in message.content if isinstance(block, TextBlock)]
-        if not all(text.strip() for text in texts):
-            yield Violation("S7", run_id, "an empty block")
-        open_calls = []
-    if open_calls:
-        yield Violation("S7", run_id, f"no results for calls {open_calls}")
-
-
-def has_own_files(run: RunRecord) -> bool:
-    """Return whether a run has an isolated workspace that is its own."""
-    workspace = run.brief.workspace
-    is_own = workspace.owner == run.brief.run_id
-    return workspace.kind is WorkspaceKind.ISOLATED and is_own
-
-
-def check_work(run_id: str, runs: Mapping[str, RunRecord]) -> Iterator[Violation]:
-    """Yield violations of S13: paths that a child changed and that are not accounted for.
-
-    Arguments:
-        run_id: of a child with an isolated workspace, which has ended, as has its parent.
-    """
-    run = runs[run_id]
-    merges = [e for e in runs[run.brief.parent].events if isinstance(e, WorkMerged)]
-    last = next((event for event in reversed(merges) if event.child == run_id), None)
-    if last is None:
-        if run.finished and run.finished.report.turns:
-            yield Violation("S13", run_id, "nothing says what became of its work")
-        return
-    if last.state != "merged":
-        return
-    before = {event.returned: event.child for event in merges if event.returned}
-    changed: set[str] = set()
-    while run_id in runs:
-        finished = runs[run_id].finished
-        if finished and finished.report.work:
-            changed.update(finished.report.work.files)
-        run_id = before.get(run_id, "")
-    if lost := sorted(changed.difference(last.files, last.left_out)):
-        yield Violation("S13", last.child, f"neither merged nor named: {', '.join(lost)}")

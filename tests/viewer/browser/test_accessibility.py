@@ -18,7 +18,7 @@ from tests.workspaces.git_projects import make_repository
 from mudroom._core.tools import ToolResult
 from mudroom.events import PermissionDecided
 from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.testing.store_conformance import tool_call
+from mudroom.testing.event_builders import tool_call
 from mudroom.viewer.server import open_viewer
 from mudroom.viewer.sources import StoredSessions
 

@@ -9,7 +9,7 @@ from tests.viewer.sessions import SessionBuilder
 
 from mudroom._core.events import ResultsCleared
 from mudroom.models.scripted import Request
-from mudroom.testing.store_conformance import (
+from mudroom.testing.event_builders import (
     run_started,
     tool_call,
     tool_call_events,

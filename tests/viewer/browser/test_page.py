@@ -32,7 +32,7 @@ from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.projections.ledger import Ledger
 from mudroom.projections.run_tree import RunTree
 from mudroom.projections.transcript import build_transcript
-from mudroom.testing.store_conformance import turn_events
+from mudroom.testing.event_builders import turn_events
 from mudroom.viewer.export import render_single_file
 from mudroom.viewer.server import open_viewer
 from mudroom.viewer.sources import SingleSession, StoredSessions

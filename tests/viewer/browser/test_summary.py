@@ -19,7 +19,7 @@ from mudroom.events import (
     TurnStarted,
 )
 from mudroom.projections.ledger import Ledger, PromptLedgers, describe_ledger
-from mudroom.testing.store_conformance import tool_call_started
+from mudroom.testing.event_builders import tool_call_started
 
 from .conftest import Page
 from .test_page import SCREENSHOTS, open_page, read_selection, read_texts
