@@ -99,7 +99,7 @@ async def test_103_deep_folders(files: Arena) -> None:
             ("grep", {"pattern": "hello|zzz"}),
         ):
             result = await files.call(name, **more)
-            assert "skipped 1 path that cannot be read" in result.text
+            assert "1 folder that is nested too deep" in result.text
         store = GitStore(str(files.base / "store.git"), str(files.root))
         stored = store.store_files(WorkingFiles(str(files.root)), "index")
         assert len(store.list_entries(stored.tree)) > 200
@@ -180,8 +180,9 @@ async def test_106_cyclic_links(files: Arena) -> None:
     (files.root / "sub" / "up").symlink_to("..")
     with bounded():
         found = await files.call("glob", pattern="**/main.py")
-        assert found.text == "main.py"
-        assert (await files.call("grep", pattern="hello")).text == "main.py"
+        assert found.text.split("\n")[0] == "main.py"
+        found = await files.call("grep", pattern="hello")
+        assert found.text.split("\n")[0] == "main.py"
         for path in ("one", "loop/one", "one/x"):
             assert (await files.call("read", file_path=path)).error
             assert (await files.call("write", file_path=path, content="x")).error

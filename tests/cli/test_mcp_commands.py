@@ -217,7 +217,7 @@ def test_doctor_starts_each_trusted_server_once(project: Path, call: Run) -> Non
     }
     assert (code, err) == (1, "") and not started.exists()
     assert list(rows) == ["MCP servers", "MCP server quick", "MCP server lost", "mcp serve"]
-    assert "; 6 tools, " in rows["MCP server quick"]["found"] and count_starts(log) == 1
+    assert "; 7 tools, " in rows["MCP server quick"]["found"] and count_starts(log) == 1
     assert "'/no/such/program' cannot be started: No such file" in rows["MCP server lost"]["found"]
     assert rows["MCP server lost"]["remedy"].startswith("mudroom mcp get lost shows its settings")
     assert rows["mcp serve"]["found"].startswith("hosts can start it; package mcp 2.")

@@ -62,7 +62,7 @@ async def test_the_states_and_tools_of_servers_are_shown(
         pid = conversation.session.mcp_servers[0].pid
         size = conversation.session.mcp_servers[0].definition_bytes
         assert size > 300
-        assert f"ready, 6 tools ({size} bytes of definitions), protocol " in after
+        assert f"ready, 7 tools ({size} bytes of definitions), protocol " in after
         assert f"process {pid}" in after
         assert "broken failed: exit code 1; last lines: no licence" in after
         assert after.count("no licence") == 1

@@ -356,7 +356,14 @@ async def test_a_record_without_quotes_still_replays(stage: Stage, background: b
 # The list is complete.
 
 _OWN = re.compile(r"(?:^|\n)(?:\[[A-Za-z…][^\]\n]*[ :]|</?[a-z][a-z-]+[ >])")
-_NO_CLAIM = ("[redacted: ", "[exit code ", "[timed out ", "[cut: this file ", "[… the middle ")
+_NO_CLAIM = (
+    "[redacted: ",
+    "[ended ",
+    "[exit code ",
+    "[timed out ",
+    "[cut: this file ",
+    "[… the middle ",
+)
 _PATTERNS = re.compile(r"\\|\[A-Z")
 _PARTS = ("<name>", "<status>", "</status>")
 FOLDERS = ("_engine", "tools", "integrations", "output_filters", "projections", "workers", "scope")

@@ -302,8 +302,8 @@ def test_60_a_redirect_that_may_leave_the_folder_is_asked(
 
 
 async def test_62_model_cwd(play: Play) -> None:
-    await play([[call("bash", command="pwd", cwd="/", workdir="/")], "Done."])
-    assert play.results[0].result.error and "unknown" in play.results[0].result.text
+    await play([[call("bash", command="pwd", cwd="/", workdir="/etc")], "Done."])
+    assert play.results[0].result.error and "both mean" in play.results[0].result.text
 
 
 async def test_66_child_explicit(play: Play) -> None:

@@ -261,7 +261,7 @@ class CallContext:
         return results[0]
 
     def _explain_unwatched(self) -> str:
-        from .changes.watch import explain_unwatched
+        from .changes.watch import explain_unwatched  # only work in the background needs it
 
         tool = self.run.tools.get(normalize_tool_name(self.call.name)) if self.call else None
         return explain_unwatched(tool, self.sandbox.tier) if tool else ""

@@ -18,6 +18,8 @@ from .._core.token_counts import (
     estimate_tokens,
 )
 from .._core.tools import make_result_block
+from .._platform.argument_paths import read_path_argument
+from ..errors import WorkspaceError
 from ..projections.engine_text import quote_hook
 from .call_batch import CallBatch, CallOutcome
 from .context_policy import Thresholds
@@ -311,6 +313,26 @@ class RunContext:
             if price is None or (price and self.turn):
                 return None
         return round(meter.usd, 6)
+
+    def read_path(self, call_id: str, name: str, path: str) -> str:
+        """Return the path that an argument of a call means, with `~` and the like expanded.
+
+        Arguments:
+            call_id: id of the call. name: name of the argument.
+
+        Raises ValueError with the remedy for a path that means nothing here.
+        """
+        workspace = self.environment.workspace
+
+        def exists(path: str) -> bool:
+            try:
+                workspace.stat(path)
+            except WorkspaceError as error:
+                # Whatever else is wrong with the path, the tool says it better.
+                return not isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError))
+            return True
+
+        return read_path_argument(path, exists)
 
     def make_report(
         self,

@@ -308,7 +308,7 @@ class AgentPatterns:
     def _refuse_command(
         self, rules: list[Rule], tool: Tool, command: str
     ) -> PermissionVerdict | None:
-        from .shell_judge import CommandJudge
+        from .shell_judge import CommandJudge  # importing the bash grammar takes time
 
         judge = CommandJudge(rules, tool, self._matcher, allow_reading=False)
         for finding in judge.judge(command):

@@ -6,8 +6,9 @@ The adapters of a replay are chosen here; those of a session in `build.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from msgspec.structs import replace
@@ -20,6 +21,7 @@ from .._core.events import (
     RunFinished,
     RunStarted,
     StoredEvent,
+    ToolCallFinished,
     ToolCallStarted,
     TurnFailed,
     TurnFinished,
@@ -221,6 +223,7 @@ class _ReplayWorker(LocalWorker):
         run.inbox = RecordedInbox(run.recorder, list_next)
         run.recorded_report = self._journal.stops.find_report(brief.run_id)
         own = self._own_events.get(brief.run_id, ())
+        run.recorded_calls = _group_by_call(own)
         background = RecordedBackground(run, own, self._journal, self._gate)
         self._backgrounds[brief.run_id] = background
         run.background = background
@@ -252,6 +255,17 @@ class _ReplayWorker(LocalWorker):
         error = None if outcome.cancelled() else outcome.exception()
         if error is not None and not isinstance(error, RecordedFault):
             self._journal.diverge(f"{type(error).__name__}: {error}")
+
+
+def _group_by_call(events: Iterable[StoredEvent]) -> dict[str, list[StoredEvent]]:
+    """Return the starts and ends of calls, by call id."""
+    groups: dict[str, list[StoredEvent]] = {}
+    for event in events:
+        if isinstance(event, ToolCallStarted):
+            groups.setdefault(event.call.id, []).append(event)
+        elif isinstance(event, ToolCallFinished):
+            groups.setdefault(event.call_id, []).append(event)
+    return groups
 
 
 def _always(model: ReplayModel) -> Callable[[str], ReplayModel]:
@@ -380,9 +394,22 @@ class ReplayedRun(RunContext):
 
     Attributes:
         recorded_report: the report in the record, None if it has none.
+        recorded_calls: the starts and ends of its calls in the record, by id.
     """
 
     recorded_report: Report | None = None
+    recorded_calls: Mapping[str, Sequence[StoredEvent]] = MappingProxyType({})
+
+    def read_path(self, call_id: str, name: str, path: str) -> str:
+        """Return the path as it was read: which files exist, and where `~` is, was true then."""
+        for event in self.recorded_calls.get(call_id, ()):
+            if isinstance(event, ToolCallStarted):
+                path = str(event.call.arguments.get(name, path))
+            elif isinstance(event, ToolCallFinished) and event.refused:
+                reason = event.result.text.partition(f": {name}: ")[2]
+                if event.result.text.startswith("Invalid arguments for ") and reason:
+                    raise ValueError(reason)
+        return path
 
     def make_report(self, reason: Reason, text: str, **fields: Any) -> Report:
         """Return the report of the run.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _DESCRIPTION = (
     "Give a self-contained piece of work to a child agent with a clean context of its own. "
     "Use it for research, analysis or any work whose intermediate output you need not see: "
-    "the child reads and runs things, only its final report comes back. It knows nothing of this "
-    "conversation, so put all it needs into the prompt. "
+    "only its final report comes back. It knows nothing of this conversation: "
+    "put all it needs into the prompt. "
     "Several calls in one answer run at the same time.\nAgents:\n"
 )
 

@@ -23,7 +23,7 @@ MAX_SECONDS = 600.0
 """Longest wait of one call."""
 
 _DESCRIPTION = (
-    "Wait until background work ends (task or bash with background: true) or a message comes. "
+    "Wait for background work (task or bash with background: true) or a message. "
     "The task-notification follows the result. Waiting costs no request: never poll or sleep."
 )
 

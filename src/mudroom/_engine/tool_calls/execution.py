@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from ..._core.messages import ToolCallBlock
-from ..._core.ports import ToolContext, ToolHookDecision, Workspace
+from ..._core.ports import ToolContext, ToolHookDecision
 from ..._core.tool_names import (
     FORWARDING_TOOL,
     REPLACEMENTS,
@@ -20,7 +20,6 @@ from ..._core.tool_names import (
     split_editor_call,
 )
 from ..._core.tools import Effect, Tool, ToolResult
-from ..._platform.argument_paths import read_path_argument
 from ...errors import MudroomError, WorkspaceError, suggest_names
 from ..call_context import CallContext
 from ..changes.watch import ChangeWindow, WriteWindow, add_writes, explain_unwatched
@@ -192,10 +191,10 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
             return prepare_call(run, structs.replace(call, name=name, arguments=arguments))
         sent = add_implied_arguments(call.name, call.arguments)
         arguments = tool.read_arguments(sent, called=call.name)
-        _read_path(run.environment.workspace, tool.path_argument, arguments)
+        _read_path(run, call, tool.path_argument, arguments)
         return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:
-        from ..._core.schemas.mismatch import explain_mismatch
+        from ..._core.schemas.mismatch import explain_mismatch  # only a mistake needs it
 
         reason = explain_mismatch(error, tool.parameters)
         return refuse_call(call, tool, f"Invalid arguments for {name}: {reason}")
@@ -212,7 +211,7 @@ def _find_replacement(run: RunContext, name: str) -> str:
     return " ".join((text, *arguments))
 
 
-def _read_path(workspace: Workspace, name: str, arguments: dict[str, Any]) -> None:
+def _read_path(run: RunContext, call: ToolCallBlock, name: str, arguments: dict[str, Any]) -> None:
     """Expand or refuse a path in the arguments, before rules judge the call and anyone sees it.
 
     Raises ValueError.
@@ -220,17 +219,8 @@ def _read_path(workspace: Workspace, name: str, arguments: dict[str, Any]) -> No
     path = arguments.get(name)
     if not isinstance(path, str):
         return
-
-    def exists(path: str) -> bool:
-        try:
-            workspace.stat(path)
-        except WorkspaceError as error:
-            # Whatever else is wrong with the path, the tool says it better.
-            return not isinstance(error.__cause__, (FileNotFoundError, NotADirectoryError))
-        return True
-
     try:
-        arguments[name] = read_path_argument(path, exists)
+        arguments[name] = run.read_path(call.id, name, path)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 

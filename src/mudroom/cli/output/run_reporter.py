@@ -79,7 +79,7 @@ class ExitCodeRule:
             return 1
         if not self._strict_merges:
             return 0
-        from ..._core.merge_events import count_merges
+        from ..._core.merge_events import count_merges  # few runs need it
 
         merges = count_merges(self._merges)
         return EXIT_NOT_LANDED if merges and merges.landed < merges.works else 0

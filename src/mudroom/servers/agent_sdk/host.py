@@ -151,7 +151,7 @@ def make_host_hooks(
     """
     if not hooks:
         return {}
-    from ...integrations.hook_programs.event_rules import RULES
+    from ...integrations.hook_programs.event_rules import RULES  # slow to import
 
     callbacks: dict[str, list[HookCallback]] = {}
     for event, matchers in hooks.items():
