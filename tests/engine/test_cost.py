@@ -14,7 +14,7 @@ from mudroom.events import RunFinished, SessionClosed
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
-MAX_CALLS_PER_TURN = 177
+MAX_CALLS_PER_TURN = 183
 """Calls of one turn with one call of `read`. Raise it only for something that every turn needs."""
 
 MAX_CALLS_PER_FINISHED_CHILD = 122

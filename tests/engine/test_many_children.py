@@ -211,7 +211,7 @@ async def test_starting_and_ending_a_child_takes_few_calls(stage: Stage) -> None
     await count_calls_of_children(stage, 2)  # fills caches, and imports modules
     few = await count_calls_of_children(stage, 10)
     many = await count_calls_of_children(stage, 60)
-    assert (many - few) / 50 <= 1_385
+    assert (many - few) / 50 <= 1_400
 
 
 async def test_other_tasks_run_while_the_calls_of_one_answer_start(stage: Stage) -> None:

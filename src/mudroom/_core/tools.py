@@ -269,12 +269,13 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         something this tool cannot do.
         """
         aliases = self.argument_aliases
-        arguments = {
-            key: value
-            for key, value in arguments.items()
-            if value is not None or key not in aliases
-        }
-        self._check_given_once(arguments)
+        if not aliases.keys().isdisjoint(arguments):
+            arguments = {
+                key: value
+                for key, value in arguments.items()
+                if value is not None or key not in aliases
+            }
+            self._check_given_once(arguments)
         renamed = {
             name: value
             for name, value in self.rename_arguments(arguments).items()

@@ -33,7 +33,6 @@ from .meters.pool import SHORTEST_SUMMARY
 from .meters.request_plan import RequestPlan
 from .run_context import RunContext
 from .session_context import SessionServices
-from .structured_output import EMIT_TOOL
 
 if TYPE_CHECKING:
     from typing import Self
@@ -120,9 +119,9 @@ def append_answer(run: RunContext, answer: AssistantMessage) -> None:
         # Some providers do not count.
         tokens = run.estimate_request_tokens() + estimate_message_tokens([answer])
     run.conversation.append_answer(answer, tokens)
-    only_emits = all(call.name == EMIT_TOOL for call in answer.tool_calls)
-    run.outputs.begin_answer(only_emits=only_emits)
-    run.batch = CallBatch(answer.tool_calls)
+    calls = answer.tool_calls
+    run.outputs.begin_answer(calls)
+    run.batch = CallBatch(calls)
 
 
 def charge(run: RunContext, answer: AssistantMessage) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from .._core.agents import Output
 from .._core.json_values import JsonValue
+from .._core.messages import ToolCallBlock
 from .._core.output_declarations import SINGLE_OUTPUT
 from .._core.schemas.lenient import NOT_JSON, find_json, read_leniently
 from .._core.schemas.sendable_schema import make_sendable_value
@@ -184,13 +185,13 @@ class OutputCollector:
             return text
         return f"{text} The JSON of your answer was not accepted: {self._text_error}."
 
-    def begin_answer(self, *, only_emits: bool) -> None:
-        """Begin the next answer of the model. `only_emits`: true if it has no other calls."""
+    def begin_answer(self, calls: Sequence[ToolCallBlock]) -> None:
+        """Begin the next answer of the model, with its calls."""
         if not self._is_repeat:
             self.repeat_count = 0
         self._is_refused = False
         self._is_repeat = False
-        self._only_emits = only_emits
+        self._only_emits = not self._expected or all(call.name == EMIT_TOOL for call in calls)
         self._text_error = ""
 
     def emit(self, name: str, value: JsonValue) -> ToolResult:

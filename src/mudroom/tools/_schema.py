@@ -79,6 +79,8 @@ def take_flag(arguments: dict[str, Any], name: str, default: bool = False) -> bo
 
 def take_integer(arguments: dict[str, Any], name: str) -> int | None:
     """Take an argument that no schema has out of the arguments; None without it."""
+    if name not in arguments:
+        return None
     value = _take(arguments, name, "integer")
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
         raise ValueError(f"{name}: is not a whole number")
@@ -86,7 +88,7 @@ def take_integer(arguments: dict[str, Any], name: str) -> int | None:
 
 
 def _take(arguments: dict[str, Any], name: str, kind: str) -> JsonValue:
-    return read_leniently({"type": kind}, arguments.pop(name, None))
+    return read_leniently({"type": kind}, arguments.pop(name)) if name in arguments else None
 
 
 def _compact_value(
