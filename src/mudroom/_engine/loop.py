@@ -148,7 +148,7 @@ def _tell_new_folder(run: RunContext, earlier: str) -> None:
     """Tell the model where the project is now, if it has moved since its conversation began.
 
     Arguments:
-        earlier: id of the recorded run whose conversation goes on, "" for none.
+        earlier: id of the recorded run whose conversation continues, "" for none.
     """
     if former := run.services.former_folders.get(earlier):
         folder = run.environment.folder or run.environment.workspace.root

@@ -33,7 +33,7 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
         forks: whether the call is a task of a child. agent: of this child, "" for the default one.
         is_callable: false if only models use it.
         gemini_path: path of the file if the Gemini CLI's rules hold for its text, else "".
-        problem: why the text is empty. errors: what is wrong with the file.
+        problem: why the text is empty. errors: faults of the file.
     """
 
     text: str

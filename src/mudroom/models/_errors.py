@@ -85,7 +85,7 @@ class RequestFailure(Exception):
         status: HTTP status, 0 if no response arrived.
         error: the error to raise when the request is not retried.
         is_retryable: whether another attempt may succeed.
-        is_repairable: a request without what was refused may succeed.
+        is_repairable: a request without the refused part may succeed.
         is_load: the provider has too many requests, so that other runs should wait, too.
         retry_after: seconds the provider asked to wait, 0 if it did not ask.
         allows_few_tries: true if another attempt seldom helps, so that only a few follow.

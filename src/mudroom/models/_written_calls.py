@@ -1,6 +1,6 @@
 """Tool calls that arrive as text, because the server was started without a parser for them.
 
-Nobody runs such a call, so an answer that ends with one is not the result of a run.
+No program runs such a call, so an answer that ends with one is not the result of a run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a pattern begins: the folder that its first names spell out, and what is left of it."""
+"""Where a pattern begins: the folder that its first names spell out, and the rest of it."""
 
 from __future__ import annotations
 

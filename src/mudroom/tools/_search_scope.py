@@ -105,7 +105,7 @@ class SearchScope:
             self._dead_links.append(path)  # it leads nowhere, or out of the workspace
 
     def describe_left_out(self, accepts: PathFilter) -> list[str]:
-        """Return what was not looked at, one phrase for each reason.
+        """Return a phrase for each reason why something was not searched.
 
         Arguments:
             accepts: only files that it accepts count, and folders that may have such files.

@@ -17,7 +17,7 @@ from .._platform.lazy_pattern import compile_later
 _ROWS = 100
 """Rows that output can still change. Progress displays of many downloads are this high at most."""
 _ROW_CELLS = 8_192
-"""Cells of a row that output can still change: what is before them in a longer line stays."""
+"""Cells of a row that output can still change; earlier ones in a longer line stay."""
 _COLUMNS = 200
 _LINES = 24
 """Farthest column and row to which an escape sequence moves, where the text itself goes no further.
@@ -182,7 +182,7 @@ class TerminalText:
             self._column = column
 
     def _write(self, text: str) -> None:
-        """Write text at the cursor: over what is there, or at the end."""
+        """Write text at the cursor, over the cells there or at the end."""
         while self._column is not None or self._row < len(self._rows) - 1:
             line, end, text = text.partition("\n")
             self._write_in_row(line)

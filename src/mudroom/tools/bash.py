@@ -223,7 +223,7 @@ def _describe_ending(finished: CommandResult, timeout: float) -> str:
 
 
 def _describe_left(finished: CommandResult) -> str:
-    """Say what was ended with the command, or a model looks for a server that never started."""
+    """Say how many processes ended with the command, or a model looks for a server that never started."""
     if not finished.left:
         return ""
     processes = "process" if finished.left == 1 else "processes"

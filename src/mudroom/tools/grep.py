@@ -328,7 +328,7 @@ class MatchRows:
         """Return the result for the model.
 
         Arguments:
-            left_out: phrases for what was not searched.
+            left_out: reasons why something was not searched.
             has_searched: False if no file was searched at all.
         """
         if not self.rows:

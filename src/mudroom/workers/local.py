@@ -192,7 +192,7 @@ class LocalRunHandle(TaskHandle):
         return True
 
     def detach(self, work_id: str = "") -> bool:
-        """Have calls of the run return whose work goes on in the background."""
+        """Have calls of the run return while their work continues in the background."""
         return self.run is not None and self.run.background.detach(work_id)
 
     def find_current_call(self) -> tuple[str, float] | None:

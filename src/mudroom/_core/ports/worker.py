@@ -68,7 +68,7 @@ class RunHandle(Protocol):
         ...
 
     def detach(self, work_id: str = "") -> bool:
-        """Have calls of the run return whose work goes on in the background.
+        """Have calls of the run return while their work continues in the background.
 
         A notification reports the end of the work. Return False if no such call waits.
 

@@ -24,7 +24,7 @@ _BOUND = r"`\S+` ((?:of|matching|that|>|<|with).*)"
 def explain_mismatch(
     error: Exception, schema: Mapping[str, Any] | None = None, what: str = "arguments"
 ) -> str:
-    """Return what is wrong with a value as `place: reason; expected type`.
+    """Describe the fault of a value as `place: reason; expected type`.
 
     The text of an error that is not of msgspec, such as that of a `__post_init__`, stays as it is.
 

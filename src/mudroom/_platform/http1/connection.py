@@ -381,7 +381,7 @@ class Encryption:
     Attributes:
         is_ready: true after the handshake: content can be sent.
         is_ended: true if the server has ended the encryption. No more content arrives.
-        error: what is wrong with the server's bytes. No more content arrives.
+        error: fault of the server's bytes. No more content arrives.
     """
 
     def __init__(

@@ -520,7 +520,7 @@ class Link:
 
         Arguments:
             listing: ends after `note_listing`, or without it if it failed.
-            seconds: time after which nobody waits for it any more.
+            seconds: time after which its callers stop waiting.
         """
         now = asyncio.get_running_loop().time()
         self._listing = listing

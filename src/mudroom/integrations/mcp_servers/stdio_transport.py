@@ -180,7 +180,7 @@ class StdioTransport:
         return SessionMessage(message)
 
     def _fail_long(self, line: LongLine) -> SessionMessage | None:
-        """Return an error in place of an answer that is too long: other calls go on."""
+        """Return an error in place of an answer that is too long: other calls continue."""
         self._keep_ignored(line.head)
         members = read_members(line)
         if members or not line.head.lstrip().startswith(b"{"):

@@ -19,7 +19,7 @@ _LAST_MEMBERS = re.compile(rb"((?:," + _MEMBER + rb")+)\}\s*$")
 
 
 class LongLine(NamedTuple):
-    """What is kept of a line that is too long: its beginning and its end."""
+    """Beginning and end of a line that is too long."""
 
     head: bytes
     tail: bytes

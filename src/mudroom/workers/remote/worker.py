@@ -437,7 +437,7 @@ class RemoteRunHandle(TaskHandle):
         return True
 
     def detach(self, work_id: str = "") -> bool:
-        """Have calls of the run return whose work goes on in the background."""
+        """Have calls of the run return while their work continues in the background."""
         return self._request_for_work(Detach(self.run_id, work_id))
 
     def find_current_call(self) -> tuple[str, float] | None:
@@ -505,7 +505,7 @@ class DescendantHandle:
         return self._stop(Cancel(self.run_id, reason))
 
     def detach(self, work_id: str = "") -> bool:
-        """Have calls of the run return whose work goes on in the background."""
+        """Have calls of the run return while their work continues in the background."""
         return self._send(Detach(self.run_id, work_id))
 
     def find_current_call(self) -> tuple[str, float] | None:

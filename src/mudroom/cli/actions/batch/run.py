@@ -1,4 +1,4 @@
-"""`mudroom batch FILE`: runs each line of a file as one task, and goes on after an interruption.
+"""`mudroom batch FILE`: runs each line of a file as one task, and continues after an interruption.
 
 Ctrl-C starts no further lines, a second one stops those that run. SIGTERM and SIGHUP pause those
 that run at once: who sends them does not wait for lines to end.
