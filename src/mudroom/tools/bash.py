@@ -223,7 +223,7 @@ def _describe_ending(finished: CommandResult, timeout: float) -> str:
 
 
 def _describe_left(finished: CommandResult) -> str:
-    """Say how many processes ended with the command, or a model looks for a server that never started."""
+    """Say what ended with the command: else a model looks for a server that never started."""
     if not finished.left:
         return ""
     processes = "process" if finished.left == 1 else "processes"
