@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from mudroom._core.messages import AssistantMessage, Message, StopReason, TextBlock, Usage
-from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
+from mudroom import AssistantMessage, Message, TextBlock, Usage
 from mudroom.errors import ModelRefused
+from mudroom.ports import RequestConfig, RetryNotice, StopReason, StreamChunk
 
 from .next_step import FinalAnswer, find_next_step
 from .plans import CannotAnswer, Translator

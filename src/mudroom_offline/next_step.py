@@ -11,17 +11,11 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from mudroom._core.messages import (
-    AssistantMessage,
-    Message,
-    TextBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-)
-from mudroom._core.ports import RequestConfig
+from mudroom import AssistantMessage, Message, TextBlock, ToolCallBlock, ToolResultBlock
 from mudroom._engine.compaction.summary import SUMMARY_PROMPT
 from mudroom._engine.structured_output import EMIT_TOOL
 from mudroom.errors import ModelRefused
+from mudroom.ports import RequestConfig
 
 from .catalog import DemoFunction, find_outline_rules, load_data, load_rows, matches_any
 from .children import run_children, split_batches

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from mudroom._core.messages import ToolCallBlock, ToolResultBlock
+from mudroom import ToolCallBlock, ToolResultBlock
 
 from .catalog import load_data
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, structs
 
-from mudroom._core.messages import ToolResultBlock
+from mudroom import ToolResultBlock
 
 from .plans import CannotAnswer, Request, Steps, Translator, plan_call
 from .requests import find_names, is_chinese
