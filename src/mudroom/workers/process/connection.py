@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import msgspec
 
-from ..._platform.processes import kill_process
+from ..._platform.processes import Activity, kill_process, read_activity
 from ..._platform.programs import end_program
 from ...errors import UsageError
 from ..remote.connection import AnswerLimits, FirstMessage, FromProcess
@@ -80,6 +80,10 @@ class ProcessConnection:
     def arrivals(self) -> int:
         """How many times bytes of the process have arrived."""
         return 0 if self._channel is None else self._channel.arrivals
+
+    def read_activity(self) -> Activity | None:
+        """Return what the process does, None before the start and after the end."""
+        return None if self._process is None else read_activity(self._process.pid)
 
     def place_on(self, machine: str) -> None:
         """Have the process start on this machine, or fail to start: it starts only here."""

@@ -242,6 +242,9 @@ class RayConnection:
         self._hello: asyncio.Future[Hello] | None = None
         self._lease: asyncio.Future[float] | None = None
 
+    def read_activity(self) -> None:
+        """Return None: the lease notices an actor that does not answer."""
+
     def place_on(self, machine: str) -> None:
         """Have the actor start on this machine, or fail to start."""
         self.machine = machine
