@@ -138,7 +138,7 @@ def list_children(pid: int | None = None) -> list[int]:
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
             return [int(child) for child in file.read().split()]
-    except FileNotFoundError:  # a kernel without checkpoint support does not list them
+    except (FileNotFoundError, ProcessLookupError):  # or a kernel without checkpoint support
         return [process.pid for process in list_processes() if process.parent == pid]
 
 
