@@ -123,7 +123,7 @@ def _has_environ(pid: int) -> bool:
 
 
 def read_memory() -> int:
-    """Return the bytes of memory that this process has, without what is swapped out."""
+    """Return the bytes of memory that this process has, without those swapped out."""
     try:
         with open("/proc/self/statm") as file:
             pages = int(file.read().split()[1])

@@ -2,8 +2,8 @@
 
 So does the first one after some seconds, if the session waits for something that hangs.
 
-Whoever presses Ctrl-C no longer wants the work. A machine that shuts down, a job that is moved, or
-a terminal that closes says nothing about it, so the work has to be there again after a resume.
+A user who presses Ctrl-C no longer wants the work. A machine that shuts down, a job that is moved,
+or a terminal that closes says nothing about it, so the work has to be there again after a resume.
 """
 
 from __future__ import annotations

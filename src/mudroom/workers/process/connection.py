@@ -90,7 +90,7 @@ class ProcessConnection:
         self._machine = machine
 
     def drain(self) -> None:
-        """Do nothing: whoever shares the process counts who uses it."""
+        """Do nothing: a shared process counts its users elsewhere."""
 
     async def open(self, first: FirstMessage) -> None:
         """Start the process and send it its first message. Raises UsageError on another machine."""

@@ -250,7 +250,7 @@ class RayConnection:
         self.machine = machine
 
     def drain(self) -> None:
-        """Do nothing: whoever shares the actor counts who uses it."""
+        """Do nothing: a shared actor counts its users elsewhere."""
 
     async def open(self, first: FirstMessage) -> None:
         """Start the actor and send it its first message. Raises UsageError if its node is not fit.

@@ -25,7 +25,7 @@ class AnswerLimits:
     """How long a worker process may be silent before it is killed.
 
     A process that works says so twice a second, whatever its runs do. Silence means that it is
-    stopped, that a tool holds the interpreter, or that it no longer reads what it is sent.
+    stopped, that a tool holds the interpreter, or that it no longer reads its messages.
 
     Arguments:
         start: seconds until a new process sends its first byte; it imports modules of the caller.

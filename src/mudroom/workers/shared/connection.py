@@ -34,7 +34,7 @@ class SharedTransport:
     """The port WorkerTransport for one of several sessions that share worker processes.
 
     Arguments:
-        processes: the worker processes; they go on after `close`.
+        processes: the worker processes; they outlive `close`.
         requirements: what the machine of each process must have for this session.
     """
 
