@@ -27,7 +27,7 @@ from ..waiting import SECONDS, is_alive, wait_until
 HOOK = "echo $$ > hook; kill -STOP $$"
 MESSAGES = {
     "server": ("initialize", "tools/list", "tools/call"),
-    "hook": ("UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"),
+    "hook": ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"),
     "sandbox": ("a command",),
 }
 STOPS = ("cancel", "limit", "close")
@@ -133,3 +133,25 @@ async def test_a_partner_that_hangs_does_not_hold_the_end(
     assert running.done()
     await wait_until(lambda: not is_alive(pid))
     assert find_violations(journal.events) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("has_run", [True, False])
+async def test_a_hook_that_hangs_at_the_end_does_not_hold_it(
+    tmp_path: Path, *, has_run: bool
+) -> None:
+    partner = Partner(tmp_path, "hook", "SessionEnd")
+    session = Session(
+        model=ScriptedModel(lambda _: "done"),
+        cwd=str(tmp_path),
+        home=str(tmp_path / "home"),
+        journal=MemoryJournal(),
+        **partner.options,
+    )
+    async with asyncio.timeout(SECONDS):
+        async with session:
+            if has_run:
+                assert (await session.run("Work.")).reason is Reason.GOAL
+    pid = partner.find_pid()
+    assert pid
+    await wait_until(lambda: not is_alive(pid))

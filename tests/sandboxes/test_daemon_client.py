@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from mudroom.sandboxes.linux.daemon_client import DaemonClient
 from ..waiting import is_alive, wait_until
 
 BASH = "/bin/bash"
+NOTICED_SECONDS = 20.0
+"""Longest time on a busy machine until a stopped daemon is noticed; 7 to 8 on a quiet one."""
 
 
 @pytest.fixture
@@ -190,6 +193,41 @@ async def test_a_stopped_daemon_does_not_hold_the_next_commands(launcher: Daemon
         await asyncio.gather(*tasks, return_exceptions=True)
     assert not is_alive(daemon)
     assert await run(launcher, "echo again") == (CommandResult(0), "again\n")
+
+
+async def test_a_stopped_daemon_is_noticed_while_its_command_runs(tmp_path: Path) -> None:
+    """Three at once, as each takes seconds: a command that is sent to it, one that runs, both."""
+    begin = time.monotonic()
+    outputs = await asyncio.gather(
+        *(run_stopped(tmp_path, stopped) for stopped in ("daemon", "watcher", "both"))
+    )
+    assert time.monotonic() - begin < NOTICED_SECONDS
+    for finished, output in outputs:
+        assert finished == CommandResult(-9)
+        assert "It is not known how much of it was done" in output
+
+
+async def run_stopped(folder: Path, stopped: str) -> tuple[CommandResult, str]:
+    """Run a command whose daemon, or watcher, is stopped; check that nothing of them is left."""
+    workspace = folder / stopped
+    workspace.mkdir()
+    client = make_client(workspace, str(folder / "away"))
+    await run(client, "true")
+    daemon, pids = client.daemon_pid, workspace / "pids"
+    stop = [daemon]
+    if stopped == "daemon":
+        os.kill(daemon, signal.SIGSTOP)
+    running = asyncio.create_task(run(client, "echo $$ $PPID > pids; sleep 60 & wait", 600))
+    if stopped != "daemon":
+        await wait_until(lambda: pids.exists() and pids.read_text())
+        stop = [int(pids.read_text().split()[1]), *(stop if stopped == "both" else ())]
+        for pid in stop:
+            os.kill(pid, signal.SIGSTOP)
+    outcome = await running
+    left = {daemon, *stop, *(map(int, pids.read_text().split()) if pids.exists() else ())}
+    await wait_until(lambda: not any(map(is_alive, left)))
+    assert await run(client, "echo again") == (CommandResult(0), "again\n")
+    return outcome
 
 
 async def test_an_idle_daemon_that_was_stopped_does_not_hold_the_end(

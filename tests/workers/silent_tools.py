@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from pathlib import Path
 
@@ -23,6 +24,6 @@ def hold_once(context: ToolContext) -> str:
 
 @tool(effect=Effect.PURE)
 def hold(context: ToolContext) -> str:
-    """Hold the interpreter at every call."""
+    """Hold the interpreter at every call, and sleep meanwhile: that costs the machine nothing."""
     Path(context.workspace.root, "held").touch()
-    return str(re.match(r"(a+)+$", _ENDLESS))
+    return str(ctypes.PyDLL(None).sleep(600))  # PyDLL does not release the interpreter

@@ -64,6 +64,9 @@ class ScriptedConnection:
         """Let these messages of the worker process arrive together; none ends the connection."""
         self._arriving.put_nowait(list(messages))
 
+    def read_activity(self) -> None:
+        """Return None: the process does not exist."""
+
     def place_on(self, machine: str) -> None:
         """Do nothing: it is started."""
 

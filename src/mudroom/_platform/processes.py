@@ -67,6 +67,34 @@ def read_process(pid: int) -> Process | None:
     )
 
 
+class Activity(NamedTuple):
+    """What a process does at one moment.
+
+    Arguments:
+        is_runnable: one of its threads runs, or waits for a processor.
+        cpu_seconds: processor time it has used since its start.
+    """
+
+    is_runnable: bool
+    cpu_seconds: float
+
+
+def read_activity(pid: int) -> Activity | None:
+    """Return what a process does, or None if it does not exist."""
+    states: set[bytes] = set()
+    ticks = 0
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/stat", "rb", buffering=0) as file:
+                line = file.read(1024)
+            fields = line[line.rindex(b")") + 2 :].split()
+            states.add(fields[0])
+            ticks += int(fields[11]) + int(fields[12])
+    except OSError:
+        return None
+    return Activity(b"R" in states, ticks / os.sysconf("SC_CLK_TCK"))
+
+
 def read_environ(pid: int) -> bytes | None:
     """Return the environment a process was started with, b"" if it cannot be read.
 
@@ -95,7 +123,7 @@ def _has_environ(pid: int) -> bool:
 
 
 def read_memory() -> int:
-    """Return the bytes of memory that this process has, without what is swapped out."""
+    """Return the bytes of memory that this process has, without those swapped out."""
     try:
         with open("/proc/self/statm") as file:
             pages = int(file.read().split()[1])
@@ -104,13 +132,14 @@ def read_memory() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def list_children() -> list[int]:
-    """Return the ids of this process's children."""
+def list_children(pid: int | None = None) -> list[int]:
+    """Return the ids of the children that the first thread of a process has, by default of this."""
+    pid = pid or os.getpid()
     try:
-        with open(f"/proc/self/task/{os.getpid()}/children") as file:
-            return [int(pid) for pid in file.read().split()]
-    except FileNotFoundError:  # a kernel without checkpoint support does not list them
-        return [process.pid for process in list_processes() if process.parent == os.getpid()]
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(child) for child in file.read().split()]
+    except (FileNotFoundError, ProcessLookupError):  # or a kernel without checkpoint support
+        return [process.pid for process in list_processes() if process.parent == pid]
 
 
 def count_user_threads() -> int:

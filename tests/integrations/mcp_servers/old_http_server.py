@@ -100,9 +100,11 @@ class OldHttpServer:
 
 
 @asynccontextmanager
-async def serve_old(*, has_body: bool = False) -> AsyncGenerator[OldHttpServer]:
-    """Run the server at a free port."""
-    server = OldHttpServer(has_body=has_body)
+async def serve_old(
+    *, has_body: bool = False, make: type[OldHttpServer] = OldHttpServer
+) -> AsyncGenerator[OldHttpServer]:
+    """Run the server at a free port. `make`: a kind of it that a test has changed."""
+    server = make(has_body=has_body)
     app = web.Application()
     app.router.add_route("*", "/mcp", server.answer)
     async with TestServer(app) as running:

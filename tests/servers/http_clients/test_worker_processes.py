@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
+import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -24,6 +26,8 @@ from .conftest import Client
 from .program import make_token, start_server
 
 CHILDREN = 4
+BUSY_SECONDS = 7.0
+"""Longest end on a busy machine: less than the time until silence alone ends the worker."""
 
 
 class Children:
@@ -147,5 +151,42 @@ async def test_sessions_of_all_owners_share_the_worker_processes(tmp_path: Path)
         assert [len(worker["running"]) for worker in workers] == [2] * 4
         children.go_on.set()
         for each, session in ((client, first), (other, second["id"])):
+            assert (await each.finish(session))["last"]["reason"] == "GOAL"
+            check_reports(await each.list_events(session))
+
+
+@pytest.mark.parametrize("end", ["delete", "silence", "SIGTERM"])
+async def test_a_stuck_child_of_one_owner_does_not_hold_those_of_others(
+    tmp_path: Path, end: str
+) -> None:
+    """All children are in the one worker process, which is stopped."""
+    children = Children()
+    flags = ("--worker", "process:1", "--drain-seconds", "1")
+    async with (
+        serve_children(tmp_path, children, *flags) as (process, client, first),
+        aiohttp.ClientSession() as http,
+    ):
+        other = Client(http, client.url, make_token(tmp_path, "bob"))
+        second = (await other.create(prompt="Ask."))["id"]
+        await wait_until(lambda: children.working == 2 * CHILDREN)
+        (pid,) = {worker["pid"] for worker in await list_workers(tmp_path)}
+        os.kill(pid, signal.SIGSTOP)
+        children.go_on.set()
+        begin = time.monotonic()
+        if end == "SIGTERM":
+            process.terminate()
+            async with asyncio.timeout(SECONDS):
+                assert await process.wait() == 143
+        elif end == "delete":
+            assert (await client.send("DELETE", f"/v1/sessions/{first}"))[0] == 200
+        if end != "silence":
+            assert time.monotonic() - begin < BUSY_SECONDS
+        await wait_until(lambda: not is_alive(pid))
+        if end == "SIGTERM":
+            return
+        for each, session in ((client, first), (other, second)):
+            if end == "delete" and session == first:
+                assert (await each.send("GET", f"/v1/sessions/{session}"))[0] == 404
+                continue
             assert (await each.finish(session))["last"]["reason"] == "GOAL"
             check_reports(await each.list_events(session))

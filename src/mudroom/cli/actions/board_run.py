@@ -65,7 +65,7 @@ async def _run_board(
                 print_line(notice)
             session.watch(screen.on_event)
             runner = BoardRunner(board, session, agent, print_line)
-            with handle_signals(runner.stop, exits_after=True) as signals, screen:
+            with handle_signals(runner.stop, exits_after=True, must_end=True) as signals, screen:
                 with show_log(print_line):
                     await runner.run(parallel)
         return _print_result(board.list_tasks(), signals)

@@ -85,7 +85,9 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
         reporter.add_past_events(recorded, session.unfinished_runs)
         teammates = list_names(RunTree.from_events(recorded)) if "@" in words else []
         recorded.clear()
-        signals_handled = handle_signals(session.cancel, session.pause, exits_after=True)
+        signals_handled = handle_signals(
+            session.cancel, session.pause, exits_after=True, must_end=True
+        )
         with signals_handled as signals, reporter.screen, show_log(reporter.print_notice):
             try:
                 report = await session.resume_unfinished()

@@ -1,7 +1,9 @@
 """Signals: Ctrl-C stops the run and keeps its report, SIGTERM and SIGHUP pause it; a second exits.
 
-Whoever presses Ctrl-C no longer wants the work. A machine that shuts down, a job that is moved, or
-a terminal that closes says nothing about it, so the work has to be there again after a resume.
+So does the first one after some seconds, if the session waits for something that hangs.
+
+A user who presses Ctrl-C no longer wants the work. A machine that shuts down, a job that is moved,
+or a terminal that closes says nothing about it, so the work has to be there again after a resume.
 """
 
 from __future__ import annotations
@@ -16,7 +18,16 @@ from contextlib import contextmanager
 from .standard_output import draw
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+END_SECONDS = 10.0
+"""Time for a session to end after a signal. A healthy one takes less than 2 s, with its processes.
+
+One that takes longer waits for something that hangs, for example for its database.
+"""
 _SHOW_CURSOR = "\x1b[?25h"
+_NOT_ENDED = (
+    f"mudroom: the session did not end within {END_SECONDS:g} s of the signal, so this process "
+    "ends now, as after a kill. Earlier records are safe. To continue: mudroom resume\n"
+)
 
 
 @contextmanager
@@ -25,6 +36,7 @@ def handle_signals(
     pause: Callable[[], bool] | None = None,
     *,
     exits_after: bool = False,
+    must_end: bool = False,
 ) -> Generator[list[int]]:
     """Call `stop` or `pause` at the first signal inside the block; yield the received signals.
 
@@ -38,9 +50,14 @@ def handle_signals(
             it, all signals stop the run.
         exits_after: the process ends soon after the block. If a signal came inside the block, a
             signal after the block ends the process at once, with the exit code of the first.
+        must_end: end the process if it still runs `END_SECONDS` after the first signal.
     """
     loop = asyncio.get_running_loop()
     received: list[int] = []
+
+    def give_up() -> None:
+        draw(sys.stderr, _NOT_ENDED)
+        exit_now(128 + received[0])
 
     def on_signal(number: int) -> None:
         is_first = not received
@@ -48,6 +65,8 @@ def handle_signals(
         act = stop if number == signal.SIGINT or pause is None else pause
         if not (is_first and act()):
             exit_now(128 + received[0])
+        if must_end:
+            loop.call_later(END_SECONDS, give_up)  # also after the block, while the session closes
 
     def on_late_signal(*_: object) -> None:
         exit_now(128 + received[0])

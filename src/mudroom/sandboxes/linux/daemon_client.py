@@ -18,7 +18,13 @@ from typing import Any
 from ..._core.ports import CommandResult
 from ..._platform.lazy_pattern import compile_later
 from ..._platform.orphan_cleanup import remove_orphans_in_background, remove_orphans_once
-from ..._platform.processes import Process, kill_process, list_processes, read_process
+from ..._platform.processes import (
+    Process,
+    kill_process,
+    list_children,
+    list_processes,
+    read_process,
+)
 from ...errors import WorkspaceError
 from ..output_pipe import OutputPipe
 from .daemon.protocol import MAX_MESSAGE_BYTES, DaemonSetup, Outcome
@@ -28,10 +34,18 @@ _PROGRAM = (
     "from mudroom.sandboxes.linux.daemon.main import main; main()"
 )
 _SOURCE_DIR = str(Path(__file__).resolve().parents[3])
+_DAEMON_LOST = (
+    b"\n[sandbox: the process that runs the commands was stopped or has died, and this command was "
+    b"killed. It is not known how much of it was done.]\n"
+)
 _END_TIMEOUT = 4.0
 """Seconds to wait for the outcome of a command that is being killed."""
 _STOPPED_TIMEOUT = 1.0
 """The same if a process of the daemon was stopped, by a signal or a debugger."""
+_LOOK_SECONDS = 1.0
+"""Time between two looks at whether the daemon is stopped, while a command runs."""
+_STOPPED_LOOKS = 6
+"""Looks that find the daemon stopped before it is killed: a debugger may stop it for a moment."""
 _SEND_TIMEOUT = 1.0
 """Seconds to wait for a daemon that does not read; the event loop waits, too."""
 _EXIT_TIMEOUT = 1.0
@@ -116,7 +130,7 @@ class DaemonClient:
         try:
             try:
                 async with asyncio.timeout(timeout):
-                    await finished.wait()
+                    await self._wait_until_finished(finished)
             except TimeoutError:
                 timed_out = True
             finally:
@@ -130,6 +144,8 @@ class DaemonClient:
             # The daemon has died. Processes that wait at its gates still have to be killed.
             remove_orphans_in_background()
             outcome = Outcome(-signal.SIGKILL)
+            if not timed_out:
+                tail_sink(_DAEMON_LOST)
         if outcome.error:
             raise _explain_failed_start(outcome.error, tail_sink.tail)
         notes = make_notes(
@@ -143,6 +159,19 @@ class DaemonClient:
             tail_sink(notes)
         code = -signal.SIGKILL if timed_out else outcome.code
         return CommandResult(code, timed_out, 0 if timed_out else outcome.left)
+
+    async def _wait_until_finished(self, finished: asyncio.Event) -> None:
+        """Wait for the end of a command, or until its daemon has been stopped for some seconds.
+
+        A stopped daemon starts no command that it is sent, and reports the end of none.
+        """
+        daemon, stopped_looks = self.daemon_pid, 0
+        while not finished.is_set() and stopped_looks < _STOPPED_LOOKS:
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await finished.wait()
+            except TimeoutError:
+                stopped_looks = stopped_looks + 1 if _is_stopped(daemon) else 0
 
     async def _end_command(self, reader: _OutcomeReader) -> None:
         """Kill a command if it runs. A daemon that does not do so is killed with its commands."""
@@ -309,7 +338,7 @@ def _wait_for_exit(pid: int, options: int) -> bool:
 
 def _is_stopped(daemon: int) -> bool:
     """Return whether a daemon, or a process that watches one of its commands, is stopped."""
-    own = [read_process(daemon), *(each for each in list_processes() if each.parent == daemon)]
+    own = map(read_process, (daemon, *list_children(daemon)))
     return any(process is not None and process.state in "Tt" for process in own)
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import msgspec
 
-from ..._platform.processes import kill_process
+from ..._platform.processes import Activity, kill_process, read_activity
 from ..._platform.programs import end_program
 from ...errors import UsageError
 from ..remote.connection import AnswerLimits, FirstMessage, FromProcess
@@ -81,12 +81,16 @@ class ProcessConnection:
         """How many times bytes of the process have arrived."""
         return 0 if self._channel is None else self._channel.arrivals
 
+    def read_activity(self) -> Activity | None:
+        """Return what the process does, None before the start and after the end."""
+        return None if self._process is None else read_activity(self._process.pid)
+
     def place_on(self, machine: str) -> None:
         """Have the process start on this machine, or fail to start: it starts only here."""
         self._machine = machine
 
     def drain(self) -> None:
-        """Do nothing: whoever shares the process counts who uses it."""
+        """Do nothing: a shared process counts its users elsewhere."""
 
     async def open(self, first: FirstMessage) -> None:
         """Start the process and send it its first message. Raises UsageError on another machine."""

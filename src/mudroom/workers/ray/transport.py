@@ -242,12 +242,15 @@ class RayConnection:
         self._hello: asyncio.Future[Hello] | None = None
         self._lease: asyncio.Future[float] | None = None
 
+    def read_activity(self) -> None:
+        """Return None: the lease notices an actor that does not answer."""
+
     def place_on(self, machine: str) -> None:
         """Have the actor start on this machine, or fail to start."""
         self.machine = machine
 
     def drain(self) -> None:
-        """Do nothing: whoever shares the actor counts who uses it."""
+        """Do nothing: a shared actor counts its users elsewhere."""
 
     async def open(self, first: FirstMessage) -> None:
         """Start the actor and send it its first message. Raises UsageError if its node is not fit.

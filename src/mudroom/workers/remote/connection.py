@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from ..._platform.processes import Activity
 from .messages import ToSession, ToWorker, WorkerConfig
 from .shared_messages import FromShared, ShareProcess, ToShared
 
@@ -24,12 +25,14 @@ class AnswerLimits:
     """How long a worker process may be silent before it is killed.
 
     A process that works says so twice a second, whatever its runs do. Silence means that it is
-    stopped, that a tool holds the interpreter, or that it no longer reads what it is sent.
+    stopped, that a tool holds the interpreter, or that it no longer reads its messages.
 
     Arguments:
         start: seconds until a new process sends its first byte; it imports modules of the caller.
         silence: seconds without a byte from a process that has started.
         stop: the same while a run must end, because it was cancelled or has used up its time.
+            Time in which the process waits for a processor is not counted: on a loaded machine a
+            process that works may be silent for longer.
     """
 
     start: float = 60.0
@@ -121,6 +124,10 @@ class WorkerConnection(Protocol):
     @property
     def arrivals(self) -> int:
         """How many times bytes of the process have arrived."""
+        ...
+
+    def read_activity(self) -> Activity | None:
+        """Return what the process does at this moment, None if that is not known."""
         ...
 
     def place_on(self, machine: str) -> None:

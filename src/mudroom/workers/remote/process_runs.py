@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from ..._core.run_ids import find_parent_id, make_sort_key
+from ..._platform.processes import Activity
 from .assigned_run import AssignedRun
-from .connection import AnswerLimits, WorkerConnection, WorkerLost
+from .connection import WorkerConnection, WorkerLost
 
 _LOOK_SECONDS = 0.25
 """Longest time between two looks at what a process has sent."""
@@ -90,26 +91,39 @@ class ProcessRuns:
         Looks are counted, not seconds: a process is not to blame while this one was stopped, or
         the machine asleep.
         """
-        arrivals, silence = connection.arrivals, 0.0
+        arrivals, silence, able = connection.arrivals, 0.0, 0.0
+        activity = connection.read_activity()
         while self._runs:
             limits = connection.answer_limits
             look = _LOOK_SECONDS if limits is None else min(_LOOK_SECONDS, limits.silence / 4)
             await asyncio.sleep(look)
+            before, activity = activity, connection.read_activity()
             if limits is None or connection.arrivals != arrivals:
-                arrivals, silence = connection.arrivals, 0.0
+                arrivals, silence, able = connection.arrivals, 0.0, 0.0
                 continue
             silence += look
-            if silence >= self._choose_limit(limits, has_started=arrivals > 0):
+            able += _compute_able_seconds(look, before, activity)
+            longest = limits.silence if arrivals > 0 else limits.start
+            if silence >= longest or (able >= limits.stop and self._must_end_soon()):
                 self._has_hung = True
                 connection.kill(f"it did not answer for {silence:g} s")
 
-    def _choose_limit(self, limits: AnswerLimits, *, has_started: bool) -> float:
-        longest = limits.silence if has_started else limits.start
+    def _must_end_soon(self) -> bool:
+        """Return whether a run was told to stop, or has used up its time."""
         is_stopping = any(map(self._is_stopping, self._stopping))
-        if is_stopping or any(run.is_overdue for run in self._runs.values()):
-            return min(longest, limits.stop)
-        return longest
+        return is_stopping or any(run.is_overdue for run in self._runs.values())
 
     def _is_stopping(self, run_id: str) -> bool:
         assigned = self.find(run_id)
         return assigned is not None and (run_id in self._runs or run_id in assigned.live)
+
+
+def _compute_able_seconds(look: float, before: Activity | None, after: Activity | None) -> float:
+    """Return for how much of a look the process could have answered.
+
+    One that wants a processor could do so only while it had one. One that sleeps, is stopped, or
+    waits for a disk had all the time.
+    """
+    if before is None or after is None or not after.is_runnable:
+        return look
+    return min(look, max(0.0, after.cpu_seconds - before.cpu_seconds))

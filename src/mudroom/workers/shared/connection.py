@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..._core.json_values import make_binary_decoder
+from ..._platform.processes import Activity
 from ...errors import UsageError
 from ..ray.node_check import NodeRequirements, check_files, show_folders
 from ..remote.connection import AnswerLimits, FirstMessage
@@ -33,7 +34,7 @@ class SharedTransport:
     """The port WorkerTransport for one of several sessions that share worker processes.
 
     Arguments:
-        processes: the worker processes; they go on after `close`.
+        processes: the worker processes; they outlive `close`.
         requirements: what the machine of each process must have for this session.
     """
 
@@ -120,6 +121,10 @@ class SharedConnection:
     def arrivals(self) -> int:
         """How many times bytes of the process have arrived, for all its sessions."""
         return self._process.connection.arrivals if self._process else 0
+
+    def read_activity(self) -> Activity | None:
+        """Return what the process does, None before `open`."""
+        return self._process.connection.read_activity() if self._process else None
 
     def place_on(self, machine: str) -> None:
         """Use a process on this machine, or fail to open."""

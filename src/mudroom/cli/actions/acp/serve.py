@@ -50,7 +50,7 @@ async def _serve(command_line: CommandLine, *, quiet: bool) -> int:
 
     output = LineOutput(sys.stdout.fileno(), on_closed)
     server = AcpServer(command_line, output.write, notify)
-    with handle_signals(stop, pause, exits_after=True) as signals, show_log(notify):
+    with handle_signals(stop, pause, exits_after=True, must_end=True) as signals, show_log(notify):
         try:
             await server.serve(LineInput(sys.stdin.fileno()).read())
         finally:

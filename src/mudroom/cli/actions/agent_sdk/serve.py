@@ -129,7 +129,10 @@ async def _serve_until_signal(
         return end_server()
 
     stop, pause = partial(end, server.stop), partial(end, server.pause)
-    with handle_signals(stop, pause, exits_after=True) as signals, show_log(printer.show):
+    with (
+        handle_signals(stop, pause, exits_after=True, must_end=True) as signals,
+        show_log(printer.show),
+    ):
         try:
             with suppress(SessionPaused):  # the signal asked for it
                 await server.serve(LineInput(sys.stdin.fileno()).read(), sys.stdout.fileno())
