@@ -51,7 +51,7 @@ class SafeTextStream(io.TextIOWrapper):
             raise self._name_error(error) from None
 
     def flush(self) -> None:
-        """Write what is buffered."""
+        """Write the buffered text."""
         try:
             super().flush()
         except OSError as error:
