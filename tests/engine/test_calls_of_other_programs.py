@@ -166,6 +166,13 @@ EDITS = {
         insert_line=None,
         view_range=None,
     ),
+    "Anthropic's text editor, which deletes": change(
+        "str_replace_based_edit_tool",
+        "one\nthree\n",
+        command="str_replace",
+        path="notes.txt",
+        old_str="two\n",
+    ),
     "a strict schema with edits": change(
         "edit", "one\n2\nthree\n", path="notes.txt", old_str="two", new_str="2", edits=[]
     ),
@@ -210,6 +217,13 @@ COMMANDS = {
         with_escalated_permissions=True,
         justification="why not",
     ),
+    "Codex, words as JSON text": change(
+        "shell", "ran\n", command=json.dumps(["bash", "-lc", "echo ran > notes.txt"])
+    ),
+    "a test, which is no JSON": change(
+        "shell", "ran\n", command="[ -f notes.txt ] && echo ran > notes.txt"
+    ),
+    "Anthropic's bash": change("bash", "ran\n", command="echo ran > notes.txt", restart=False),
     "Codex, words without a shell": change("shell", "", command=["cp", "/dev/null", "notes.txt"]),
     "Codex, text": change(
         "shell_command",
@@ -532,6 +546,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         "use edit",
     ),
     "undo": ("str_replace_editor", {"command": "undo_edit", "path": "notes.txt"}, "use edit"),
+    "restart": ("bash", {"restart": True}, "each command starts a shell of its own"),
     "terminal": ("exec_command", {"cmd": "echo x > notes.txt", "tty": True}, "no terminal"),
     "ignored files": (
         "glob",

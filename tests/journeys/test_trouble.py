@@ -178,19 +178,19 @@ async def test_a_closed_pipe_is_no_error(mudroom: Mudroom) -> None:
 
 async def test_a_stdout_on_a_full_disk_is_reported(mudroom: Mudroom) -> None:
     async with ModelServer(lambda request: "ok") as server:
-        for arguments in (("-p", "x", *MODEL), ("help",)):
+        for arguments in (("-p", "x", *MODEL), ("help",), ("--version",), ("agents",)):
             with open("/dev/full", "wb") as full:
                 process = await mudroom.start(*arguments, url=server.url, stdout=full)
             _, err = await process.communicate()
             assert (
                 process.returncode == 1
-                and b"No space left" in err
+                and b"stdout cannot be written: No space left" in err
                 and b"Traceback" not in err
                 and b"bug" not in err
             )
 
 
-@pytest.mark.parametrize("arguments", [("help",), ("-h",), ("runs",), ("-p", "x", *MODEL)])
+@pytest.mark.parametrize("arguments", [("help",), ("-h",), ("-v",), ("runs",), ("-p", "x", *MODEL)])
 @pytest.mark.parametrize("output_format", ["text", "json", "stream-json"])
 async def test_a_closed_stdout_is_reported(
     mudroom: Mudroom, arguments: tuple[str, ...], output_format: str

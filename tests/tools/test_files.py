@@ -166,6 +166,14 @@ async def test_write_keeps_crlf_and_mode(ctx: Run, call: Call) -> None:
     assert (ctx.root / "mixed").read_bytes() == b"three\n"
 
 
+@pytest.mark.parametrize("path", ["src/", "a/b//", "./"])
+async def test_write_makes_no_file_for_the_path_of_a_folder(
+    ctx: Run, call: Call, path: str
+) -> None:
+    assert "name a file" in (await call("write", file_path=path, content="x")).text
+    assert not os.listdir(ctx.root)
+
+
 async def test_write_refuses_half_a_character(call: Call) -> None:
     assert "surrogate" in (await call("write", file_path="a", content="x\ud800")).text
 

@@ -106,6 +106,43 @@ async def test_glob_without_matches_suggests_a_deeper_pattern(tree: Run, call: C
     assert (await call("glob", pattern="*.zig", path="src")).text == "(no files match *.zig in src)"
 
 
+async def test_glob_of_a_folder_by_its_name_says_how_to_list_it(ctx: Run, call: Call) -> None:
+    for name in ("src", "[id]"):
+        (ctx.root / name).mkdir()
+        (ctx.root / name / "a.py").write_text("")
+    for pattern in ("src", "src/", "[id]", r"\[id\]"):
+        folder = pattern.replace("\\", "")
+        text = (await call("glob", pattern=pattern)).text
+        assert f"{folder} is a folder: list it with path, without a pattern" in text
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("one\ntwo", True),
+        (r"one\ntwo", True),
+        (r"one$\ntwo", True),
+        (r"one\n+two", True),
+        (r"two\n{2}four", True),
+        ("(one\n){1}two", True),
+        (r"o[^\n]+\nt", True),
+        (r"[[:alpha:]]\ntwo", True),
+        (r"\[x\]\nend", True),
+        (r"one\\ntwo", False),
+        (r"one\ntwoo", False),
+        (r"two\nfour", False),
+    ],
+)
+async def test_a_line_feed_in_a_pattern_is_the_end_of_a_line(
+    ctx: Run, call: Call, end: str, pattern: str, found: bool
+) -> None:
+    text = "one\ntwo\n\nfour\n[x]\nend\n"
+    (ctx.root / "f.txt").write_bytes(text.replace("\n", end).encode())
+    result = await call("grep", pattern=pattern)
+    assert result.text == ("f.txt" if found else "(no matches)")
+
+
 async def test_glob_lists_a_hundred_files_and_counts_all(ctx: Run, call: Call) -> None:
     for n in range(150):
         (ctx.root / f"{n:03}").write_text("")

@@ -130,6 +130,8 @@ def split_editor_call(name: str, arguments: Mapping[str, Any]) -> tuple[str, dic
             "to undo a change, use edit: its new_string repeats old_string with what you add."
         )
     others = {key: value for key, value in arguments.items() if key != "command"}
+    if command == "str_replace" and not {"new_str", "new_string"} & others.keys():
+        others["new_str"] = ""  # the text editor deletes without it
     return _EDITOR_COMMANDS[command], others
 
 

@@ -14,12 +14,18 @@ from collections.abc import Callable
 from .lazy_pattern import compile_later
 from .path_text import path_from_text
 
-_SPECIAL = compile_later(r"[~$%\\:]")
-_ADDRESS = compile_later(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)(.*)|file:(?=/)(.*)", re.I | re.S)
+_SPECIAL = compile_later(r"[~$%\\:`]")
+_ADDRESS = compile_later(
+    r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)(.*)|(file|https?):(?=/)(.*)", re.I | re.S
+)
 _DRIVE = compile_later(r"[A-Za-z]:[/\\]")
-_VARIABLE = compile_later(r"\$[A-Z_][A-Z0-9_]+(?![a-z0-9])|\$[{(]|%[A-Za-z_][A-Za-z0-9_()]*%")
+_VARIABLE = compile_later(
+    r"\$[A-Z_][A-Z0-9_]+(?![a-z0-9])|\$\{[^}/]*\}?|\$\([^)/]*\)?|`[^`]+`"
+    r"|%[A-Za-z_][A-Za-z0-9_()]*%"
+)
 _LEADING_VARIABLE = compile_later(r"\$(?:env:)?[A-Za-z_]\w*(?=[/\\]|$)", re.I)
 """Not in the middle of a path: web frameworks have folders such as `routes/$id`."""
+_BACKSLASHES = compile_later(r"\\+")
 _ESCAPED = compile_later(r"\\([^0-9A-Za-z/])")
 
 
@@ -47,7 +53,8 @@ def read_path_argument(text: str, exists: Callable[[str], bool]) -> str:
         return _expand_home(text)
     address = _ADDRESS.match(text)
     if address and not _DRIVE.match(text):
-        return _read_address(text, address[1] or "file", address[2] or "", address[3] or address[4])
+        scheme, path = address[1] or address[4], address[3] or address[5]
+        return _read_address(text, scheme, address[2] or "", path)
     _refuse_foreign(text, exists)
     return text
 
@@ -92,9 +99,10 @@ def _refuse_foreign(text: str, exists: Callable[[str], bool]) -> None:
             f"Write the path in full. {_tell_literal(text)}"
         )
     if "\\" in path_from_text(new):  # which reads \xNN as a byte of a name
+        meant = _BACKSLASHES.sub("/", _ESCAPED.sub(r"\1", text))
         raise ValueError(
             f"{text} does not exist, and '\\' does not separate folders here. "
-            f"Use {text.replace(chr(92), '/')}. {_tell_literal(text)}"
+            f"Use {meant}. {_tell_literal(text)}"
         )
 
 

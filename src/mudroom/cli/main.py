@@ -10,7 +10,7 @@ import sys
 from .._platform.garbage_collector import collect_garbage_less_often
 from .._platform.open_files import raise_open_file_limit
 from .._version import __version__
-from .output.standard_output import discard_stdout, make_streams_safe
+from .output.standard_output import STREAM_NAMES, discard_stdout, make_streams_safe
 
 DEBUG_VARIABLE = "MUDROOM_DEBUG"
 """Environment variable: print tracebacks of errors."""
@@ -23,8 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         arguments = sys.argv[1:]
     if len(arguments) == 1 and arguments[0] in _VERSION_FLAGS:  # fast: no imports
-        print(f"mudroom {__version__}")
-        return
+        sys.exit(_print_version())
     collect_garbage_less_often()
     raise_open_file_limit()
     _replace_closed_streams()
@@ -41,6 +40,19 @@ def main(arguments: list[str] | None = None) -> None:
     if code > 128:
         _exit_after_signal(code)
     sys.exit(code)
+
+
+def _print_version() -> int:
+    _replace_closed_streams()
+    try:
+        print(f"mudroom {__version__}", flush=True)
+    except BrokenPipeError:
+        discard_stdout()
+    except OSError as error:
+        discard_stdout()
+        print(f"mudroom: stdout cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _replace_closed_streams() -> None:
@@ -106,6 +118,14 @@ def run(arguments: list[str]) -> int:
         return code
 
 
+def _explain_system_error(error: OSError, reason: str) -> str:
+    if error.filename in STREAM_NAMES:
+        return f"{error.filename} cannot be written: {reason}"
+    if error.errno in _PATH_ERRORS and isinstance(error.filename, str):
+        return f"{reason}: {error.filename}. {_PATH_REMEDY}"
+    return f"{reason}: {error.filename}" if error.filename else reason
+
+
 def _describe_error(error: Exception) -> tuple[str, int]:
     """Return the message to print for an error ("" for none) and the exit code."""
     from click import ClickException
@@ -130,10 +150,8 @@ def _describe_error(error: Exception) -> tuple[str, int]:
         case FileNotFoundError() if not _has_current_folder():
             text = "the current folder does not exist any more"
             return f"{text}. Change to another folder, or name one with -C.", 1
-        case OSError(strerror=str(reason), filename=str(path)) if error.errno in _PATH_ERRORS:
-            return f"{reason}: {path}. {_PATH_REMEDY}", 1
         case OSError(strerror=str(reason)):
-            return f"{reason}: {error.filename}" if error.filename else reason, 1
+            return _explain_system_error(error, reason), 1
         case _:
             remedy = f"Run it again with {DEBUG_VARIABLE}=1 for a traceback."
             return f"{type(error).__name__}: {error}. This is a bug in mudroom. {remedy}", 1

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._core.ports import CommandResult, ToolContext
+from .._core.schemas.lenient import decode_json
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from .._platform.lazy_pattern import compile_later
 from ._schema import build_parser, build_schema, load_description, take_flag, take_integer
@@ -70,6 +71,13 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Write what other programs say in arguments into the command, where rules judge it."""
     timeout = _read_timeout(called, arguments)
     command = arguments.get("command")
+    if take_flag(arguments, "restart") and not command:
+        raise ValueError("restart: each command starts a shell of its own; send a command")
+    if isinstance(command, str) and command.lstrip().startswith("["):
+        # Codex sends a list of words, and some models send that list as JSON text.
+        words = decode_json(command)
+        if words and isinstance(words, list) and all(isinstance(word, str) for word in words):
+            command = words
     if isinstance(command, list):
         command = _join_words(cast("list[Any]", command))
     if take_flag(arguments, "tty"):

@@ -142,7 +142,12 @@ def list_matches(
     left_out = scope.describe_left_out(search.matches)
     if not files:
         where = "" if folder == "." else f" in {folder}"
-        nothing = f"no files match {pattern}{where}{search.describe_near_misses()}"
+        named = find_named(workspace, folder, pattern)
+        if named and stat.S_ISDIR(workspace.stat(named).mode):
+            near = f"; {named} is a folder: list it with path, without a pattern"
+        else:
+            near = search.describe_near_misses()
+        nothing = f"no files match {pattern}{where}{near}"
         return format_no_rows(stopped, left_out, nothing)
     files.sort(key=lambda info: (-info.mtime, info.path))
     cut = ""

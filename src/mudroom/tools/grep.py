@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from .._core.listings import count_noun
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
+from .._platform.lazy_pattern import compile_later
 from ._glob_match import compile_glob, list_names
 from ._ripgrep import (
     InvalidPattern,
@@ -131,6 +132,7 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
 _OTHER_SEARCHES = ("grep_search", "search_file_content")
 """Names of tools that show lines and ignore the case of letters unless they are told otherwise."""
 
+_PATTERN_PART = compile_later(r"\\.|\[\^?\]?|.", re.S)
 _HIDDEN = ("type", "head_limit", "multiline", "-n", "-A", "-B", "context")
 parse = build_parser(Arguments)
 
@@ -223,13 +225,29 @@ def build_query(arguments: Arguments) -> SearchQuery:
     context = max(arguments.before_and_after, arguments.context)
     matches_line_ends = "\n" in arguments.pattern or r"\n" in arguments.pattern
     return SearchQuery(
-        pattern=arguments.pattern,
+        pattern=_match_line_ends(arguments.pattern),
         ignore_case=arguments.ignore_case,
         multiline=arguments.multiline or matches_line_ends,
         mode=arguments.output_mode,
         before=max(arguments.before, context),
         after=max(arguments.after, context),
     )
+
+
+def _match_line_ends(pattern: str) -> str:
+    """Let a line feed in a pattern match CRLF, too: `read` shows both as the end of a line."""
+    if "\n" not in pattern and r"\n" not in pattern:
+        return pattern
+    parts: list[str] = []
+    depth = 0  # of classes, where a line feed stays one character
+    for part in _PATTERN_PART.findall(pattern):
+        if part.startswith("["):
+            depth += 1
+        elif part == "]":
+            depth = max(0, depth - 1)
+        is_line_end = not depth and part in ("\n", r"\n")
+        parts.append(r"(?:\r?\n)" if is_line_end else part)
+    return "".join(parts)
 
 
 class FileChoice:

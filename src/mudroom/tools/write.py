@@ -20,6 +20,14 @@ class Arguments(Struct, frozen=True):
     file_path: str
     content: str
 
+    def __post_init__(self) -> None:
+        """Check that the path is not that of a folder."""
+        if self.file_path.endswith("/"):
+            raise ValueError(
+                "file_path: ends with '/', as a folder's path does; name a file. "
+                "Folders are made together with the files in them"
+            )
+
 
 def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Refuse to append, as other programs' tools can: this one replaces the file."""

@@ -14,15 +14,18 @@ import sys
 from collections.abc import Callable
 from typing import TextIO, cast
 
+STREAM_NAMES = ("stdout", "stderr")
+
 
 class SafeTextStream(io.TextIOWrapper):
     """Text stream that removes control characters and escape sequences from what it writes.
 
     Arguments:
         stream: shares its buffer with this one, and keeps it: closing this stream leaves it open.
+        title: the filename of an OSError that a write raises.
     """
 
-    def __init__(self, stream: io.TextIOWrapper) -> None:
+    def __init__(self, stream: io.TextIOWrapper, title: str = "stdout") -> None:
         super().__init__(
             stream.buffer,
             stream.encoding,
@@ -30,18 +33,34 @@ class SafeTextStream(io.TextIOWrapper):
             line_buffering=stream.line_buffering,
             write_through=stream.write_through,
         )
+        self._title = title
         self._stream = stream  # it would close the buffer when it is collected
 
     def write(self, text: str, /) -> int:
         """Write a text without the characters that `sanitize` removes."""
         from ...projections.safe_text import sanitize
 
-        super().write(sanitize(text))
+        self.draw(sanitize(text))
         return len(text)
 
     def draw(self, text: str) -> None:
         """Write a text with its escape sequences."""
-        super().write(text)
+        try:
+            super().write(text)
+        except OSError as error:
+            raise self._name_error(error) from None
+
+    def flush(self) -> None:
+        """Write the buffered text."""
+        try:
+            super().flush()
+        except OSError as error:
+            raise self._name_error(error) from None
+
+    def _name_error(self, error: OSError) -> OSError:
+        """Say which stream an error is about: the system only says what happened."""
+        error.filename = self._title
+        return error
 
     def close(self) -> None:
         """Flush. The buffer belongs to the original stream."""
@@ -50,11 +69,11 @@ class SafeTextStream(io.TextIOWrapper):
 
 def make_streams_safe() -> None:
     """Replace stdout and stderr by streams that neutralise what is written to them."""
-    for name in ("stdout", "stderr"):
+    for name in STREAM_NAMES:
         stream: TextIO = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, SafeTextStream):
             stream.flush()
-            setattr(sys, name, SafeTextStream(cast(io.TextIOWrapper, stream)))
+            setattr(sys, name, SafeTextStream(cast(io.TextIOWrapper, stream), name))
 
 
 def draw(stream: TextIO, text: str) -> None:
