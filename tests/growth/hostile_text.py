@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re._constants as sre
-import re._parser as sre_parser
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, AnyStr
@@ -41,6 +40,10 @@ CODES = (
     "1,",
     "\r",
 )
+_parser: Any = re._parser  # type: ignore[attr-defined]  # pyright: ignore
+sre: Any = re._constants  # type: ignore[attr-defined]  # pyright: ignore
+"""Private modules: nothing public says what a pattern consists of."""
+
 UNITS = (*LONG_WORDS, *GAPS, *OPENERS, *QUOTES, *CODES)
 """What a text is made of by repeating it."""
 
@@ -89,14 +92,14 @@ def repeat(unit: AnyStr, length: int) -> AnyStr:
     return unit * (length // len(unit) + 1)
 
 
-def list_near_matches(pattern: AnyStr, flags: int) -> list[tuple[str, str]]:
+def list_near_matches(pattern: str | bytes, flags: int) -> list[tuple[str, str]]:
     """Return pairs (start, unit): the start and many units nearly match the pattern.
 
     The unit is what the pattern may repeat, or a beginning of a match.
     """
     text = pattern if isinstance(pattern, str) else pattern.decode("latin-1")
     pairs: dict[tuple[str, str], None] = {}
-    whole = _collect(list(sre_parser.parse(text, flags & ~(2**5))), "", pairs)
+    whole = _collect(list(_parser.parse(text, flags & ~(2**5))), "", pairs)
     for end in range(1, len(whole) + 1):
         if end < 12 or end == len(whole):
             pairs["", whole[:end]] = None
@@ -135,7 +138,7 @@ def _choose_member(members: list[Any]) -> str:
     return _join_members(members)[:1]
 
 
-_CATEGORIES = {
+_CATEGORIES: dict[Any, str] = {
     sre.CATEGORY_DIGIT: "0123456789",
     sre.CATEGORY_SPACE: " \t\n\r",
     sre.CATEGORY_WORD: "xa0_一",
@@ -165,7 +168,9 @@ _CHARACTERS: dict[Any, Callable[[Any], str]] = {
 }
 
 
-def list_texts(pattern: AnyStr, flags: int) -> Iterator[tuple[str, Callable[[int], AnyStr]]]:
+def list_texts(
+    pattern: str | bytes, flags: int
+) -> Iterator[tuple[str, Callable[[int], str | bytes]]]:
     """Yield descriptions of hostile texts, and functions that write them at any length."""
     pairs = [*(("", unit) for unit in UNITS), *list_near_matches(pattern, flags)]
     for start, unit in pairs:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 SOURCE = Path(__file__).parents[2] / "src"
 _METHODS = ("finditer", "search", "match", "fullmatch")
 """From the harshest: the first is tried at each place of a text, the last at one and to its end."""
-_SAME = dict.fromkeys(("sub", "subn", "split", "findall", "pattern"), "finditer")
+_SAME: dict[str, str] = dict.fromkeys(("sub", "subn", "split", "findall", "pattern"), "finditer")
 
 
 class Pattern(NamedTuple):
@@ -99,7 +99,7 @@ def _find_method(path: Path, name: str | None) -> str:
             return _METHODS[0]  # passed on as a value
         for method, arguments in re.findall(rf"\b{name}\.(\w+)(\([^()]*)?", text):
             # With a position the pattern is tried at many places of one text.
-            used.add("finditer" if "," in arguments else _SAME.get(method, method))
+            used.add("finditer" if "," in str(arguments) else _SAME.get(method, str(method)))
     return next((method for method in _METHODS if method in used), _METHODS[0])
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -74,9 +74,14 @@ def _find_problem(pattern: Pattern) -> str | None:
     return None
 
 
-def _make_reader(pattern: re.Pattern[Any], method: str) -> Callable[[Any], object]:
+def _make_reader(pattern: Any, method: str) -> Callable[[Any], object]:
     if method == "finditer":
-        return lambda text: sum(1 for _ in pattern.finditer(text))
+
+        def find_all(text: Any) -> object:
+            matches: Iterator[object] = pattern.finditer(text)
+            return sum(1 for _ in matches)
+
+        return find_all
     return getattr(pattern, method)
 
 
