@@ -172,9 +172,10 @@ def list_texts(
     pattern: str | bytes, flags: int
 ) -> Iterator[tuple[str, Callable[[int], str | bytes]]]:
     """Yield descriptions of hostile texts, and functions that write them at any length."""
-    pairs = [*(("", unit) for unit in UNITS), *list_near_matches(pattern, flags)]
+    near = dict.fromkeys(list_near_matches(pattern, flags))
+    pairs = dict.fromkeys([*(("", unit) for unit in UNITS), *near])
     for start, unit in pairs:
-        for end in ("", "\0"):
+        for end in ("", "\0") if (start, unit) in near else ("",):
 
             def write(length: int, start: str = start, unit: str = unit, end: str = end) -> Any:
                 text = start + repeat(unit, length) + end
