@@ -16,7 +16,7 @@ from msgspec import Struct
 from .._platform.lazy_pattern import compile_later
 from .tool_names import normalize_tool_name
 
-_PATTERN = compile_later(r"\s*(!?)\s*([^()]*?)\s*(?:(\()(.*?)(\)?))?\s*", re.DOTALL)
+_PATTERN = compile_later(r"(!?)\s*+([^()]*+)(?:(\()(.*?)(\)?))?", re.DOTALL)
 _ALL_CALLS = ("", "*", ":*")
 
 
@@ -57,11 +57,11 @@ def parse_tool_pattern(text: str) -> ToolPattern:
 
     Never raises: a pattern that cannot be understood has `is_valid` false.
     """
-    match = _PATTERN.fullmatch(text)
+    match = _PATTERN.fullmatch(text.strip())
     if match is None:
         return ToolPattern(text, text, text, is_valid=False)
     bang, name, opening, calls, closing = match.groups(default="")
-    calls = calls.strip()
+    name, calls = name.rstrip(), calls.strip()
     is_server = name.startswith("mcp__") and name.count("__") == 1 and not name.endswith("*")
     return ToolPattern(
         text,

@@ -41,7 +41,7 @@ def check_type(name: str, value: object, hint: object, where: str = "") -> None:
     """
     if problem := _find_misfit(name, value, hint):
         remedy = "Pass a value of that type."
-        if re.search(r"must be .*\bTool\b", problem):
+        if re.search(r"\bTool\b", problem.partition(" must be ")[2]):
             remedy = "Make a Tool from a function with the decorator `tool`."
         raise UsageError(problem, where=where, remedy=remedy)
 
@@ -116,7 +116,7 @@ def _describe(name: str, value: object, hint: object) -> str:
 def _name_hint(hint: object) -> str:
     if hint is NoneType:
         return "None"
-    return re.sub(r"\w+\.", "", hint.__name__ if isinstance(hint, type) else repr(hint))
+    return re.sub(r"(?<!\w)\w++\.", "", hint.__name__ if isinstance(hint, type) else repr(hint))
 
 
 class NamedFields(StructMeta):

@@ -35,7 +35,7 @@ _OUTPUT_OF_SERVER = "; last lines:"
 """Text of a reason before the last output of the server."""
 _NO_DELIMITERS = str.maketrans("[];", "(),")
 """Replaces the characters that end the line of evidence, or one fact in it."""
-_WARNING = compile_later(rf"\[((?:{'|'.join(Reason)}): .*; what follows is .*)\]")
+_WARNING = compile_later(rf"\[(?=.*\]\Z)((?:{'|'.join(Reason)}): .*; what follows is .*)\]")
 _CUT = compile_later(r"\[… cut: the whole report, [\d,]+ characters, is in (.+)\]")
 _EVIDENCE = compile_later(r"\[evidence: .*\]")
 

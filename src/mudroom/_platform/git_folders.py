@@ -16,10 +16,10 @@ from .regular_files import read_regular_file
 _MAX_POINTER = 4096
 
 _SECTION = compile_later(r'\[\s*([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\.)*)")?\s*\]')
-_QUOTED = r'"(?:[^"\\\n]|\\[ntb"\\\n])*"'
+_QUOTED = r'"(?:[^"\\\n]|\\[ntb"\\\n])*+"'
 _SETTING = compile_later(
-    rf"([A-Za-z][A-Za-z0-9-]*)[ \t]*"
-    rf'(?:=[ \t]*((?:{_QUOTED}|\\[ntb"\\\n]|[^"\\\n#;])*))?(?=[\n#;]|$)'
+    rf"([A-Za-z][A-Za-z0-9-]*+)[ \t]*+"
+    rf'(?:=[ \t]*+((?:{_QUOTED}|\\[ntb"\\\n]|[^"\\\n#;])*+))?(?=[\n#;]|$)'
 )
 _PARTS = compile_later(rf"({_QUOTED})|(\\.|.)", re.DOTALL)
 _ESCAPE = compile_later(r"\\(.)", re.DOTALL)

@@ -16,8 +16,11 @@ from .._platform.regular_files import MAX_BYTES, is_missing, read_regular_file
 MAX_STATE_BYTES = 64 << 20
 """Bytes of the largest `~/.claude.json`, which contains more than settings."""
 
-_COMMENT = compile_later(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_LAST_COMMA = compile_later(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
+# A string or comment without an end is one match up to the end of the text. If it were no match,
+# each of its quotes would be tried as a beginning.
+_STRING = r'"(?:\\.|[^"\\])*+(?:"|\\?\Z)'
+_COMMENT = compile_later(rf"({_STRING})|//[^\n]*+|/\*.*?\*/|(/\*.*)", re.DOTALL)
+_LAST_COMMA = compile_later(rf"({_STRING})|,(?=\s*[}}\]])", re.DOTALL)
 _SECRET_NAME = compile_later(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 
 
@@ -93,7 +96,7 @@ def _decode_json(data: bytes) -> object:
 
 
 def _keep_text(match: re.Match[str]) -> str:
-    return match[1] or ""
+    return next(filter(None, match.groups()), "")
 
 
 def _describe(error: Exception) -> str:

@@ -285,12 +285,18 @@ def strip_url(url: str) -> str:
     return f"{parsed.scheme}://{parsed.netloc.rpartition('@')[2]}{parsed.path}"
 
 
+_MAX_TITLE_PLACE = 10_000
+"""Characters of a page in which its title must be: a refusal may have megabytes."""
+
+
 def _summarize_html(text: str) -> str:
     """Return a short description of an HTML page, any other text as it is."""
     start = text[:1000].lower()
     if "<html" not in start and "<!doctype" not in start:
         return text
-    title = re.search(r"<(?:title|h1)[^>]*>(.*?)</", text, re.IGNORECASE | re.DOTALL)
+    title = re.search(
+        r"<(?:title|h1)[^<>]*>(.*?)</", text[:_MAX_TITLE_PLACE], re.IGNORECASE | re.DOTALL
+    )
     return f"an HTML page titled {title[1].strip()!r}" if title else "an HTML page"
 
 

@@ -18,7 +18,7 @@ WRITTEN_CALL = "it holds a tool call as text, which nobody runs: use the interfa
 """Stop reason of such an answer; the model reads it."""
 
 _OPENERS = compile_later(
-    r"(?m)^\s*(<tool_calls?>|<function=|<function_calls?>|<\w*:?invoke name=|<\w+:tool_call>"
+    r"(?m)^[^\S\n]*(<tool_calls?>|<function=|<function_calls?>|<\w*:?invoke name=|<\w+:tool_call>"
     r"|\[TOOL_CALLS\]|<\|tool_calls?\|>|<\|python_tag\|>|<\|tool_calls_section_begin\|>"
     r"|<\|tool_call_begin\|>|<｜tool▁calls?▁begin｜>|<\|START_ACTION\|>|<\|tool_call_start\|>"
     r"|<\|channel\|>commentary to=|```tool_call\b)"

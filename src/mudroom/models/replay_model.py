@@ -24,7 +24,8 @@ _AT_LEAST = re.compile(r"\bat least (?=[\d,]+ tokens)")
 """Part of evidence lines that older versions lack."""
 _EVIDENCE_GAP = re.compile(r"(?:\n|\\n)(?=(?:\n|\\n)\[evidence: )")  # in a text, or in JSON
 _QUOTES = re.compile(r"quoted[ -]")
-_SPILL_PATH = re.compile(r"/[^\s\"]*/(\d[\d.]*-(?:\d+\.\d+-\w+|record))(?:-[0-9a-f]{16})?(?=\.\w)")
+_PATH = re.compile(r"/[^\s\"]*+")
+_SPILL_NAME = re.compile(r"\A/.*/(\d[\d.]*-(?:\d+\.\d+-\w+|record))(?:-[0-9a-f]{16})?(?=\.\w)")
 _MAX_DIFF = 2_000
 
 ReadConversations = Callable[[], Awaitable[Sequence[RecordedConversation]]]
@@ -153,7 +154,7 @@ def remove_varying_text(text: str) -> str:
     """
     text = _QUOTES.sub("", _AT_LEAST.sub("", _SECONDS.sub("_ s", text)))
     text = _EVIDENCE_GAP.sub("", text)
-    return _SPILL_PATH.sub(r"\1", text)
+    return _PATH.sub(lambda path: _SPILL_NAME.sub(r"\1", path[0], 1), text)
 
 
 def build_difference_error(

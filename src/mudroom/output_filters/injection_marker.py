@@ -20,12 +20,12 @@ def _compile_patterns() -> dict[str, re.Pattern[str]]:
         "tags of a system or a conversation": re.compile(
             r"</?\s*(?:system|assistant|user|human|developer|instructions?|im_start|im_end|admin)"
             r"[\w-]*\s*>"
-            r"|<\|\w+\|>|^\s*(?:system|human|assistant)\s*:\s",
+            r"|<\|\w+\|>|^[^\S\n]*(?:system|human|assistant)\s*:\s",
             re.I | re.M,
         ),
         "tool calls": re.compile(
             r"</?\s*(?:tool_call|tool_use|tool_result|function_calls?|function_results?|invoke"
-            r"|antml:\w+)\b[^>]*>"
+            r"|antml:\w+)\b[^>]{0,1000}>"
             r"|[\"']type[\"']\s*:\s*[\"'](?:tool_use|function_call|tool_result|function)[\"']"
             r"|[\"']tool_calls[\"']\s*:",
             re.I,

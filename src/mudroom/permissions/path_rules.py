@@ -153,12 +153,16 @@ def _meet(name: str, pattern: str) -> bool:
     """
     if name.startswith(".") and pattern[:1] in ("*", "?", "["):
         return False
-    first = re.sub(r"\[[^\]]*\]", "?", name)
-    second = re.sub(r"\[[^\]]*\]", "?", pattern)
+    first, second = map(_replace_classes, (name, pattern))
     reached = {0}
     for c in first:
         reached = _step(reached, c, second)
     return len(second) in _skip_stars(reached, second)
+
+
+def _replace_classes(pattern: str) -> str:
+    """Return a pattern with `?` for each class; a bracket that is never closed stays."""
+    return re.sub(r"\[[^\]]*+(\]?)", lambda part: "?" if part[1] else part[0], pattern)
 
 
 def _step(reached: set[int], c: str, pattern: str) -> set[int]:

@@ -10,7 +10,13 @@ from .shell_words import SimpleCommand, Word
 
 _MAX_WRAPPERS = 20
 _DURATION = re.compile(r"\d+(\.\d+)?[smhd]?")
-_LITERAL = re.compile(r"'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"|`[^`]*`")
+_QUOTE = re.compile("['\"`]")
+_LITERALS = {
+    "'": re.compile(r"(?:\\.|[^'\\\n])*+"),
+    '"': re.compile(r"(?:\\.|[^\"\\\n])*+"),
+    "`": re.compile(r"[^`]*+"),
+}
+"""Quote -> the text of a literal that begins with it."""
 
 
 def get_program_name(words: Sequence[Word]) -> str:
@@ -138,7 +144,28 @@ def find_git_command(words: Sequence[Word]) -> Sequence[Word]:
 
 def strip_version(name: str) -> str:
     """Return a program's name without the version at its end, as in python3.12."""
-    return re.sub(r"[\d.]+$", "", name)
+    return re.sub(r"(?<![\d.])[\d.]++$", "", name)
+
+
+def _list_literals(code: str) -> Iterator[str]:
+    """Yield the texts in quotes.
+
+    What follows a quote without an end has no other literal of that kind up to where the search
+    stopped: an end would have ended the first one. So each place is read once for each kind.
+    """
+    unclosed_up_to = dict.fromkeys(_LITERALS, 0)
+    at = 0
+    while opening := _QUOTE.search(code, at):
+        quote, at = opening[0], opening.end()
+        if at <= unclosed_up_to[quote]:
+            continue
+        text = _LITERALS[quote].match(code, at)
+        end = text.end() if text else at
+        if code.startswith(quote, end):
+            yield code[at:end]
+            at = end + 1
+        else:
+            unclosed_up_to[quote] = end
 
 
 def extract_texts(command: SimpleCommand) -> Iterator[str]:
@@ -156,7 +183,7 @@ def extract_texts(command: SimpleCommand) -> Iterator[str]:
         for at in range(1, len(pieces)):
             yield "=".join(pieces[at:]).lstrip("!")
         if re.search(r"[\s;&|(`'\"]", value):
-            literals = [text[1:-1] for text in re.findall(_LITERAL, value)]
+            literals = list(_list_literals(value))
             yield value
             yield from literals
             yield " ".join(literals)

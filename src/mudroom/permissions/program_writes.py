@@ -12,7 +12,7 @@ from .program_wrappers import find_git_command, get_program_name
 from .shell_words import Word
 
 _UNTOLD = "what it writes is known only when it runs"
-_LISTED_ARCHIVE = re.compile(r"-?[tvzjJa]*t[tvzjJa]*f?|--list")
+_LISTED_ARCHIVE = re.compile(r"-?[vzjJa]*t[tvzjJa]*f?|--list")
 _CREATED_ARCHIVE = re.compile(r"-?[vzjJa]*c[vzjJa]*f")
 _TARGET_FLAG = re.compile(r"-\w*t(.*)|--t[a-z-]*(?:=(.*))?")
 

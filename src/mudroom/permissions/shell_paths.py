@@ -53,8 +53,7 @@ class CommandPaths:
             re.sub(r"['\"]|\\(?!\n)", "", word.raw),
         )
         if re.search(r"[$`]", text):
-            rest = re.search(r"^.*[$`][^/]*/([^$`]+)$", text)
-            text = rest[1] if rest else ""
+            text = re.split(r"[$`]", text)[-1].partition("/")[2]
         for path in islice(expand_braces(text), _MAX_ALTERNATIVES if text else 0):
             yield from list_named_paths(path)
             if not has_wildcard(path):

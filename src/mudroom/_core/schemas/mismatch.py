@@ -17,8 +17,8 @@ _JSON_TYPES = {
     "object": "object",
     "null": "null",
 }
-_STEP = r"[^.\[\]]+|\[[^\]]*\]"
-_BOUND = r"`\S+` ((?:of|matching|that|>|<|with).*)"
+_STEP = r"[^.\[\]]+|\[[^\[\]]*\]"
+_BOUND = r"`[^\s`]+` ((?:of|matching|that|>|<|with).*)"
 
 
 def explain_mismatch(

@@ -19,7 +19,7 @@ from .theme import apply_theme
 Line = Sequence[tuple[str, str]]
 """One line of a screen as (text, style) parts; a style is a list of words such as "bold red"."""
 
-_DIFFERENCE_START = compile_later(r" *[-+ ] (?: *[0-9]+  )")
+_DIFFERENCE_START = compile_later(r" *+(?:[-+] ++|(?<=  ))[0-9]++  ")
 """Start of a line of a difference: its sign and its number."""
 _INDENTED_START = compile_later(r"  +([0-9]+\. )?")
 """Start of an indented line, and of one that is numbered."""

@@ -21,6 +21,8 @@ _UNKNOWN_HERE = (
     (compile_later(r"\\[AZ]"), r"\A or \Z, which JavaScript lacks"),
 )
 """Syntax that Python lacks or reads in another way, with its name."""
+_MAX_LENGTH = 2_000
+"""Characters of a regular expression. Checking one takes the square of its length."""
 
 
 class Matcher(Struct, frozen=True):
@@ -55,6 +57,9 @@ def parse_matcher(text: str) -> Matcher:
     if _NAMES.fullmatch(text):
         names = (name.strip() for name in re.split(r"[|,]", text))
         return Matcher(names=frozenset(filter(None, names)))
+    if len(text) > _MAX_LENGTH:
+        start = f"{text[:40]!r}…"
+        return Matcher(problem=f"the matcher {start} has more than {_MAX_LENGTH:,} characters")
     for syntax, name in _UNKNOWN_HERE:
         if syntax.search(text):
             return Matcher(problem=f"the matcher {text!r} has {name}")

@@ -190,10 +190,13 @@ def _read_env_file(path: str, reader: EntryReader) -> dict[str, str]:
     return variables
 
 
-_BRACED = compile_later(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
-_SHELL_LIKE = compile_later(r"\$(?:\{([A-Za-z_]\w*)(?::-([^}]*))?\}|([A-Za-z_]\w*))")
-_EDITOR = compile_later(r"\$\{([^}]+)\}")
-_OPENCODE = compile_later(r"\{(env|file):([^}]+)\}")
+# A brace that is never closed is one match up to the end of the text, which stays as it is. If it
+# were no match, each later brace would be tried as a beginning.
+_OPEN = r"(?P<open>\Z)"
+_BRACED = compile_later(rf"\$\{{([A-Za-z_]\w*+)(?:\}}|:-([^}}]*+)(?:\}}|{_OPEN}))")
+_SHELL_LIKE = compile_later(rf"(?:{_BRACED.pattern}|\$([A-Za-z_]\w*))")
+_EDITOR = compile_later(rf"\$\{{([^}}]++)(?:\}}|{_OPEN})")
+_OPENCODE = compile_later(rf"\{{(env|file):([^}}]++)(?:\}}|{_OPEN})")
 
 
 class Expander(Struct):
@@ -216,12 +219,15 @@ class Expander(Struct):
 
     def expand_braced(self, text: str) -> str:
         """Replace `${NAME}` and `${NAME:-default}` (Claude Code)."""
-        return _BRACED.sub(lambda match: self._look_up(match[1], match[2], match[0]), text)
+        return _BRACED.sub(self._replace_braced, text)
 
     def expand_shell_like(self, text: str) -> str:
         """Replace `$NAME`, `${NAME}` and `${NAME:-default}` (Gemini CLI)."""
         return _SHELL_LIKE.sub(
-            lambda match: self._look_up(match[1] or match[3], match[2], match[0]), text
+            lambda match: (
+                self._look_up(match[4], None, match[0]) if match[4] else self._replace_braced(match)
+            ),
+            text,
         )
 
     def expand_editor(self, text: str) -> str:
@@ -231,6 +237,11 @@ class Expander(Struct):
     def expand_opencode(self, text: str) -> str:
         """Replace `{env:NAME}` and `{file:PATH}` (opencode)."""
         return _OPENCODE.sub(self._replace_opencode, text)
+
+    def _replace_braced(self, match: re.Match[str]) -> str:
+        if match["open"] is not None:
+            return match[0]
+        return self._look_up(match[1], match[2], match[0])
 
     def _look_up(self, name: str, default: str | None, text: str) -> str:
         value = self.environ.get(name)
@@ -242,6 +253,8 @@ class Expander(Struct):
         return value
 
     def _replace_editor(self, match: re.Match[str]) -> str:
+        if match["open"] is not None:
+            return match[0]
         kind, _, name = match[1].partition(":")
         folders = {
             "workspaceFolder": self.place,
@@ -261,6 +274,8 @@ class Expander(Struct):
         return match[0]
 
     def _replace_opencode(self, match: re.Match[str]) -> str:
+        if match["open"] is not None:
+            return match[0]
         if match[1] == "env":
             return self._look_up(match[2], None, match[0])
         path = os.path.join(self.base, os.path.expanduser(match[2]))

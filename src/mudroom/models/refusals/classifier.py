@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from ..._platform.lazy_pattern import compile_later
-from .overflow import collect_texts, is_overflow
+from .overflow import collect_texts, is_overflow, join_words
 from .repairs import find_room
 from .waits import find_wait
 
@@ -149,6 +149,8 @@ _CODE_FIELDS = ("code", "type", "status", "reason", "error_type", "errorCode", "
 _LOAD_STATUSES = frozenset({429, 498, 529})
 """498 is Groq's for a full flex tier."""
 _MAX_DEPTH = 5
+_MAX_CODE = 100
+"""Characters of a code; what is longer is no code that any provider sends."""
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -180,7 +182,7 @@ def read_refusal(
         read_refusal(402, "Insufficient Balance").meaning  # Meaning.NO_MONEY
     """
     error = _decode(body)
-    words = " | ".join((text, *collect_texts(error)))
+    words = join_words(text, collect_texts(error))
     wait = find_wait(headers, error, words, now)
     meaning = _find_meaning(status, words, error, wait)
     if meaning is Meaning.REFUSED and is_overflow(status, text, body):
@@ -265,7 +267,7 @@ def _list_codes(error: object, depth: int) -> Iterator[str]:
         for name in _CODE_FIELDS:
             value = fields.get(name)
             if isinstance(value, str | int) and not isinstance(value, bool):
-                yield str(value)
+                yield str(value)[:_MAX_CODE]
 
 
 def _walk(value: object, depth: int) -> Iterator[dict[str, Any]]:

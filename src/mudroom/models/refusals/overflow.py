@@ -49,6 +49,9 @@ _TEXT_FIELDS = ("error", "errors", "message", "msg", "detail", "code", "type", "
 """Fields of an error that have its words. Others may repeat the request."""
 
 _MAX_DEPTH = 6
+_MAX_WORDS = 4_000
+"""Characters of an error that the patterns read. All known errors say what they mean earlier, and
+an error body may be long. Python refuses to read numbers of more than 4,300 digits."""
 
 
 class StatedSizes(Struct, frozen=True):
@@ -73,8 +76,13 @@ def is_overflow(status: int, text: str, body: bytes = b"") -> bool:
         return True
     if status not in (400, 422) and not 500 <= status < 600:
         return False
-    words = " | ".join((text, *_list_texts(body)))
+    words = join_words(text, _list_texts(body))
     return bool(_TOO_LONG.search(words)) and not _OTHER_LIMIT.search(words)
+
+
+def join_words(text: str, others: list[str]) -> str:
+    """Join the message of an error and the other texts in it, for patterns to search."""
+    return " | ".join((text, *others))[:_MAX_WORDS]
 
 
 def _list_texts(body: bytes | str) -> list[str]:

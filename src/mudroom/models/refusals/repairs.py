@@ -55,13 +55,15 @@ _OUTPUT_CAPS = (
 _PROMPT_AND_OUTPUT = (
     compile_later(
         r"context length is (?P<window>\d+) tokens.{0,40}requested (?:about )?(?P<total>\d+) tokens"
-        r" \(.*?(?P<output>\d+) in the (?:completion|output)\)"
+        r" \(.*?(?<!\d)(?P<output>\d++) in the (?:completion|output)\)"
     ),
-    compile_later(r"context length is (?P<window>\d+) tokens.*?(?P<prompt>\d+) input tokens"),
+    compile_later(
+        r"context length is (?P<window>\d+) tokens.*?(?<!\d)(?P<prompt>\d++) input tokens"
+    ),
     compile_later(r"exceed context limit: (?P<prompt>\d+) \+ \d+ > (?P<window>\d+)"),
     compile_later(r"must be <= (?P<window>\d+)\. Given: (?P<prompt>\d+) `inputs` tokens"),
     compile_later(
-        r"context length of (?P<window>\d+) tokens.*?(?P<prompt>\d+) tokens from the input"
+        r"context length of (?P<window>\d+) tokens.*?(?<!\d)(?P<prompt>\d++) tokens from the input"
     ),
     compile_later(
         r"You passed (?P<prompt>\d+) input tokens.*?context length is only (?P<window>\d+) tokens"

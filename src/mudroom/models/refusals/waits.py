@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -14,8 +13,8 @@ _UNIT = (
     r"ms|milli(?:second)?s?|s(?:ec(?:ond)?s?)?|m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?"
     "|秒|分钟"
 )
-_DURATION = compile_later(rf"(?i)(\d+(?:\.\d+)?) ?({_UNIT})(?![a-z])")
-_WHOLE_DURATION = compile_later(rf"(?i)(?:\d+(?:\.\d+)? ?(?:{_UNIT})(?![a-z])[ ,]*)+")
+_DURATION = compile_later(rf"(?i)(?<!\d)(\d++(?:\.\d++)?) ?({_UNIT})(?![a-z])")
+_WHOLE_DURATION = compile_later(rf"(?i)(?:\d++(?:\.\d++)? ?(?:{_UNIT})(?![a-z])[ ,]*+)+")
 _BEFORE_WAIT = compile_later(
     r"(?i)((re)?try(ing)?( again| your request)?( in| after)|resets? in|wait( for)?"
     r"|available( again)? in)( about| at least)?:? (?=\d)|请(在|等待) ?(?=\d)"
@@ -140,6 +139,6 @@ def _find_words(text: str) -> float:
     """Return the wait of a text such as "Please try again in 1m6.4s", 0 for none."""
     for before in _BEFORE_WAIT.finditer(text):
         rest = _COMPOUND.sub(r"\1 ", text[before.end() : before.end() + 60])
-        if match := re.match(_WHOLE_DURATION.pattern, rest):
+        if match := _WHOLE_DURATION.match(rest):
             return _add_up(match[0])
     return 0.0

@@ -373,7 +373,9 @@ _REFUSAL = compile_later(
     rb"|Network is unreachable|ENETUNREACH|[Cc]ould not resolve|[Nn]ame resolution"
     rb"|[Nn]ame or service not known|Cannot assign requested address|EAI_AGAIN"
 )
-_NOT_FOUND = compile_later(rb"(/[^\s:'\"]+)['\"]?: No such file or directory")
+_NOT_FOUND = compile_later(
+    rb"(?<![^\s:'\"])[^\s:'\"/]*+(/[^\s:'\"]++)['\"]?: No such file or directory"
+)
 
 
 class TailSink:

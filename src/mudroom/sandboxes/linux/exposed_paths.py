@@ -56,11 +56,15 @@ _SECRET_DIRS = [
     ".pypirc",
     ".git-credentials",
 ]
+_GAP = r"[^\S\n]*+"
 _PATH_SETTING = compile_later(
-    r"^\s*(?:hooksPath|path|excludesFile|attributesFile)\s*=\s*\"?([^\"\n#;]+)", re.I | re.M
+    rf"^{_GAP}(?:hooksPath|path|excludesFile|attributesFile){_GAP}={_GAP}\"?([^\"\n#;]+)",
+    re.I | re.M,
 )
-_USER_SECTION = compile_later(r"^\s*\[user\]([^\[]*)", re.M)
-_USER_SETTING = compile_later(r"^\s*(name|email)\s*=\s*\"?([^\"\\\n#;]+?)\"?\s*$", re.M)
+_USER_SECTION = compile_later(rf"^{_GAP}\[user\]([^\[]*)", re.M)
+_USER_SETTING = compile_later(
+    rf"^{_GAP}(name|email){_GAP}={_GAP}\"?([^\"\\\n#;]++)\"?{_GAP}$", re.M
+)
 
 
 def make_git_config(user_home: str) -> str:
@@ -69,7 +73,7 @@ def make_git_config(user_home: str) -> str:
     for name in (".config/git/config", ".gitconfig"):
         section = _USER_SECTION.search(_read_text(os.path.join(user_home, name)))
         if section:
-            user |= dict(_USER_SETTING.findall(section[1]))
+            user |= {name: value.strip() for name, value in _USER_SETTING.findall(section[1])}
     return (
         f'[safe]\n\tdirectory = *\n[user]\n\tname = "{user["name"]}"\n\temail = "{user["email"]}"\n'
     )

@@ -367,7 +367,7 @@ def is_mark(character: str) -> bool:
 
 
 _NUMBERS = compile_later(r"(?: *\d+\t)*")
-_NUMBER = compile_later(r" *(\d{1,12})\t")
+_NUMBER = compile_later(r"(?<! ) *+(\d{1,12})\t")
 
 
 class UnclearNumbersError(ValueError):

@@ -112,7 +112,7 @@ def find_unknown_letters(text: str, start: int, end: int, new: str) -> str:
 
     Letters outside ASCII may stay, whole: each may be half of a character. "" if they do.
     """
-    before = re.search(r"[^\0-\x7f]*\Z", text[max(0, start - 64) : start])
+    before = re.search(r"(?<![^\0-\x7f])[^\0-\x7f]*+\Z", text[max(0, start - 64) : start])
     prefix = before[0] if before else ""
     following = re.match(r"[^\0-\x7f]*[\0-\x7f]?", text[end : end + 64])
     suffix = following[0] if following else ""

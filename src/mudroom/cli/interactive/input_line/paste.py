@@ -7,7 +7,7 @@ import re
 MAX_LINES, MAX_CHARACTERS = 3, 800
 """Line breaks and characters up to which a paste is inserted as it is."""
 
-_PLACEHOLDER = re.compile(r"\[Pasted text #(\d+)[^\]\n]*\]")
+_PLACEHOLDER = re.compile(r"\[Pasted text #(\d{1,9})(?!\d)[^\[\]\n]*+\]")
 
 
 class PasteStore:

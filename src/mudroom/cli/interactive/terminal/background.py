@@ -12,7 +12,9 @@ BACKGROUND_QUERY = "\x1b]11;?\x1b\\"
 """Asks for the background color (OSC 11). Terminals that do not know it are silent."""
 
 _REPLY = re.compile(
-    r"\x1b\]11;rgba?:([0-9a-f]+)/([0-9a-f]+)/([0-9a-f]+)[^\x07\x1b]*(?:\x07|\x1b\\)", re.I
+    r"\x1b\]11;rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})"
+    r"(?:/[0-9a-f]{1,4})?(?:\x07|\x1b\\)",
+    re.I,
 )
 _MAX_REPLY_LENGTH = 64
 _WEIGHTS = (0.299, 0.587, 0.114)
