@@ -19,8 +19,8 @@ from uuid import uuid4
 
 from msgspec import Struct
 
+from mudroom._adapters.journals.sessions import open_store
 from mudroom.events import NoteInjected
-from mudroom.journals.sessions import open_store
 from mudroom.ports import Journal, SessionStore
 
 _APPENDERS = 64

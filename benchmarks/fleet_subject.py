@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.crowd_subject import LagSampler, find_percentile
 from benchmarks.measured_run import measure_run, open_session, prepare_process
 from mudroom import Session
-from mudroom.workers.remote.worker import RemoteWorker
+from mudroom._adapters.workers.remote.worker import RemoteWorker
 
 _ACTORS = 2
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -31,9 +31,9 @@ from mudroom import (
     ToolCallBlock,
     Usage,
 )
+from mudroom._adapters.models.scripted import Request, ScriptedModel, call
 from mudroom._core.events import RunFinished
 from mudroom._core.messages import StopReason
-from mudroom.models.scripted import Request, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
 
 MODEL = "anthropic:claude-sonnet-4-5"

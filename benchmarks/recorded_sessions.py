@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._core.events import SessionClosed, SessionOpened, StoredEvent
 from mudroom._core.messages import TextBlock
-from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

@@ -11,11 +11,11 @@ import statistics
 import tempfile
 import time
 
+from mudroom._adapters.sandboxes import detect
+from mudroom._adapters.sandboxes.linux.bubblewrap import BubblewrapSandbox
+from mudroom._adapters.sandboxes.linux.landlock import LandlockSandbox
+from mudroom._adapters.sandboxes.unsandboxed import Unsandboxed
 from mudroom._core.ports import Sandbox
-from mudroom.sandboxes import detect
-from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
-from mudroom.sandboxes.linux.landlock import LandlockSandbox
-from mudroom.sandboxes.unsandboxed import Unsandboxed
 
 BARE = [
     "--unshare-user",

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from mudroom import Session, Workers
-from mudroom.models.scripted import Request, ScriptedModel
+from mudroom._adapters.models.scripted import Request, ScriptedModel
 
 _CHILDREN = 2
 

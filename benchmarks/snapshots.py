@@ -18,11 +18,11 @@ from tempfile import TemporaryDirectory
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from mudroom._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces
+from mudroom._adapters.workspaces.isolated.received_store import describe_source
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._core.ports import SourceFacts
 from mudroom._core.runs import Work
-from mudroom.workspaces.isolated.node_workspaces import NodeWorkspaces
-from mudroom.workspaces.isolated.received_store import describe_source
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 _FILES = 10_000
 _ROUNDS = 3

@@ -99,7 +99,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def forget_what_servers_taught() -> Iterator[None]:
     """Forget after each test what refusals taught: a later server may get the same port."""
     yield
-    if facts := sys.modules.get("mudroom.models.model_facts"):
+    if facts := sys.modules.get("mudroom._adapters.models.model_facts"):
         facts.forget_learnt_facts()
 
 

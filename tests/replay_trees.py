@@ -16,12 +16,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mudroom import AssistantMessage, Budget, Effect, Session, Tool, ToolResult, Usage
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Request, ScriptedModel
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent
 from mudroom._core.messages import AssistantBlock, StopReason, TextBlock, ToolCallBlock
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom.errors import SessionPaused
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Request, ScriptedModel
 from mudroom.testing.clock import run_virtual
 
 MODEL = "anthropic:claude-sonnet-4-5"

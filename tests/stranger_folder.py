@@ -7,8 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from mudroom.agent_files.locations import COMMAND_LOCATIONS, SKILL_LOCATIONS
-from mudroom.integrations.file_names import CURSOR_HOOKS, HOOK_FILES, PROJECT_SERVERS
+from mudroom._adapters.agent_files.locations import COMMAND_LOCATIONS, SKILL_LOCATIONS
+from mudroom._adapters.integrations.file_names import CURSOR_HOOKS, HOOK_FILES, PROJECT_SERVERS
 
 from .plugin_folder import write
 

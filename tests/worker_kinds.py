@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mudroom import Session, Workers
-from mudroom.models.scripted import ScriptedModel
+from mudroom._adapters.models.scripted import ScriptedModel
 
 NEEDS_RAY = [
     pytest.mark.fleet,

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from mudroom.journals.sqlite.store import SqliteStore
+from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom.testing.event_builders import tool_call, tool_call_events
 
 from ..processes import Bench, Figures

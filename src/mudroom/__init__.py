@@ -25,6 +25,9 @@ from typing import TYPE_CHECKING
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from ._adapters.integrations.mcp_servers.spec import ServerSpec
+    from ._adapters.integrations.usable_programs import load_usable_programs
+    from ._adapters.tools.function import tool
     from ._core.agents import Agent, Mode, Output, WorkspaceKind
     from ._core.budgets import Budget
     from ._core.events import AnyEvent
@@ -43,14 +46,14 @@ if TYPE_CHECKING:
     from ._core.ports import ApprovalDecision, ApprovalRequest, Approver, ToolContext
     from ._core.runs import Reason, Report
     from ._core.tools import Effect, Tool, ToolResult
+    from ._projections.ledger import Ledger
+    from ._projections.open_work import OpenWork
+    from ._session.options import SessionOptions
+    from ._session.run_stream import RunStream
+    from ._session.session import Session
+    from ._session.worker_setup.shared import Workers
     from .errors import JournalError, ModelError, ModelUnavailable, MudroomError, UsageError
-    from .integrations.mcp_servers.spec import ServerSpec
-    from .integrations.usable_programs import load_usable_programs
-    from .options import SessionOptions
     from .permissions.rules import Permissions
-    from .projections.ledger import Ledger
-    from .projections.open_work import OpenWork
-    from .run_stream import RunStream
     from .scope import ContextState as ContextState
     from .scope import ModelConfig as ModelConfig
     from .scope import OutputConfig as OutputConfig
@@ -60,9 +63,6 @@ if TYPE_CHECKING:
     from .scope import SubAgentScope as SubAgentScope
     from .scope import SubagentTerminateMode as SubagentTerminateMode
     from .scope import ToolConfig as ToolConfig
-    from .session import Session
-    from .tools.function import tool
-    from .worker_setup.shared import Workers
 
 _NAMES_BY_MODULE = {
     "_core.agents": "Agent Mode Output WorkspaceKind",
@@ -76,21 +76,21 @@ _NAMES_BY_MODULE = {
     "_core.runs": "Reason Report",
     "_core.tools": "Effect Tool ToolResult",
     "errors": "JournalError ModelError ModelUnavailable MudroomError UsageError",
-    "integrations.mcp_servers.spec": "ServerSpec",
-    "integrations.usable_programs": "load_usable_programs",
-    "options": "SessionOptions",
+    "_adapters.integrations.mcp_servers.spec": "ServerSpec",
+    "_adapters.integrations.usable_programs": "load_usable_programs",
+    "_session.options": "SessionOptions",
     "permissions.rules": "Permissions",
-    "projections.ledger": "Ledger",
-    "projections.open_work": "OpenWork",
-    "run_stream": "RunStream",
+    "_projections.ledger": "Ledger",
+    "_projections.open_work": "OpenWork",
+    "_session.run_stream": "RunStream",
     # Names of the public module `mudroom.scope`; they can be imported from here, too.
     "scope": (
         "ContextState ModelConfig OutputConfig OutputObject PromptConfig RunConfig SubAgentScope "
         "SubagentTerminateMode ToolConfig"
     ),
-    "session": "Session",
-    "worker_setup.shared": "Workers",
-    "tools.function": "tool",
+    "_session.session": "Session",
+    "_session.worker_setup.shared": "Workers",
+    "_adapters.tools.function": "tool",
 }
 _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 

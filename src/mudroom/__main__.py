@@ -1,6 +1,6 @@
 """Entry point of `python -m mudroom`."""
 
-from .cli.main import main
+from ._cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -9,6 +9,6 @@ Example:
 
 from __future__ import annotations
 
-from .integrations.tracing.spec import Tracing
+from ._adapters.integrations.tracing.spec import Tracing
 
 __all__ = ["Tracing"]

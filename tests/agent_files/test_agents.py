@@ -10,20 +10,20 @@ import pytest
 from tests.agent_files.corpus import AGENTS, Sample, make_file
 
 from mudroom import Agent, Budget, Output, Session, UsageError
-from mudroom._core.agents import Mode, WorkspaceKind
-from mudroom._core.tool_patterns import select_tools
-from mudroom.agent_catalog import KNOWN_TOOLS, find_agent
-from mudroom.agent_files import (
+from mudroom._adapters.agent_files import (
     BUILTIN_AGENTS,
     load_agent_file,
     load_agent_files,
     load_builtin_agent,
     read_builtin_source,
 )
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.tools import BOARD_TOOLS
+from mudroom._adapters.tools import make_builtin_tools as built_in_tools
+from mudroom._core.agents import Mode, WorkspaceKind
+from mudroom._core.tool_patterns import select_tools
+from mudroom._session.agent_catalog import KNOWN_TOOLS, find_agent
 from mudroom.errors import UnknownName
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.tools import BOARD_TOOLS
-from mudroom.tools import make_builtin_tools as built_in_tools
 
 Write = Callable[[str, str], Path]
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.long_form import count_examples
 
-from mudroom.agent_files import ContextFiles, load_context_files
+from mudroom._adapters.agent_files import ContextFiles, load_context_files
 
 Write = Callable[[str, str], Path]
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from tests.agent_files.corpus import AGENTS, SKILLS, Sample, make_file
 from tests.long_form import count_examples
 
-from mudroom import agent_files
-from mudroom.agent_catalog import KNOWN_TOOLS
-from mudroom.agent_files import Diagnostic
-from mudroom.agent_files.diagnostics import FileDiagnostics
-from mudroom.agent_files.frontmatter import parse_document
+from mudroom._adapters import agent_files
+from mudroom._adapters.agent_files import Diagnostic
+from mudroom._adapters.agent_files.diagnostics import FileDiagnostics
+from mudroom._adapters.agent_files.frontmatter import parse_document
+from mudroom._session.agent_catalog import KNOWN_TOOLS
 
 
 def write_samples(folder: Path, samples: Iterable[Sample]) -> None:

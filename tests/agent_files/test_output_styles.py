@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 from mudroom import Agent
-from mudroom.agent_files import apply_style, find_style, load_builtin_agent, load_output_styles
-from mudroom.agent_files.output_styles import MAX_CHARACTERS, OutputStyle
+from mudroom._adapters.agent_files import (
+    apply_style,
+    find_style,
+    load_builtin_agent,
+    load_output_styles,
+)
+from mudroom._adapters.agent_files.output_styles import MAX_CHARACTERS, OutputStyle
 
 from ..plugin_folder import write
 

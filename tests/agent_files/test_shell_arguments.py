@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.agent_files.prompt_pieces import ShellText
-from mudroom.agent_files.prompt_template import PromptTemplate
+from mudroom._adapters.agent_files.prompt_pieces import ShellText
+from mudroom._adapters.agent_files.prompt_template import PromptTemplate
 
 SHELL = shutil.which("bash") or "/bin/sh"
 HOSTILE = [

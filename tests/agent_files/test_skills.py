@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from tests.agent_files.corpus import make_file
 
 from mudroom import Session
-from mudroom.agent_catalog import KNOWN_TOOLS
-from mudroom.agent_files import load_agent_files, load_skill
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.open_adapters import collect_tools
+from mudroom._adapters.agent_files import load_agent_files, load_skill
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._session.agent_catalog import KNOWN_TOOLS
+from mudroom._session.open_adapters import collect_tools
 
 SKILL = make_file(
     "name: pdf",

@@ -20,16 +20,16 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.sandboxes import detect
+from mudroom._adapters.sandboxes.linux.bubblewrap import BubblewrapSandbox
+from mudroom._adapters.sandboxes.linux.daemon.protocol import ResourceLimits
+from mudroom._adapters.sandboxes.linux.landlock import LandlockSandbox
+from mudroom._adapters.sandboxes.unsandboxed import Unsandboxed
+from mudroom._adapters.tools import make_builtin_tools
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.ports import Sandbox
 from mudroom._core.tools import ToolResult
 from mudroom.errors import MudroomError
-from mudroom.sandboxes import detect
-from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
-from mudroom.sandboxes.linux.daemon.protocol import ResourceLimits
-from mudroom.sandboxes.linux.landlock import LandlockSandbox
-from mudroom.sandboxes.unsandboxed import Unsandboxed
-from mudroom.tools import make_builtin_tools
-from mudroom.workspaces.shared import SharedWorkspace
 
 KEY = f"sk-planted-{secrets.token_hex(8)}"
 SECRET = "PRIVATE-KEY-MATERIAL"

@@ -579,7 +579,7 @@ async def test_29b_a_timeout_and_a_cancel_end_everything(arena: Arena, seconds: 
 
 KILLED = """
 import asyncio, os, sys
-from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
+from mudroom._adapters.sandboxes.choose import SandboxRequest, choose_sandbox
 request = SandboxRequest(
     workspace=sys.argv[1], mode=sys.argv[2], home=sys.argv[3], environ=os.environ
 )
@@ -853,7 +853,7 @@ async def test_77_a_refusal_is_explained(arena: Arena) -> None:
 
 async def test_78_without_a_sandbox_nothing_runs(arena: Arena, tmp_path: Path) -> None:
     """A sandbox that cannot be built is an error for the model; no command runs without it."""
-    from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
+    from mudroom._adapters.sandboxes.linux.bubblewrap import BubblewrapSandbox
 
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: No permissions' >&2\nexit 1\n")
@@ -874,7 +874,7 @@ async def test_79_the_self_test_finds_a_broken_sandbox(arena: Arena, tmp_path: P
     """A bubblewrap that does not isolate is found by the self-test, and no command runs."""
     if os.geteuid() == 0:
         pytest.skip("root's commands are another user's, who reaches nothing even so")
-    from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
+    from mudroom._adapters.sandboxes.linux.bubblewrap import BubblewrapSandbox
 
     place = tempfile.TemporaryDirectory(dir="/var/tmp")
     os.chmod(place.name, 0o755)

@@ -20,9 +20,14 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.sandboxes.linux.seccomp import (
+    AUDIT_ARCH,
+    HIDDEN_CALLS,
+    REFUSED_CALLS,
+    build_filter,
+)
 from mudroom._platform.orphan_cleanup import remove_orphans
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes.linux.seccomp import AUDIT_ARCH, HIDDEN_CALLS, REFUSED_CALLS, build_filter
 
 from .conftest import Arena
 

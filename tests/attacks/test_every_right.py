@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.sandboxes.linux.daemon.protocol import DaemonSetup, ResourceLimits
-from mudroom.sandboxes.linux.daemon_client import DaemonClient
-from mudroom.sandboxes.linux.landlock import create_ruleset, get_landlock_version
-from mudroom.sandboxes.linux.seccomp import build_filter
+from mudroom._adapters.sandboxes.linux.daemon.protocol import DaemonSetup, ResourceLimits
+from mudroom._adapters.sandboxes.linux.daemon_client import DaemonClient
+from mudroom._adapters.sandboxes.linux.landlock import create_ruleset, get_landlock_version
+from mudroom._adapters.sandboxes.linux.seccomp import build_filter
 
 RIGHTS = {
     "execute": (0, "$O/program"),

@@ -17,18 +17,19 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import Session, agent_files
+from mudroom import Session
+from mudroom._adapters import agent_files
+from mudroom._adapters.agent_files.context_files import load_context_files
+from mudroom._adapters.integrations.config_files import Finding, read_json, read_toml
+from mudroom._adapters.models.scripted import ScriptedModel, call
+from mudroom._adapters.tools import bash
+from mudroom._adapters.workspaces.isolated.git_store import GitStore
+from mudroom._adapters.workspaces.isolated.trees import WorkingFiles
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.events import AnyEvent, ToolCallFinished
 from mudroom._platform.scratch_dirs import remove_tree
-from mudroom.agent_files.context_files import load_context_files
-from mudroom.config import load_settings
+from mudroom._session.config import load_settings
 from mudroom.errors import UsageError
-from mudroom.integrations.config_files import Finding, read_json, read_toml
-from mudroom.models.scripted import ScriptedModel, call
-from mudroom.tools import bash
-from mudroom.workspaces.isolated.git_store import GitStore
-from mudroom.workspaces.isolated.trees import WorkingFiles
-from mudroom.workspaces.shared import SharedWorkspace
 
 from ..long_form import count_examples
 from .conftest import Arena

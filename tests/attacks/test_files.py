@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.tools import ToolResult
-from mudroom.workspaces.shared import SharedWorkspace
 
 from .conftest import Arena
 

@@ -18,15 +18,15 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.agent_files.context_files import load_context_files
+from mudroom._adapters.agent_files.skills import load_skills
+from mudroom._adapters.workspaces.copy import make_temporary_copy
+from mudroom._adapters.workspaces.isolated.checkout import copy_included
+from mudroom._adapters.workspaces.isolated.git_store import GitStore
+from mudroom._adapters.workspaces.isolated.trees import WorkingFiles
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.ports import FileChangedError
-from mudroom.agent_files.context_files import load_context_files
-from mudroom.agent_files.skills import load_skills
 from mudroom.errors import WorkspaceError
-from mudroom.workspaces.copy import make_temporary_copy
-from mudroom.workspaces.isolated.checkout import copy_included
-from mudroom.workspaces.isolated.git_store import GitStore
-from mudroom.workspaces.isolated.trees import WorkingFiles
-from mudroom.workspaces.shared import SharedWorkspace
 
 from ..long_form import count_examples
 from .conftest import SECRET, Arena

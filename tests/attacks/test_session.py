@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from mudroom import Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, Script, ScriptedModel, call
+from mudroom._adapters.sandboxes import detect
+from mudroom._adapters.sandboxes.choose import SandboxRequest, choose_sandbox
 from mudroom._core.events import AnyEvent, SessionOpened, ToolCallFinished
 from mudroom.errors import UsageError
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, Script, ScriptedModel, call
-from mudroom.sandboxes import detect
-from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
 
 KEY = "sk-planted-0123456789"
 FOUND = detect.run_probes(

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from mudroom import Session
+from mudroom._adapters.models.scripted import Answer, Request, Script, ScriptedModel, call
 from mudroom._core.events import AnyEvent, ToolCallFinished
-from mudroom.models.scripted import Answer, Request, Script, ScriptedModel, call
 
 from ..waiting import wait_until
 from .conftest import Arena, list_tiers

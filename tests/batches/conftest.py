@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.cli.main import run
+from mudroom._cli.main import run
 
 
 class BatchStage:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.batches.recorded_results import RECORD_TYPES, parse_key
+from mudroom._adapters.journals.sessions import open_store, read_events
+from mudroom._batches.recorded_results import RECORD_TYPES, parse_key
 from mudroom.events import RunStarted
-from mudroom.journals.sessions import open_store, read_events
 
 from .conftest import BatchStage
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mudroom.batches.control import BatchFolder
-from mudroom.batches.status import BatchStatus
+from mudroom._batches.control import BatchFolder
+from mudroom._batches.status import BatchStatus
 
 STATUS = BatchStatus(
     session="s",

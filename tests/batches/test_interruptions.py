@@ -19,11 +19,11 @@ from tests.signals import send_signal
 from tests.waiting import wait_until
 
 from mudroom import Reason, ToolCallBlock
-from mudroom.batches.control import BatchFolder
-from mudroom.batches.saved_record import SavedRecord
-from mudroom.batches.status import RequestCounter
+from mudroom._adapters.journals.sessions import open_store
+from mudroom._batches.control import BatchFolder
+from mudroom._batches.saved_record import SavedRecord
+from mudroom._batches.status import RequestCounter
 from mudroom.events import ModelCallRetried, TurnFailed
-from mudroom.journals.sessions import open_store
 from mudroom.testing import Fault, ModelServer, ServerRequest
 from mudroom.testing.event_builders import run_finished
 from mudroom.testing.model_server import ServerAnswer
@@ -351,10 +351,10 @@ async def test_an_unreachable_provider_ends_the_batch_with_exit_code_75(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mudroom import Session
-    from mudroom.batches.batch import Batch, BatchPlan
-    from mudroom.batches.input_file import InputFile
-    from mudroom.batches.recorded_results import BatchRecord
-    from mudroom.batches.results import ResultFile
+    from mudroom._batches.batch import Batch, BatchPlan
+    from mudroom._batches.input_file import InputFile
+    from mudroom._batches.recorded_results import BatchRecord
+    from mudroom._batches.results import ResultFile
     from mudroom.errors import ModelUnavailable
     from mudroom.testing import ScriptedModel
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from mudroom import Budget, UsageError
-from mudroom.batches.input_file import IdCheck, InputFile
-from mudroom.batches.line_formats import BatchLine, LineError, parse_line
-from mudroom.batches.number_set import NumberSet
-from mudroom.batches.quick_lines import parse_quickly
+from mudroom._batches.input_file import IdCheck, InputFile
+from mudroom._batches.line_formats import BatchLine, LineError, parse_line
+from mudroom._batches.number_set import NumberSet
+from mudroom._batches.quick_lines import parse_quickly
 
 
 def parse(value: object, number: int = 7) -> BatchLine:

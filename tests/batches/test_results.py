@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from mudroom import MudroomError
-from mudroom.batches.results import sort_results
-from mudroom.cli.actions.batch.run import name_output
+from mudroom._batches.results import sort_results
+from mudroom._cli.actions.batch.run import name_output
 
 _WRITE_UNTIL_FULL = """
 import resource
 import sys
 from pathlib import Path
 
-from mudroom.batches.results import ResultFile
+from mudroom._batches.results import ResultFile
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
 with ResultFile(Path(sys.argv[1])) as file:
@@ -47,7 +47,7 @@ import resource
 import sys
 from pathlib import Path
 
-from mudroom.batches.results import ResultFile
+from mudroom._batches.results import ResultFile
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
 with ResultFile(Path(sys.argv[1])) as file:

@@ -11,13 +11,13 @@ from zlib import crc32
 import pytest
 
 from mudroom import Reason
-from mudroom.batches.control import BatchFolder
-from mudroom.batches.input_file import InputFile
-from mudroom.batches.results import ResultFormat
-from mudroom.batches.saved_record import Continued, SavedRecord
-from mudroom.cli.actions.batch.run import save_until
-from mudroom.cli.main import run
-from mudroom.journals.sessions import open_store
+from mudroom._adapters.journals.sessions import open_store
+from mudroom._batches.control import BatchFolder
+from mudroom._batches.input_file import InputFile
+from mudroom._batches.results import ResultFormat
+from mudroom._batches.saved_record import Continued, SavedRecord
+from mudroom._cli.actions.batch.run import save_until
+from mudroom._cli.main import run
 
 from .conftest import BatchStage
 
@@ -65,7 +65,7 @@ def saved(stage: BatchStage) -> BatchStage:
 def test_the_command_saves_a_record_and_the_next_start_uses_it(
     stage: BatchStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mudroom.batches.saved_record._MIN_LINES", 3)
+    monkeypatch.setattr("mudroom._batches.saved_record._MIN_LINES", 3)
     stage.write(*LINES[:2])
     assert stage.run() == 1
     assert not list((stage.folder.parent / "home" / "batches").glob("*/record"))
@@ -76,7 +76,7 @@ def test_the_command_saves_a_record_and_the_next_start_uses_it(
     assert continued
     assert continued.saved == 3
     # The function that reads the whole journal is missing in the next start.
-    monkeypatch.delattr("mudroom.cli.actions.batch.run.read_record")
+    monkeypatch.delattr("mudroom._cli.actions.batch.run.read_record")
     assert stage.run() == 1
     assert "3 of 3 done" in stage.err
 

@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from mudroom.batches.status import BatchStatus
-from mudroom.cli.output.batch_progress import BatchScreen, format_limit, format_pace
+from mudroom._batches.status import BatchStatus
+from mudroom._cli.output.batch_progress import BatchScreen, format_limit, format_pace
 
 STATUS = BatchStatus(
     session="s",

@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from mudroom.boards import file
-from mudroom.boards.board import TaskBoard
-from mudroom.boards.file import find_file_system, get_board_path
-from mudroom.boards.tasks import find_cycle
+from mudroom._adapters.boards import file
+from mudroom._adapters.boards.board import TaskBoard
+from mudroom._adapters.boards.file import find_file_system, get_board_path
+from mudroom._adapters.boards.tasks import find_cycle
 from mudroom.errors import BoardError, UsageError
 
 ORDINARY_USER = 54_321
@@ -161,7 +161,8 @@ def test_a_completion_waits_for_the_disk_and_a_claim_does_not(board: TaskBoard) 
 def test_a_killed_process_loses_its_tasks_at_once(board: TaskBoard) -> None:
     board.add("one")
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom mudroom.boards.board import TaskBoard\n"
+        "import os, sys\nfrom pathlib import Path\n"
+        "from mudroom._adapters.boards.board import TaskBoard\n"
         "TaskBoard(Path(sys.argv[1])).claim_next('killed')\nos.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(board.path)], check=False)

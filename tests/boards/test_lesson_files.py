@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.boards.board import TaskBoard
-from mudroom.boards.lesson_files import export_tasks, import_tasks
+from mudroom._adapters.boards.board import TaskBoard
+from mudroom._adapters.boards.lesson_files import export_tasks, import_tasks
 from mudroom.errors import UsageError
 
 

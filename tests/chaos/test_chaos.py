@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 
 from mudroom import AnyEvent, Budget, Reason, Session
+from mudroom._adapters.journals.postgres import writer
+from mudroom._adapters.journals.postgres.store import PostgresStore
+from mudroom._adapters.journals.sessions import read_events
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workers.remote.worker import MAX_STARTS, RemoteWorker
 from mudroom._core.events import RunFinished, RunResumed, StoredEvent, TurnFinished
 from mudroom._core.messages import NO_USAGE
-from mudroom.journals.postgres import writer
-from mudroom.journals.postgres.store import PostgresStore
-from mudroom.journals.sessions import read_events
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import Violation, find_violations
-from mudroom.workers.remote.worker import MAX_STARTS, RemoteWorker
 
 from ..journals.postgres.proxy import CuttingProxy
 from ..postgres_server import PostgresServer, find_program

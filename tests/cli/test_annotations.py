@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from mudroom import Ledger
-from mudroom._core.runs import Reason, Report
-from mudroom.cli.output.github_actions import (
+from mudroom._cli.output.github_actions import (
     MAX_ANSWER,
     MAX_REMARKS,
     make_annotations,
     make_summary,
     write_annotations,
 )
+from mudroom._core.runs import Reason, Report
 
 
 def make_report(outputs: Any = None, reason: Reason = Reason.GOAL, **fields: Any) -> Report:

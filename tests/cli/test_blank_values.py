@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
-from mudroom.cli.commands._command_table import ALL_COMMANDS
-from mudroom.cli.commands.root import root_command
-from mudroom.cli.main import run
+from mudroom._cli.commands._command_table import ALL_COMMANDS
+from mudroom._cli.commands.root import root_command
+from mudroom._cli.main import run
 
 ACCEPT_BLANK = {
     ("mudroom", "words"): "a blank prompt has its own message",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.cli.main import run
+from mudroom._cli.main import run
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ def test_wrong_usage_is_one_line(
 
 def test_the_program_does_not_load_the_board_unless_asked() -> None:
     code = (
-        "import sys\nfrom mudroom.cli.main import run\nimport mudroom.session\n"
-        "run(['--help'])\nsys.exit('mudroom.boards' in sys.modules)"
+        "import sys\nfrom mudroom._cli.main import run\nimport mudroom._session.session\n"
+        "run(['--help'])\nsys.exit('mudroom._adapters.boards' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == 0

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import pytest
 
+from mudroom._cli.interactive.child_names import make_child_name
+from mudroom._cli.output.text import UNICODE, measure_width
 from mudroom._core.events import AnyEvent
-from mudroom.cli.interactive.child_names import make_child_name
-from mudroom.cli.output.text import UNICODE, measure_width
-from mudroom.projections.run_tree import RunTree
+from mudroom._projections.run_tree import RunTree
 from mudroom.testing.event_builders import run_finished, run_started
 
 

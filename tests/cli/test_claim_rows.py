@@ -8,11 +8,11 @@ import pytest
 from tests.cli.test_live import Clock
 from tests.cli.test_panel import make_panel
 
+from mudroom._cli.output.live_tree import LiveTree
+from mudroom._cli.output.text import measure_width
 from mudroom._core.events import StoredEvent, ToolCallFinished
 from mudroom._core.tools import ToolResult
-from mudroom.cli.output.live_tree import LiveTree
-from mudroom.cli.output.text import measure_width
-from mudroom.projections.run_tree import RunTree
+from mudroom._projections.run_tree import RunTree
 from mudroom.testing.event_builders import run_finished, run_started, turn_started
 
 

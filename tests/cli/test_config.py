@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import config
-from mudroom.agent_catalog import parse_child_models
-from mudroom.cli.actions.doctor import _check_settings
+from mudroom._cli.actions.doctor import _check_settings
+from mudroom._session import config
+from mudroom._session.agent_catalog import parse_child_models
 from mudroom.errors import UsageError
 
 

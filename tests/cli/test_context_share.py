@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from mudroom import Session
+from mudroom._adapters.models.scripted import ScriptedModel
+from mudroom._cli.interactive.conversation import Conversation
+from mudroom._cli.interactive.plain_ui import PlainUI
+from mudroom._cli.interactive.slash_commands.registry import COMMANDS
+from mudroom._cli.output.text import UNICODE
 from mudroom._core.messages import AssistantMessage, TextBlock, Usage
-from mudroom.cli.interactive.conversation import Conversation
-from mudroom.cli.interactive.plain_ui import PlainUI
-from mudroom.cli.interactive.slash_commands.registry import COMMANDS
-from mudroom.cli.output.text import UNICODE
-from mudroom.config import Settings
-from mudroom.models.scripted import ScriptedModel
+from mudroom._session.config import Settings
 
 
 def open_session(folder: Path, *, tokens: int = 8_000, **options: Any) -> Session:

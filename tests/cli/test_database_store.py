@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.journals.postgres.store import PostgresStore
+from mudroom._adapters.journals.postgres.store import PostgresStore
 
 PROMPT = "What is this project?"
 

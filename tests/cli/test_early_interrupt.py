@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from mudroom import Session
+from mudroom._adapters.models.scripted import ScriptedModel
+from mudroom._adapters.workspaces.shared import SharedWorkspace
+from mudroom._cli.interactive.conversation import Conversation
+from mudroom._cli.interactive.plain_ui import PlainUI
+from mudroom._cli.interactive.slash_commands.registry import COMMANDS
 from mudroom._core.messages import AssistantMessage, TextBlock
-from mudroom.cli.interactive.conversation import Conversation
-from mudroom.cli.interactive.plain_ui import PlainUI
-from mudroom.cli.interactive.slash_commands.registry import COMMANDS
-from mudroom.config import Settings
-from mudroom.models.scripted import ScriptedModel
-from mudroom.workspaces.shared import SharedWorkspace
+from mudroom._session.config import Settings
 
 from ..waiting import SECONDS, wait_until
 

@@ -37,7 +37,7 @@ def report(*_):
 
 re._compiler.compile = record_pattern
 signal.signal(signal.SIGUSR1, report)
-from mudroom.cli.main import main
+from mudroom._cli.main import main
 main(sys.argv[1:-1])
 """
 """The command line, with a report about itself when it is sent SIGUSR1."""
@@ -109,14 +109,14 @@ LATER = {
     "mudroom._engine.compaction.shortening",
     "mudroom._engine.resume",
     "mudroom._engine.tool_calls",
-    "mudroom.cli.actions.permissions",
-    "mudroom.cli.commands.sessions",
-    "mudroom.cli.output.live_tree",
-    "mudroom.cli.output.markdown",
-    "mudroom.integrations.usable_programs",
-    "mudroom.projections.stream_json",
+    "mudroom._cli.actions.permissions",
+    "mudroom._cli.commands.sessions",
+    "mudroom._cli.output.live_tree",
+    "mudroom._cli.output.markdown",
+    "mudroom._adapters.integrations.usable_programs",
+    "mudroom._projections.stream_json",
     "mudroom.scope",
-    "mudroom.viewer",
+    "mudroom._viewer",
 }
 """Modules that are imported when a command, an answer or a file needs them."""
 
@@ -131,12 +131,12 @@ def test_a_list_of_sessions_needs_no_event_loop_and_an_address_no_web_server(
 ) -> None:
     program = """
 import sys
-from mudroom.cli.main import run
+from mudroom._cli.main import run
 
 assert run(["runs"]) == 0
 assert "asyncio" not in sys.modules
-import mudroom.cli.actions.serve_viewer
-assert "aiohttp" not in sys.modules and "mudroom.workspaces" not in sys.modules
+import mudroom._cli.actions.serve_viewer
+assert "aiohttp" not in sys.modules and "mudroom._adapters.workspaces" not in sys.modules
 """
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     ended = subprocess.run(

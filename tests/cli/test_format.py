@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from mudroom._core.listings import count_noun
-from mudroom.cli.output.text import (
+from mudroom._cli.output.text import (
     ASCII,
     UNICODE,
     Glyphs,
@@ -25,6 +24,7 @@ from mudroom.cli.output.text import (
     wrap,
     wrap_indented,
 )
+from mudroom._core.listings import count_noun
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_an_agent_keeps_its_color():
 def test_screens_do_not_import_rich_at_start():
     code = (
         "import sys\n"
-        "from mudroom.cli.output import live_tree, plain_progress, transcript_lines\n"
+        "from mudroom._cli.output import live_tree, plain_progress, transcript_lines\n"
         "print({'rich', 'asyncio', 'aiohttp'} & set(sys.modules))"
     )
     assert (

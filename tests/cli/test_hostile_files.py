@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import agent_files
+from mudroom._adapters import agent_files
+from mudroom._adapters.agent_files.safe_read import MAX_FILES
+from mudroom._adapters.agent_files.skills import MAX_LISTED_FILES
+from mudroom._adapters.integrations.usable_programs import load_usable_programs
+from mudroom._cli.actions.parse_json_flags import load_json_schema
+from mudroom._cli.main import run
 from mudroom._platform.regular_files import MAX_BYTES
-from mudroom.agent_files.safe_read import MAX_FILES
-from mudroom.agent_files.skills import MAX_LISTED_FILES
-from mudroom.cli.actions.parse_json_flags import load_json_schema
-from mudroom.cli.main import run
-from mudroom.config import load_home
+from mudroom._session.config import load_home
 from mudroom.errors import UsageError
-from mudroom.integrations.usable_programs import load_usable_programs
 from mudroom.permissions.settings import load_permission_files
 from mudroom.permissions.trust import TRUST_FILE, load_trusted
 

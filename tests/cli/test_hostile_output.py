@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.journals.sqlite.store import SqliteStore
+from mudroom._cli.actions.board import open_board
+from mudroom._cli.main import main
+from mudroom._cli.output.json_output import encode_line
+from mudroom._cli.output.report import encode_answer
+from mudroom._cli.output.standard_output import SafeTextStream, draw
+from mudroom._cli.output.text import paint
 from mudroom._core.events import NoteInjected, SessionOpened, StoredEvent, TurnFailed
 from mudroom._core.messages import TextBlock, ThinkingBlock
 from mudroom._core.runs import Reason, Report
-from mudroom.cli.actions.board import open_board
-from mudroom.cli.main import main
-from mudroom.cli.output.json_output import encode_line
-from mudroom.cli.output.report import encode_answer
-from mudroom.cli.output.standard_output import SafeTextStream, draw
-from mudroom.cli.output.text import paint
-from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.projections.safe_text import escape_json, sanitize
+from mudroom._projections.safe_text import escape_json, sanitize
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

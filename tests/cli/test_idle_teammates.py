@@ -10,11 +10,11 @@ from tests.cli.test_names import CHINESE, LONG, make_team
 from tests.cli.test_panel import make_panel
 from tests.projections.test_current_team import send
 
+from mudroom._cli.interactive.panel import Panel
+from mudroom._cli.output.live_tree import MAX_IDLE, LiveTree
+from mudroom._cli.output.text import ASCII, UNICODE, Line, measure_width
 from mudroom._core.events import StoredEvent
-from mudroom.cli.interactive.panel import Panel
-from mudroom.cli.output.live_tree import MAX_IDLE, LiveTree
-from mudroom.cli.output.text import ASCII, UNICODE, Line, measure_width
-from mudroom.projections.run_tree import RunTree
+from mudroom._projections.run_tree import RunTree
 from mudroom.testing.event_builders import run_finished, run_started, turn_started
 
 

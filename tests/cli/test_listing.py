@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mudroom.cli.output.listing import format_entry, format_row, format_rows
-from mudroom.cli.output.text import measure_width
+from mudroom._cli.output.listing import format_entry, format_row, format_rows
+from mudroom._cli.output.text import measure_width
 
 ROWS = [
     ("groq", "set GROQ_API_KEY", "openai/gpt-oss-120b"),

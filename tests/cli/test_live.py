@@ -8,6 +8,9 @@ import time
 
 import pytest
 
+from mudroom._cli.output.live_tree import LiveTree
+from mudroom._cli.output.text import ERASE_DOWN, format_seconds, format_tokens, measure_width
+from mudroom._cli.output.tree_lines import TreeStyle, format_tree
 from mudroom._core.events import (
     AnyEvent,
     Delta,
@@ -21,10 +24,7 @@ from mudroom._core.events import (
 from mudroom._core.messages import TextBlock, ToolCallBlock, Usage
 from mudroom._core.runs import Reason
 from mudroom._core.tools import ToolResult
-from mudroom.cli.output.live_tree import LiveTree
-from mudroom.cli.output.text import ERASE_DOWN, format_seconds, format_tokens, measure_width
-from mudroom.cli.output.tree_lines import TreeStyle, format_tree
-from mudroom.projections.run_tree import RunTree
+from mudroom._projections.run_tree import RunTree
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

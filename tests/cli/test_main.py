@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._cli.commands._command_line import apply_leading_options
+from mudroom._cli.commands._command_table import ALL_COMMANDS, MODULES
+from mudroom._cli.commands.root import _parse_prompt, root_command
+from mudroom._cli.main import _describe_error, run
 from mudroom._version import __version__
-from mudroom.cli.commands._command_line import apply_leading_options
-from mudroom.cli.commands._command_table import ALL_COMMANDS, MODULES
-from mudroom.cli.commands.root import _parse_prompt, root_command
-from mudroom.cli.main import _describe_error, run
 from mudroom.errors import JournalError, ModelUnavailable
 
 
@@ -139,7 +139,7 @@ def test_help_lists_every_flag_and_command(capsys: pytest.CaptureFixture[str]) -
 
 def test_the_table_names_the_commands_of_each_module_in_order() -> None:
     for name, commands in MODULES.items():
-        module = import_module(f"mudroom.cli.commands.{name}")
+        module = import_module(f"mudroom._cli.commands.{name}")
         assert list(module.COMMANDS) == commands.split()
 
 
@@ -152,7 +152,7 @@ def test_version_flag_prints_one_line(flag: str, capsys: pytest.CaptureFixture[s
 def test_version_flag_imports_nothing_slow() -> None:
     script = (
         "import sys; sys.argv = ['mudroom', '--version']\n"
-        "from mudroom.cli.main import main; main()\n"
+        "from mudroom._cli.main import main; main()\n"
         "slow = {'aiohttp', 'rich', 'prompt_toolkit', 'sqlite3', 'click', 'asyncio', 'msgspec'}\n"
         "print(slow & set(sys.modules))"
     )
@@ -184,7 +184,7 @@ def test_errors_become_one_line_and_an_exit_code(error: Exception, text: str, co
 @pytest.mark.parametrize("package", ["msgspec", "click"])
 def test_a_missing_dependency_is_one_line_with_the_remedy(package: str, tmp_path: Path) -> None:
     program = f"import sys; sys.modules[{package!r}] = None\n"
-    program += "from mudroom.cli.main import main; main(['-p', 'Hello', '--model', 'offline'])"
+    program += "from mudroom._cli.main import main; main(['-p', 'Hello', '--model', 'offline'])"
     environment = {**os.environ, "MUDROOM_HOME": str(tmp_path), "NO_COLOR": "1"}
     environment.pop("MUDROOM_DEBUG", None)
     ended = subprocess.run(
@@ -198,7 +198,7 @@ def test_a_missing_dependency_is_one_line_with_the_remedy(package: str, tmp_path
 
 
 def test_the_program_collects_garbage_less_often_than_python() -> None:
-    program = "import gc, sys; from mudroom.cli.main import main; before = gc.get_threshold()\n"
+    program = "import gc, sys; from mudroom._cli.main import main; before = gc.get_threshold()\n"
     program += "try: main(['--help'])\n"
     program += "finally: print(*before, *gc.get_threshold(), file=sys.stderr)"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)

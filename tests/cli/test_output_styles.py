@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from mudroom import Session
-from mudroom.cli.actions.load_permissions import load_permissions
-from mudroom.cli.actions.load_settings import load_settings
-from mudroom.cli.actions.open_session import create_session
-from mudroom.cli.actions.programs.load_programs import load_programs
-from mudroom.cli.actions.session_start import StartOptions
-from mudroom.cli.interactive.conversation import Conversation, NextStep
-from mudroom.cli.interactive.plain_ui import PlainUI
-from mudroom.cli.interactive.session_loop import run_sessions
-from mudroom.cli.interactive.slash_commands.registry import COMMANDS
-from mudroom.cli.main import run
+from mudroom._adapters.journals.sessions import read_events
+from mudroom._adapters.journals.sqlite.store import SqliteStore
+from mudroom._cli.actions.load_permissions import load_permissions
+from mudroom._cli.actions.load_settings import load_settings
+from mudroom._cli.actions.open_session import create_session
+from mudroom._cli.actions.programs.load_programs import load_programs
+from mudroom._cli.actions.session_start import StartOptions
+from mudroom._cli.interactive.conversation import Conversation, NextStep
+from mudroom._cli.interactive.plain_ui import PlainUI
+from mudroom._cli.interactive.session_loop import run_sessions
+from mudroom._cli.interactive.slash_commands.registry import COMMANDS
+from mudroom._cli.main import run
 from mudroom.errors import UnknownName
 from mudroom.events import RunStarted, SessionOpened
-from mudroom.journals.sessions import read_events
-from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.permissions.trust import trust_folder, untrust_folder
 
 from ..plugin_folder import write, write_plugin

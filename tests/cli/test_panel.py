@@ -11,20 +11,13 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from mudroom._core.budgets import Budget
-from mudroom._core.events import (
-    AnyEvent,
-    Delta,
-)
-from mudroom._core.messages import ToolCallBlock, Usage
-from mudroom._core.ports import ApprovalRequest
-from mudroom.cli.interactive.input_line.line_queue import LineQueue
-from mudroom.cli.interactive.panel import Panel
-from mudroom.cli.interactive.questions.approvals import ApprovalPrompt
-from mudroom.cli.interactive.questions.choice import Choice, match_answer
-from mudroom.cli.interactive.status_line import StatusLine
-from mudroom.cli.output.scrollback import Scrollback
-from mudroom.cli.output.text import (
+from mudroom._cli.interactive.input_line.line_queue import LineQueue
+from mudroom._cli.interactive.panel import Panel
+from mudroom._cli.interactive.questions.approvals import ApprovalPrompt
+from mudroom._cli.interactive.questions.choice import Choice, match_answer
+from mudroom._cli.interactive.status_line import StatusLine
+from mudroom._cli.output.scrollback import Scrollback
+from mudroom._cli.output.text import (
     ASCII,
     UNICODE,
     Glyphs,
@@ -33,8 +26,15 @@ from mudroom.cli.output.text import (
     paint,
     wrap_last_lines,
 )
-from mudroom.cli.output.tree_lines import TreeStyle, format_tree
-from mudroom.projections.run_tree import RunTree
+from mudroom._cli.output.tree_lines import TreeStyle, format_tree
+from mudroom._core.budgets import Budget
+from mudroom._core.events import (
+    AnyEvent,
+    Delta,
+)
+from mudroom._core.messages import ToolCallBlock, Usage
+from mudroom._core.ports import ApprovalRequest
+from mudroom._projections.run_tree import RunTree
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

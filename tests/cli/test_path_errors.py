@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._cli import main as command_line
 from mudroom._platform.open_beneath import find_real_path
-from mudroom.cli import main as command_line
 
 
 @pytest.mark.parametrize("code", [errno.EINVAL, errno.ELOOP, errno.ENOTDIR, errno.ESTALE])

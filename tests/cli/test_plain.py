@@ -6,6 +6,7 @@ import io
 
 from msgspec.structs import replace
 
+from mudroom._cli.output.plain_progress import PlainProgress
 from mudroom._core.events import (
     AnyEvent,
     Delta,
@@ -19,8 +20,7 @@ from mudroom._core.events import (
 from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
 from mudroom._core.runs import Reason, Work
 from mudroom._core.tools import ToolResult
-from mudroom.cli.output.plain_progress import PlainProgress
-from mudroom.projections.run_tree import RunTree
+from mudroom._projections.run_tree import RunTree
 from mudroom.testing.event_builders import run_finished, run_started
 
 

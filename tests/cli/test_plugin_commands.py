@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.cli.actions.agents import load_agents
-from mudroom.cli.actions.load_permissions import load_permissions
-from mudroom.cli.actions.load_settings import load_settings
-from mudroom.cli.actions.open_session import create_session
-from mudroom.cli.actions.programs.load_programs import load_programs
-from mudroom.cli.interactive.conversation import Conversation
-from mudroom.cli.interactive.plain_ui import PlainUI
-from mudroom.cli.interactive.slash_commands.registry import COMMANDS
-from mudroom.cli.main import run
+from mudroom._cli.actions.agents import load_agents
+from mudroom._cli.actions.load_permissions import load_permissions
+from mudroom._cli.actions.load_settings import load_settings
+from mudroom._cli.actions.open_session import create_session
+from mudroom._cli.actions.programs.load_programs import load_programs
+from mudroom._cli.interactive.conversation import Conversation
+from mudroom._cli.interactive.plain_ui import PlainUI
+from mudroom._cli.interactive.slash_commands.registry import COMMANDS
+from mudroom._cli.main import run
 
 from ..plugin_folder import write, write_plugin
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from mudroom._cli.output.report import explain_failure
+from mudroom._cli.output.run_reporter import ExitCodeRule
 from mudroom._core.budgets import Limit, LimitState
 from mudroom._core.events import TurnFailed, WorkMerged
 from mudroom._core.runs import Reason, Report
-from mudroom.cli.output.report import explain_failure
-from mudroom.cli.output.run_reporter import ExitCodeRule
 
 
 def make_report(reason: Reason, *, text: str = "so far", **fields: Any) -> Report:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.cli.actions.programs.load_programs import load_programs
-from mudroom.cli.interactive.questions.trust_question import ask_for_trust, find_untrusted_files
-from mudroom.cli.main import run
-from mudroom.cli.output.scrollback import Scrollback
-from mudroom.cli.output.text import Line
-from mudroom.config import Settings
-from mudroom.integrations.usable_programs import UsablePrograms
+from mudroom._adapters.integrations.usable_programs import UsablePrograms
+from mudroom._cli.actions.programs.load_programs import load_programs
+from mudroom._cli.interactive.questions.trust_question import ask_for_trust, find_untrusted_files
+from mudroom._cli.main import run
+from mudroom._cli.output.scrollback import Scrollback
+from mudroom._cli.output.text import Line
+from mudroom._session.config import Settings
 from mudroom.permissions import trust
 
 from ..plugin_folder import write, write_plugin

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
+from mudroom._cli.actions.load_permissions import load_permissions
+from mudroom._cli.actions.load_settings import load_settings
+from mudroom._cli.actions.open_session import create_session
+from mudroom._cli.actions.programs.load_programs import load_programs
+from mudroom._cli.actions.prompts import prepare_prompt
+from mudroom._cli.actions.prompts.prompt_calls import fill_call, make_call
+from mudroom._cli.actions.prompts.prompt_files import load_prompt_files
+from mudroom._cli.interactive.conversation import Conversation
+from mudroom._cli.interactive.plain_ui import PlainUI
+from mudroom._cli.interactive.questions.approvals import ApprovalPrompt
+from mudroom._cli.interactive.slash_commands.registry import COMMANDS
+from mudroom._cli.main import run
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
-from mudroom.cli.actions.load_permissions import load_permissions
-from mudroom.cli.actions.load_settings import load_settings
-from mudroom.cli.actions.open_session import create_session
-from mudroom.cli.actions.programs.load_programs import load_programs
-from mudroom.cli.actions.prompts import prepare_prompt
-from mudroom.cli.actions.prompts.prompt_calls import fill_call, make_call
-from mudroom.cli.actions.prompts.prompt_files import load_prompt_files
-from mudroom.cli.interactive.conversation import Conversation
-from mudroom.cli.interactive.plain_ui import PlainUI
-from mudroom.cli.interactive.questions.approvals import ApprovalPrompt
-from mudroom.cli.interactive.slash_commands.registry import COMMANDS
-from mudroom.cli.main import run
 from mudroom.errors import UsageError
 from mudroom.permissions.rules import Permissions
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.viewer.sessions import SessionBuilder
 
+from mudroom._cli.interactive.recap import list_amounts, print_recap
+from mudroom._cli.output.scrollback import Scrollback
+from mudroom._cli.output.text import UNICODE
 from mudroom._core.messages import TextBlock
 from mudroom._core.runs import Reason
-from mudroom.cli.interactive.recap import list_amounts, print_recap
-from mudroom.cli.output.scrollback import Scrollback
-from mudroom.cli.output.text import UNICODE
-from mudroom.projections.run_tree import RunTree
+from mudroom._projections.run_tree import RunTree
 
 
 def test_the_costs_of_a_run_without_an_end_are_not_claimed() -> None:

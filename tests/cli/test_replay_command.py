@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from mudroom import AssistantMessage, Budget, Session, Usage
+from mudroom._adapters.journals.sessions import open_store, read_events
+from mudroom._adapters.models.scripted import Request, ScriptedModel, call
 from mudroom._core.events import RunFinished, StoredEvent, ToolCallFinished
 from mudroom._core.messages import StopReason, TextBlock, ToolCallBlock
-from mudroom.journals.sessions import open_store, read_events
-from mudroom.models.scripted import Request, ScriptedModel, call
 
 MODEL = "anthropic:claude-sonnet-4-5"
 ECHO = call("bash", command="echo hi")

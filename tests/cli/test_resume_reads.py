@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.journals.sqlite import reader
+from mudroom._adapters.journals.sqlite.store import SqliteStore
+from mudroom._cli.main import run
 from mudroom._core.events import SessionOpened, StoredEvent
 from mudroom._core.messages import TextBlock
-from mudroom.cli.main import run
-from mudroom.journals.sqlite import reader
-from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.cli.actions.http.serve import parse_workspaces
-from mudroom.cli.main import main
+from mudroom._cli.actions.http.serve import parse_workspaces
+from mudroom._cli.main import main
+from mudroom._servers.listening import parse_address
 from mudroom.errors import UsageError
-from mudroom.servers.listening import parse_address
 
 
 def run(arguments: list[str]) -> int:

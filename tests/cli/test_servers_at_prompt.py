@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from mudroom import Session
-from mudroom.cli.interactive.conversation import Conversation
-from mudroom.cli.interactive.plain_ui import PlainUI
-from mudroom.cli.interactive.slash_commands.registry import COMMANDS
-from mudroom.config import Settings
+from mudroom._adapters.models.scripted import ScriptedModel, call
+from mudroom._cli.interactive.conversation import Conversation
+from mudroom._cli.interactive.plain_ui import PlainUI
+from mudroom._cli.interactive.slash_commands.registry import COMMANDS
+from mudroom._session.config import Settings
 from mudroom.events import RunStarted
-from mudroom.models.scripted import ScriptedModel, call
 
 from ..integrations.mcp_servers.servers import count_starts, make_quick
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from mudroom import Reason
-from mudroom.cli.actions.select_session import select_session
-from mudroom.cli.actions.session_store import (
+from mudroom._adapters.journals.memory import MemoryStore
+from mudroom._adapters.journals.sessions import read_summary, require_no_writer
+from mudroom._cli.actions.select_session import select_session
+from mudroom._cli.actions.session_store import (
     delete_older_sessions,
     find_session,
     read_summaries_of_folder,
 )
 from mudroom.errors import JournalBusy, UnknownName, UsageError
 from mudroom.events import SessionOpened
-from mudroom.journals.memory import MemoryStore
-from mudroom.journals.sessions import read_summary, require_no_writer
 from mudroom.testing.event_builders import run_finished, run_started
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.cli.main import run
+from mudroom._cli.main import run
 
 IN_OPEN = 0x20
 HEAD = struct.Struct("iIII")

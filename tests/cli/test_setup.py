@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.agent_catalog import KNOWN_TOOLS
-from mudroom.cli.actions.init_project import write_starter_files
-from mudroom.cli.commands._command_table import ALL_COMMANDS
-from mudroom.cli.commands.root import root_command
-from mudroom.cli.main import run
-from mudroom.config import load_settings, write_setting
+from mudroom._cli.actions.init_project import write_starter_files
+from mudroom._cli.commands._command_table import ALL_COMMANDS
+from mudroom._cli.commands.root import root_command
+from mudroom._cli.main import run
+from mudroom._session.agent_catalog import KNOWN_TOOLS
+from mudroom._session.config import load_settings, write_setting
 from mudroom.errors import UsageError
 
 
@@ -178,7 +178,7 @@ def test_init_writes_usable_files_and_never_overwrites(tmp_path: Path) -> None:
         ".agents/agents/reviewer.md written.",
     ]
     assert (tmp_path / "AGENTS.md").read_text() == "mine"
-    from mudroom.agent_files import load_agent_files
+    from mudroom._adapters.agent_files import load_agent_files
 
     loaded = load_agent_files(str(tmp_path), user_home="", tools=KNOWN_TOOLS)
     assert [agent.name for agent in loaded.agents] == ["reviewer"] and not loaded.diagnostics

@@ -6,6 +6,13 @@ import re
 
 import pytest
 
+from mudroom._cli.output.text import ASCII, measure_width
+from mudroom._cli.output.transcript_lines import (
+    SessionText,
+    render_transcript,
+    render_transcripts,
+    render_tree,
+)
 from mudroom._core.agents import Agent
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
@@ -19,15 +26,8 @@ from mudroom._core.events import (
 from mudroom._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
 from mudroom._core.runs import Brief, Reason
 from mudroom._core.tools import ToolResult
-from mudroom.cli.output.text import ASCII, measure_width
-from mudroom.cli.output.transcript_lines import (
-    SessionText,
-    render_transcript,
-    render_transcripts,
-    render_tree,
-)
+from mudroom._projections.run_tree import RunTree
 from mudroom.errors import UnknownName
-from mudroom.projections.run_tree import RunTree
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from mudroom import config
-from mudroom.cli.actions.load_permissions import LoadedPermissions
-from mudroom.cli.actions.open_session import make_session_options
-from mudroom.cli.commands.root import root_command
-from mudroom.cli.main import run
-from mudroom.config import Settings
-from mudroom.options import SessionOptions, SharedOptions
+from mudroom._cli.actions.load_permissions import LoadedPermissions
+from mudroom._cli.actions.open_session import make_session_options
+from mudroom._cli.commands.root import root_command
+from mudroom._cli.main import run
+from mudroom._session import config
+from mudroom._session.config import Settings
+from mudroom._session.options import SessionOptions, SharedOptions
 from mudroom.permissions import settings as permission_files
 from mudroom.permissions.rules import Permissions
 
@@ -70,7 +70,7 @@ def test_settings_and_permissions_are_loaded_once_per_start(
 
 OBSERVED_START = """
 import gc, sys
-from mudroom.cli.main import main
+from mudroom._cli.main import main
 from mudroom._core import json_values
 
 sizes = []

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mudroom._cli.output.json_output import encode_line
 from mudroom._core.agents import Agent
 from mudroom._core.budgets import Budget, Limit, LimitState
 from mudroom._core.events import (
@@ -32,8 +33,7 @@ from mudroom._core.messages import (
 )
 from mudroom._core.runs import Brief, InboxMessage, Reason, Report
 from mudroom._core.tools import ToolResult
-from mudroom.cli.output.json_output import encode_line
-from mudroom.projections.stream_json import StreamJson
+from mudroom._projections.stream_json import StreamJson
 
 USAGE = Usage(input_tokens=100, output_tokens=20, cache_read_tokens=30, cache_write_tokens=10)
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.engine.conftest import Stage
 
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import AnyEvent, RunStarted
-from mudroom.models.scripted import Answer, Request, call
-from mudroom.projections.stream_json import StreamJson
+from mudroom._projections.stream_json import StreamJson
 
 Lines = list[dict[str, Any]]
 

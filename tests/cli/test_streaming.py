@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from mudroom._cli.interactive.scrollback_writer import ScrollbackWriter
+from mudroom._cli.output.markdown import MarkdownBlocks, format_unfinished, render_markdown
+from mudroom._cli.output.scrollback import Scrollback
+from mudroom._cli.output.text import ASCII, UNICODE, paint
+from mudroom._cli.output.tree_lines import TreeStyle, format_figures, format_tree
 from mudroom._core.events import AnyEvent, Delta
 from mudroom._core.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCallBlock
-from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
-from mudroom.cli.output.markdown import MarkdownBlocks, format_unfinished, render_markdown
-from mudroom.cli.output.scrollback import Scrollback
-from mudroom.cli.output.text import ASCII, UNICODE, paint
-from mudroom.cli.output.tree_lines import TreeStyle, format_figures, format_tree
-from mudroom.projections.run_tree import RunTree
+from mudroom._projections.run_tree import RunTree
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

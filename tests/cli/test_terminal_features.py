@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from mudroom.agent_catalog import AGENTS_NOTICE
-from mudroom.cli.interactive.terminal import status_command
-from mudroom.cli.interactive.terminal.attention import Attention, choose_channel
-from mudroom.cli.interactive.terminal.background import ReplyFilter
-from mudroom.cli.interactive.terminal.clipboard_images import save_clipboard_image
-from mudroom.cli.output.markdown import format_unfinished, render_markdown
-from mudroom.cli.output.notices.start import select_new_notices
-from mudroom.cli.output.progress import print_ledger
-from mudroom.cli.output.text import paint
-from mudroom.cli.output.theme import LIGHT_COLORS, use_theme
-from mudroom.config import load_settings
+from mudroom._cli.interactive.terminal import status_command
+from mudroom._cli.interactive.terminal.attention import Attention, choose_channel
+from mudroom._cli.interactive.terminal.background import ReplyFilter
+from mudroom._cli.interactive.terminal.clipboard_images import save_clipboard_image
+from mudroom._cli.output.markdown import format_unfinished, render_markdown
+from mudroom._cli.output.notices.start import select_new_notices
+from mudroom._cli.output.progress import print_ledger
+from mudroom._cli.output.text import paint
+from mudroom._cli.output.theme import LIGHT_COLORS, use_theme
+from mudroom._session.agent_catalog import AGENTS_NOTICE
+from mudroom._session.config import load_settings
 from mudroom.errors import UsageError
 
 PNG = base64.b64decode(

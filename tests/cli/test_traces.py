@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.cli.actions.doctor import run_checks
+from mudroom._cli.actions.doctor import run_checks
 
 from ..integrations.tracing.otlp_receiver import receive_otlp
 
@@ -18,7 +18,7 @@ async def run_mudroom(folder: Path, *words: str, **environ: str) -> tuple[int, s
     """Run a command; return its exit code and its messages."""
     return await run_program(
         folder,
-        "from mudroom.cli.main import main\nsys.exit(main())",
+        "from mudroom._cli.main import main\nsys.exit(main())",
         *words,
         **environ,
     )
@@ -42,7 +42,7 @@ async def run_program(folder: Path, program: str, *words: str, **environ: str) -
     state = {"HOME": str(folder), "MUDROOM_HOME": str(folder / "home")}
     watch = """
 import atexit, sys
-parts = ("opentelemetry", "mudroom.integrations.tracing.", "mudroom.projections.spans")
+parts = ("opentelemetry", "mudroom._adapters.integrations.tracing.", "mudroom._projections.spans")
 find = lambda: sorted(name for name in sys.modules if name.startswith(parts))
 atexit.register(lambda: print("imported:", find(), file=sys.stderr))
 """
@@ -102,7 +102,7 @@ async def test_without_an_address_no_module_of_traces_is_imported(
     else:
         code, messages = await run_mudroom(tmp_path, *program)
     assert code == 0, messages
-    assert "imported: ['mudroom.integrations.tracing.spec']" in messages
+    assert "imported: ['mudroom._adapters.integrations.tracing.spec']" in messages
 
 
 async def test_a_server_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_a_server_that_is_not_there_is_told_in_one_line(tmp_path: Path) ->
     assert code == 0
     assert messages.count("127.0.0.1:1") == 1
     # The modules of traces are those that the test about imports looks for.
-    for name in ("opentelemetry.sdk.trace", "mudroom.projections.spans", "session_tracing"):
+    for name in ("opentelemetry.sdk.trace", "mudroom._projections.spans", "session_tracing"):
         assert name in messages
     assert "Traces are not delivered: no connection (http://127.0.0.1:1/v1/traces)" in messages
     code, messages = await run_mudroom(

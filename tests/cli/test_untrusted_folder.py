@@ -18,15 +18,15 @@ from typing import Any
 import pytest
 
 from mudroom import Session
+from mudroom._cli.actions.acp.prepare_session import prepare_session
+from mudroom._cli.actions.load_settings import load_settings
+from mudroom._cli.actions.prompts.prompt_files import list_file_prompts
+from mudroom._cli.actions.session_start import StartOptions
+from mudroom._cli.interactive.plain_ui import PlainUI
+from mudroom._cli.interactive.session_loop import run_sessions
+from mudroom._cli.main import run
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
-from mudroom.cli.actions.acp.prepare_session import prepare_session
-from mudroom.cli.actions.load_settings import load_settings
-from mudroom.cli.actions.prompts.prompt_files import list_file_prompts
-from mudroom.cli.actions.session_start import StartOptions
-from mudroom.cli.interactive.plain_ui import PlainUI
-from mudroom.cli.interactive.session_loop import run_sessions
-from mudroom.cli.main import run
-from mudroom.servers.acp.setup import SessionPlan
+from mudroom._servers.acp.setup import SessionPlan
 
 from ..plugin_folder import write
 from ..stranger_folder import PROMPT, Address, Stranger

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.agent_files import load_context_files
-from mudroom.cli.actions.acp.prepare_session import prepare_session
-from mudroom.cli.actions.load_settings import load_settings
-from mudroom.cli.actions.programs.load_programs import load_programs
-from mudroom.cli.actions.prompts.print_calls import find_call
-from mudroom.servers.acp.setup import SessionPlan
+from mudroom._adapters.agent_files import load_context_files
+from mudroom._cli.actions.acp.prepare_session import prepare_session
+from mudroom._cli.actions.load_settings import load_settings
+from mudroom._cli.actions.programs.load_programs import load_programs
+from mudroom._cli.actions.prompts.print_calls import find_call
+from mudroom._servers.acp.setup import SessionPlan
 
 from ..plugin_folder import write
 from .test_untrusted_folder import NoQuestions

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from tests.workspaces.git_projects import make_repository, write_files
 
-from mudroom.cli.main import run
-from mudroom.workspaces.isolated import workspaces as isolated_workspaces
-from mudroom.workspaces.isolated.kept_work import list_kept, remove_abandoned
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
+from mudroom._adapters.workspaces.isolated import workspaces as isolated_workspaces
+from mudroom._adapters.workspaces.isolated.kept_work import list_kept, remove_abandoned
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
+from mudroom._cli.main import run
 
 SESSION = "0a1b2c3d-0000-4000-8000-000000000000"
 ID = "0a1b2c3d/1.1.1"

@@ -14,6 +14,19 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from mudroom import Session
+from mudroom._cli.actions.prompts.mentions import (
+    describe_unknown_mentions,
+    expand_mentions,
+    split_message,
+)
+from mudroom._cli.interactive.completion import PromptCompleter
+from mudroom._cli.interactive.input_line.mentions import MentionCompletions, find_mention
+from mudroom._cli.interactive.input_line.paste import PasteStore
+from mudroom._cli.interactive.scrollback_writer import ScrollbackWriter
+from mudroom._cli.interactive.status_line import StatusLine
+from mudroom._cli.output.markdown import MarkdownBlocks, render_markdown
+from mudroom._cli.output.scrollback import Scrollback
+from mudroom._cli.output.text import UNICODE, measure_width
 from mudroom._core.events import (
     AnyEvent,
     Delta,
@@ -29,21 +42,8 @@ from mudroom._core.messages import AssistantMessage, ToolCallBlock, Usage
 from mudroom._core.runs import InboxMessage, Reason
 from mudroom._core.tools import ToolResult
 from mudroom._engine.inbox.inbox import make_notification
-from mudroom.cli.actions.prompts.mentions import (
-    describe_unknown_mentions,
-    expand_mentions,
-    split_message,
-)
-from mudroom.cli.interactive.completion import PromptCompleter
-from mudroom.cli.interactive.input_line.mentions import MentionCompletions, find_mention
-from mudroom.cli.interactive.input_line.paste import PasteStore
-from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
-from mudroom.cli.interactive.status_line import StatusLine
-from mudroom.cli.output.markdown import MarkdownBlocks, render_markdown
-from mudroom.cli.output.scrollback import Scrollback
-from mudroom.cli.output.text import UNICODE, measure_width
-from mudroom.pricing import get_context_window
-from mudroom.projections.run_tree import RunTree
+from mudroom._projections.run_tree import RunTree
+from mudroom._session.pricing import get_context_window
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from mudroom import Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, Script, ScriptedModel, call
 from mudroom._core.events import Compacted, Event, ResultsCleared, StoredEvent
 from mudroom._core.messages import (
     AssistantMessage,
@@ -19,8 +21,6 @@ from mudroom._core.messages import (
     ToolResultBlock,
 )
 from mudroom._engine.compaction.summary import SUMMARY_PROMPT
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, Script, ScriptedModel, call
 
 FILE_LENGTH = 8_000
 """Characters of each file that the tests read: about 2,000 tokens."""

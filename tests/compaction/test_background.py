@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from mudroom import Reason
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import MessageDelivered, RunStarted
-from mudroom.models.scripted import Answer, Request, call
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
 from .conftest import Stage, is_summary, join_request, list_message_texts

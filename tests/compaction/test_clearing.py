@@ -6,12 +6,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from mudroom import Reason
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.agents import Mode
 from mudroom._core.events import ToolCallStarted
 from mudroom._core.messages import AssistantMessage, Message
-from mudroom.models.scripted import Answer, Request, call
+from mudroom._replay import replay
 from mudroom.permissions.rules import Permissions
-from mudroom.replay import replay
 
 from .conftest import Stage, is_valid, join_request, make_reader
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mudroom import Agent
+from mudroom._adapters.models.scripted import Answer, Request, Script, call
 from mudroom._core.events import Compacted, RunStarted, ToolCallFinished, TurnFinished
-from mudroom.models.scripted import Answer, Request, Script, call
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
 from .conftest import Stage, find_thought, is_summary, join_request, make_talker

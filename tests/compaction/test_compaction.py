@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection
 
 from mudroom import Reason, Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import (
     Compacted,
     ResultsCleared,
@@ -12,11 +14,9 @@ from mudroom._core.events import (
     RunStarted,
     StoredEvent,
 )
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, call
-from mudroom.projections.context_size.receipt import ContextReceipts, describe_receipt
-from mudroom.projections.run_tree import RunTree
-from mudroom.replay import replay
+from mudroom._projections.context_size.receipt import ContextReceipts, describe_receipt
+from mudroom._projections.run_tree import RunTree
+from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
 from .conftest import (

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import Compacted, NoteInjected, TurnStarted
 from mudroom._core.runs import Brief
-from mudroom.models.scripted import Answer, Request, call
+from mudroom._replay import replay
 from mudroom.ports import Hooks
-from mudroom.replay import replay
 
 from ..waiting import wait_until
 from .conftest import Stage, is_summary, join_request, list_message_texts, make_talker

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._core.events import StoredEvent
 from mudroom._core.messages import (
     AssistantMessage,
@@ -27,7 +28,6 @@ from mudroom._engine.context_policy import (
     choose_next_check,
 )
 from mudroom._engine.conversation import Conversation
-from mudroom.journals.memory import MemoryJournal
 from mudroom.testing import Request
 
 from .conftest import Stage

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from mudroom import Budget, Reason, Report, Session, TextBlock, ToolCallBlock
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import (
     Compacted,
     ModelCallRetried,
@@ -16,10 +18,8 @@ from mudroom._core.events import (
     ToolCallFinished,
     TurnStarted,
 )
+from mudroom._replay import replay
 from mudroom.errors import ModelUnavailable
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, call
-from mudroom.replay import replay
 from mudroom.testing.clock import run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 

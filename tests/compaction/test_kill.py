@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import Compacted, ResultsCleared, RunFinished, RunStarted, TurnFinished
-from mudroom.models.scripted import Answer, Request, call
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
 from .conftest import Stage, is_summary, is_valid, join_request, make_talker

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 
 from mudroom import Reason
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import PermissionDecided
 from mudroom._core.messages import TextBlock, ToolCallBlock
-from mudroom.models.scripted import Answer, Request, call
 from mudroom.permissions.rules import Permissions, Rule, Verdict
 
 from .conftest import Stage, is_summary, join_request, list_message_texts

@@ -11,10 +11,10 @@ from collections.abc import Callable
 import pytest
 
 from mudroom import Agent, Reason
+from mudroom._adapters.models.scripted import Answer, Request, Script, call
 from mudroom._core.events import RunFinished, TurnFailed, TurnFinished
+from mudroom._replay import replay
 from mudroom.errors import ContextOverflow, ModelRefused
-from mudroom.models.scripted import Answer, Request, Script, call
-from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
 
 from .conftest import Stage, is_summary, is_valid, join_request, make_reader, make_talker

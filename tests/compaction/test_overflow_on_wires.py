@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mudroom import Reason, Session, TextBlock, ToolCallBlock
+from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._core.events import Compacted, ResultsCleared, RunFinished, TurnFailed
-from mudroom.journals.memory import MemoryJournal
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 

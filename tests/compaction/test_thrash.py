@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from mudroom import Budget, Reason
+from mudroom._adapters.models.scripted import Answer, Request
 from mudroom._core.events import RunFinished, RunStarted
 from mudroom._engine import model_call
+from mudroom._replay import replay
 from mudroom.errors import ContextOverflow, ModelRefused
-from mudroom.models.scripted import Answer, Request
-from mudroom.replay import replay
 
 from .conftest import Stage, is_summary, is_valid, join_request, make_talker
 

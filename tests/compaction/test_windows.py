@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from mudroom import Session, UsageError
+from mudroom._adapters.models import model_facts
+from mudroom._adapters.models.refusals.overflow import find_stated_sizes
+from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._engine.context_policy import ContextPolicy
 from mudroom._platform.system_clock import SystemClock
-from mudroom.context_windows import FILE_NAME, ContextWindows, LearntWindows
-from mudroom.model_registry import ModelRegistry
-from mudroom.models import model_facts
-from mudroom.models.refusals.overflow import find_stated_sizes
-from mudroom.models.scripted import ScriptedModel
+from mudroom._session.context_windows import FILE_NAME, ContextWindows, LearntWindows
+from mudroom._session.model_registry import ModelRegistry
 
 
 def open_registry(**windows: int) -> ModelRegistry:
@@ -128,7 +128,7 @@ def test_a_learnt_window_holds_in_later_sessions_until_it_is_old(
 
 def test_processes_that_learn_at_once_lose_no_window(tmp_path: Path) -> None:
     program = (
-        "import sys; from mudroom.context_windows import LearntWindows\n"
+        "import sys; from mudroom._session.context_windows import LearntWindows\n"
         "home, name = sys.argv[1:]\n"
         "for n in range(20): LearntWindows(home).add(f'{name}:{n}', 'http://h', n + 1)"
     )

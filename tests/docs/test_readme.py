@@ -20,7 +20,7 @@ from types import ModuleType
 import pytest
 from tests.docs.shell_page import PageShell, make_environ
 
-from mudroom.models.providers import choose_default_model
+from mudroom._adapters.models.providers import choose_default_model
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]

@@ -11,10 +11,10 @@ import pytest
 from typing_extensions import TypeIs
 
 from mudroom import AnyEvent, Report, Session
+from mudroom._adapters.models.scripted import Answer, Request, Script, ScriptedModel
 from mudroom._core.events import NoteInjected, RunFinished, RunStarted, ToolCallFinished
 from mudroom._core.messages import Message, TextBlock, ToolResultBlock
 from mudroom._core.tools import ToolResult
-from mudroom.models.scripted import Answer, Request, Script, ScriptedModel
 
 from ..waiting import wait_until
 

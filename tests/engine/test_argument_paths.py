@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from tests.engine.conftest import Stage
 
 from mudroom import Effect, Permissions, tool
+from mudroom._adapters.models.scripted import call
+from mudroom._adapters.tools import make_builtin_tools
 from mudroom._core.messages import ToolCallBlock, ToolResultBlock
 from mudroom._core.ports import ToolContext
-from mudroom.models.scripted import call
-from mudroom.tools import make_builtin_tools
 
 TOOLS = tuple(make_builtin_tools()[name] for name in ("read", "write", "edit", "glob", "grep"))
 

@@ -11,15 +11,15 @@ import pytest
 from tests.engine.conftest import Stage
 
 from mudroom import AssistantMessage, Reason, TextBlock, Usage
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.messages import StopReason, ToolCallBlock
 from mudroom._core.ports import Hooks
 from mudroom._core.runs import Brief
 from mudroom._engine.loop import MAX_ASKED
 from mudroom._engine.loop_detection import STOP_AFTER
 from mudroom._engine.structured_output import MAX_REMINDERS
-from mudroom.models.scripted import Answer, Request, call
+from mudroom._replay import replay
 from mudroom.permissions.rules import Permissions
-from mudroom.replay import replay
 from mudroom.testing import MemoryJournal
 
 

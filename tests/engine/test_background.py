@@ -10,6 +10,7 @@ from tests.engine.conftest import Stage
 from tests.engine.test_inbox import list_texts
 
 from mudroom import Agent, Budget, Reason, ToolCallBlock
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import (
     MessageDelivered,
     MessageSent,
@@ -20,8 +21,7 @@ from mudroom._core.events import (
     StoredEvent,
     TurnStarted,
 )
-from mudroom.models.scripted import Answer, Request, call
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
 

@@ -11,13 +11,13 @@ from tests.engine.conftest import Stage
 from tests.engine.test_background import check_record, list_notifications, wait_forever
 
 from mudroom import Reason, Session, ToolCallBlock, ToolContext, ToolResult, tool
+from mudroom._adapters.journals.sqlite.folder import get_session_path
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import MessageDelivered, MessageSent, StoredEvent, ToolCallFinished
 from mudroom._engine.inbox.background import STILL_RUNNING
-from mudroom.journals.sqlite.folder import get_session_path
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
 

@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import asdict
 
 from mudroom import Budget, Session, SessionOptions, UsageError
-from mudroom.agent_catalog import KNOWN_TOOLS
-from mudroom.agent_files import load_agent_file
-from mudroom.cli.main import run
-from mudroom.config import load_settings
+from mudroom._adapters.agent_files import load_agent_file
+from mudroom._cli.main import run
+from mudroom._session.agent_catalog import KNOWN_TOOLS
+from mudroom._session.config import load_settings
 from mudroom.scope import RunConfig
 
 COUNTS = ("turns", "input_tokens", "output_tokens", "total_tokens", "children", "depth")

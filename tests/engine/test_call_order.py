@@ -15,7 +15,7 @@ from tests.engine.conftest import Stage
 from tests.long_form import count_examples
 
 from mudroom import Effect, Mode, Permissions, Session, Tool, ToolCallBlock, tool
-from mudroom.models.scripted import ScriptedModel, call
+from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom.testing.clock import run_virtual
 
 SEEDS = count_examples(12, 400)

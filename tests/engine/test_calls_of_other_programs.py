@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.tools.bash import BASH
+from mudroom._adapters.tools.web_fetch import make_web_fetch_tool
 from mudroom._core.events import StoredEvent, ToolCallStarted
 from mudroom._core.messages import ToolCallBlock
+from mudroom._replay import replay
 from mudroom.permissions import Permissions
 from mudroom.ports import HookCallback
-from mudroom.replay import replay
-from mudroom.tools.bash import BASH
-from mudroom.tools.web_fetch import make_web_fetch_tool
 
 from .conftest import Stage
 

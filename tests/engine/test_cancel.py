@@ -9,6 +9,7 @@ import pytest
 from tests.engine.conftest import Stage, block_texts
 
 from mudroom import AnyEvent, Budget, Effect, Reason, tool
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import (
     Delta,
     NoteInjected,
@@ -17,7 +18,6 @@ from mudroom._core.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from mudroom.models.scripted import Answer, Request, call
 
 SECONDS = 60
 

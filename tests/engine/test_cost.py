@@ -10,9 +10,9 @@ from types import FrameType
 from typing import Any
 
 from mudroom import Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.events import RunFinished, SessionClosed
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
 MAX_CALLS_PER_TURN = 183
 """Calls of one turn with one call of `read`. Raise it only for something that every turn needs."""

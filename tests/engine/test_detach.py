@@ -12,13 +12,13 @@ from tests.engine.test_background import check_record, list_notifications, wait_
 from tests.waiting import wait_until
 
 from mudroom import Budget, Reason, Session
+from mudroom._adapters.journals.sqlite.folder import get_session_path
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import MessageSent, RunFinished, StoredEvent, ToolCallFinished
 from mudroom._engine.inbox.inbox import make_notification
-from mudroom.journals.sqlite.folder import get_session_path
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
 

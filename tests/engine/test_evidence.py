@@ -10,18 +10,18 @@ import pytest
 from tests.engine.conftest import Stage
 
 from mudroom import Effect, Reason, Report, Session, ToolCallBlock, ToolResult, tool
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.journals.sqlite.folder import get_session_path
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.models.scripted import ScriptedModel, call
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._engine.call_batch import CallOutcome
 from mudroom._engine.changes import snapshot, watch
 from mudroom._engine.child_report import format_evidence
 from mudroom._engine.evidence import Evidence
+from mudroom._replay import replay
 from mudroom.events import ToolCallFinished, ToolCallStarted
-from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sqlite.folder import get_session_path
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.models.scripted import ScriptedModel, call
 from mudroom.ports import FileInfo, ToolContext
-from mudroom.replay import replay
-from mudroom.workspaces.shared import SharedWorkspace
 
 COMMAND = "echo new > made.txt; echo four >> notes.txt; rm old.txt"
 

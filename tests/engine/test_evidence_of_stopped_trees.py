@@ -10,12 +10,12 @@ import pytest
 from tests.waiting import wait_until
 
 from mudroom import AssistantMessage, Budget, Effect, Reason, Report, Session, ToolCallBlock, tool
+from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._core.events import RunFinished
 from mudroom._core.ports import Hooks
 from mudroom._core.runs import Brief
-from mudroom.journals.memory import MemoryJournal
+from mudroom._replay import replay
 from mudroom.ports import ToolContext
-from mudroom.replay import replay
 from mudroom.testing import Request, ScriptedModel, call
 
 from ..worker_kinds import RAY

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from msgspec import Struct, json
 
 from mudroom import Budget, Session, TextBlock, ThinkingBlock, ToolCallBlock, UserMessage
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 
 from ..worker_kinds import RAY
 

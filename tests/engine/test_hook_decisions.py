@@ -9,15 +9,15 @@ import pytest
 from tests.engine.conftest import Lines, Stage
 
 from mudroom import Reason, Report, ToolResult
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, call
 from mudroom._core.events import PermissionDecided, ToolCallFinished
 from mudroom._core.messages import ToolCallBlock, ToolResultBlock
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest, Hooks, ToolHookDecision
 from mudroom._core.runs import Brief
+from mudroom._replay import replay
 from mudroom.errors import StoppedByHook
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, call
 from mudroom.permissions import Permissions
-from mudroom.replay import replay
 
 TOUCH: list[Answer] = [[call("bash", command="touch made")], "end"]
 

@@ -9,13 +9,13 @@ import pytest
 from tests.engine.conftest import Lines, Stage
 
 from mudroom import Reason, Report, Session, ToolResult
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import NoteInjected, PermissionDecided, ToolCallStarted
 from mudroom._core.messages import TextBlock, ToolCallBlock
 from mudroom._core.ports import Hooks, ToolHookDecision
 from mudroom._core.runs import Brief
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import replay
+from mudroom._replay import replay
 
 
 class RecordingHooks(Hooks):

@@ -13,6 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudroom import AnyEvent, AssistantMessage, Effect, Reason, Report, Session, Tool, ToolResult
+from mudroom._adapters.journals.encoding import decode, encode
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models._errors import extract_error_text
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     MessageDelivered,
     RunStarted,
@@ -25,12 +29,8 @@ from mudroom._core.messages import TextBlock, ThinkingBlock, ToolCallBlock
 from mudroom._core.ports import Hooks, ToolHookDecision
 from mudroom._core.runs import Brief
 from mudroom._engine.model_call import MAX_CALLS
+from mudroom._replay import replay
 from mudroom.errors import ModelRefused, UsageError
-from mudroom.journals.encoding import decode, encode
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models._errors import extract_error_text
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from mudroom import AnyEvent, Session, ToolResult, tool
+from mudroom._adapters.journals.encoding import decode, encode
+from mudroom._adapters.models.scripted import ScriptedModel, call
+from mudroom._cli.actions.export.export_session import redact_events, write_transcripts
+from mudroom._cli.output.session_markdown import render_session_markdown
+from mudroom._cli.output.transcript_lines import render_transcript
 from mudroom._core.events import Delta, StoredEvent, ToolCallFinished
 from mudroom._core.messages import ImageBlock
-from mudroom.cli.actions.export.export_session import redact_events, write_transcripts
-from mudroom.cli.output.session_markdown import render_session_markdown
-from mudroom.cli.output.transcript_lines import render_transcript
-from mudroom.journals.encoding import decode, encode
-from mudroom.models.scripted import ScriptedModel, call
-from mudroom.projections.stream_json import StreamJson
-from mudroom.projections.transcript import build_transcript
+from mudroom._projections.stream_json import StreamJson
+from mudroom._projections.transcript import build_transcript
 
 IMAGE = ImageBlock("image/png", b"\x89PNG" * 3000, 640, 480)
 SESSION = "5e55a1d0-0000-4000-8000-00000000abcd"

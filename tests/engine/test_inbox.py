@@ -9,6 +9,11 @@ import pytest
 from tests.engine.conftest import Stage
 
 from mudroom import Budget, Effect, JournalError, Reason, Session, tool
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.journals.sqlite.folder import get_session_path
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     MessageDelivered,
     MessageSent,
@@ -20,12 +25,7 @@ from mudroom._core.events import (
 from mudroom._core.messages import TextBlock, UserMessage
 from mudroom._core.runs import InboxMessage
 from mudroom._engine.inbox.inbox import format_message
-from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sqlite.folder import get_session_path
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.projections.transcript import build_transcript
+from mudroom._projections.transcript import build_transcript
 from mudroom.testing.invariants import find_violations
 
 MESSAGES = ("also the cellar", "and the roof")

@@ -10,9 +10,9 @@ from tests.engine.test_background import check_record, list_notifications, start
 from tests.engine.test_inbox import list_texts
 
 from mudroom import Reason, Report, UsageError
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import RunFinished, RunWaiting, TurnStarted
 from mudroom.errors import SessionPaused
-from mudroom.models.scripted import Answer, Request, call
 
 
 def is_interrupted(stage: Stage) -> bool:

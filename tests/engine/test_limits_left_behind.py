@@ -20,12 +20,12 @@ from mudroom import (
     Usage,
     tool,
 )
+from mudroom._adapters.models.scripted import Request, ScriptedModel
 from mudroom._core.budgets import Limit
 from mudroom._core.messages import StopReason
 from mudroom._engine.meters.meter import Meter
 from mudroom._engine.meters.pool import Forecast
 from mudroom._engine.meters.request_plan import RequestPlan
-from mudroom.models.scripted import Request, ScriptedModel
 from mudroom.testing.clock import run_virtual
 
 from ..long_form import count_examples

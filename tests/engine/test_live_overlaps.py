@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, call
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.events import ToolCallFinished
 from mudroom._core.tools import ToolResult
 from mudroom._engine.changes.live_overlaps import LiveOverlaps
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, call
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing import FakeClock
-from mudroom.workspaces.shared import SharedWorkspace
 
 from .conftest import Stage
 

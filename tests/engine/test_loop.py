@@ -8,6 +8,7 @@ import pytest
 from tests.engine.conftest import Stage, block_texts
 
 from mudroom import AssistantMessage, Reason, TextBlock, Usage
+from mudroom._adapters.models.scripted import call
 from mudroom._core.events import (
     NoteInjected,
     RunFinished,
@@ -20,9 +21,8 @@ from mudroom._core.events import (
 )
 from mudroom._core.messages import StopReason, ThinkingBlock, ToolResultBlock
 from mudroom._engine.loop import EMPTY_ANSWER, STOPPED_ANSWER
+from mudroom._projections.ledger import Ledger
 from mudroom.errors import ModelRefused, ModelUnavailable
-from mudroom.models.scripted import call
-from mudroom.projections.ledger import Ledger
 
 
 async def test_the_loop_runs_until_an_answer_has_no_tool_call(stage: Stage) -> None:

@@ -10,8 +10,8 @@ import pytest
 from tests.engine.conftest import Stage, Step
 
 from mudroom import Effect, Reason, ToolCallBlock, ToolContext, ToolResult, tool
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._engine.loop_detection import STOP_AFTER, WARN_AFTER
-from mudroom.models.scripted import Answer, Request, call
 
 Turns = Callable[[int], list[ToolCallBlock]]
 

@@ -11,6 +11,11 @@ from hypothesis import strategies as st
 from tests.long_form import count_examples
 
 from mudroom import AssistantMessage, Session
+from mudroom._adapters.models._http import HttpClient
+from mudroom._adapters.models.anthropic import AnthropicModel
+from mudroom._adapters.models.google import GoogleModel
+from mudroom._adapters.models.openai.chat import OpenAIModel
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.messages import (
     Message,
     TextBlock,
@@ -22,11 +27,6 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import RequestConfig
 from mudroom._engine.normalize import EMPTY_MESSAGE, NO_RESULT, normalize_conversation
-from mudroom.models._http import HttpClient
-from mudroom.models.anthropic import AnthropicModel
-from mudroom.models.google import GoogleModel
-from mudroom.models.openai.chat import OpenAIModel
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import FakeClock
 
 words = st.text(st.sampled_from("ab \n\0\ud800é世😀"), max_size=4)

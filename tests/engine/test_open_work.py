@@ -9,7 +9,7 @@ from tests.engine.conftest import Stage
 from tests.engine.test_background import check_record, list_notifications, wait_forever
 
 from mudroom import Budget, OpenWork, Reason
-from mudroom.models.scripted import call
+from mudroom._adapters.models.scripted import call
 
 
 def describe(work: list[OpenWork]) -> list[tuple[Any, ...]]:

@@ -9,12 +9,18 @@ from pathlib import Path
 import pytest
 
 from mudroom import AnyEvent, AssistantMessage, Budget, Reason, Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import (
+    Answer,
+    Request,
+    ScriptedConversation,
+    ScriptedModel,
+    call,
+)
+from mudroom._replay import replay
 from mudroom.errors import ModelRefused
 from mudroom.events import Delta, TurnFailed
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedConversation, ScriptedModel, call
 from mudroom.ports import RequestConfig, RetryNotice, StreamChunk
-from mudroom.replay import replay
 from mudroom.testing import Fault, ModelServer, run_virtual
 from mudroom.testing.model_server import ServerAnswer, ServerRequest
 

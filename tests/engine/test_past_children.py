@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from mudroom import Budget, Reason, Session
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import AnyEvent, RunFinished, RunResumed, RunStarted, TurnFinished
 from mudroom._core.messages import Usage
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._replay import replay
 from mudroom.ports import Hooks
-from mudroom.replay import replay
 from mudroom.testing import MemoryJournal
 from mudroom.testing.invariants import find_violations
 

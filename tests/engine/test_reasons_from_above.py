@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from mudroom import AnyEvent, AssistantMessage, Budget, Reason, Report
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import RunFinished
 from mudroom._core.messages import StopReason, TextBlock, ToolCallBlock, Usage
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing.clock import run_virtual
 
 from ..worker_kinds import RAY, open_session

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from mudroom import Effect, Reason, Session, Tool, ToolResult
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import StoredEvent, ToolCallFinished, TurnFinished
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import ReplayDiverged, replay
+from mudroom._replay import ReplayDiverged, replay
 from mudroom.testing import load_replay_model
 
 

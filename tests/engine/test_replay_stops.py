@@ -12,6 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import AnyEvent, Budget, Effect, Reason, Report, Session, Tool, ToolResult
+from mudroom._adapters.journals.memory import MemoryJournal, MemoryStore
+from mudroom._adapters.journals.sessions import read_events
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     Delta,
     RunFinished,
@@ -22,10 +25,7 @@ from mudroom._core.events import (
 )
 from mudroom._core.ports import Hooks
 from mudroom._core.runs import Brief
-from mudroom.journals.memory import MemoryJournal, MemoryStore
-from mudroom.journals.sessions import read_events
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import ReplayDiverged, replay
+from mudroom._replay import ReplayDiverged, replay
 from mudroom.testing.clock import run_virtual
 
 SECONDS = 60.0

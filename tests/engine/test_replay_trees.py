@@ -8,7 +8,7 @@ import random
 import pytest
 
 from mudroom._core.events import StoredEvent
-from mudroom.replay import ReplayDiverged, replay
+from mudroom._replay import ReplayDiverged, replay
 
 from ..long_form import count_examples
 from ..replay_trees import Tree, damage

@@ -14,10 +14,10 @@ from tests.engine.test_background import check_record, list_notifications, start
 from tests.engine.test_inbox import list_texts
 
 from mudroom import Budget, Reason, Session, TextBlock
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import MessageSent, RunWaiting, ToolCallStarted
 from mudroom._engine.run_tools.send_message import LONG_SECONDS
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.clock import VirtualLoop
 from mudroom.testing.model_server import ModelServer
 

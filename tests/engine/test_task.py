@@ -10,6 +10,7 @@ import pytest
 from tests.engine.conftest import Stage, block_texts
 
 from mudroom import Agent, Budget, Effect, Output, Reason, tool
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import RunStarted
 from mudroom._core.runs import Brief, Report
 from mudroom._engine.child_report import (
@@ -20,7 +21,6 @@ from mudroom._engine.child_report import (
     parse_report,
 )
 from mudroom.errors import ModelRefused
-from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.clock import run_virtual
 
 ALL = ("bash", "read", "write", "edit", "glob", "grep", "todo")

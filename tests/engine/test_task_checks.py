@@ -12,11 +12,11 @@ from tests.engine.conftest import Lines, Stage
 from tests.engine.test_background import check_record
 
 from mudroom import Agent, Permissions, WorkspaceKind
-from mudroom.boards.board import TaskBoard
-from mudroom.boards.file import get_board_path
-from mudroom.boards.lesson_files import import_tasks
+from mudroom._adapters.boards.board import TaskBoard
+from mudroom._adapters.boards.file import get_board_path
+from mudroom._adapters.boards.lesson_files import import_tasks
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom.events import CheckFinished
-from mudroom.models.scripted import Answer, Request, call
 
 TASK_CHECK = "! grep bad code.txt"
 """The check of a task: it fails if the file has the word "bad"."""

@@ -10,10 +10,10 @@ from tests.engine.conftest import Lines, Stage, Step
 from tests.engine.test_background import check_record
 
 from mudroom import Agent, Budget, WorkspaceKind
-from mudroom.boards.board import TaskBoard
-from mudroom.boards.file import get_board_path
+from mudroom._adapters.boards.board import TaskBoard
+from mudroom._adapters.boards.file import get_board_path
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom.events import RunStarted, TeamMessageSent
-from mudroom.models.scripted import Answer, Request, call
 
 CODER = Agent(name="coder", description="Codes.", claims_tasks=True, tools=("read", "write"))
 TESTER = Agent(name="tester", description="Tests.", claims_tasks=True, tools=("read",))

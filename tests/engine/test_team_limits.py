@@ -18,10 +18,10 @@ from tests.engine.test_background import check_record
 from tests.engine.test_teams import name, send
 
 from mudroom import Budget, Reason, Session, TextBlock, ToolCallBlock
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedConversation, call
 from mudroom._core.events import Delta, MessageDelivered, RunStarted, TeamMessageSent
 from mudroom._core.ports import StreamChunk
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedConversation, call
 from mudroom.permissions.rules import Permissions
 from mudroom.testing.clock import VirtualLoop
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest

@@ -13,10 +13,10 @@ from benchmarks.limits import SECONDS, Child, run_children, run_map
 from msgspec import Struct
 
 from mudroom import AnyEvent, AssistantMessage, Budget, Reason, Report, Session, ToolCallBlock, tool
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import RunFinished
 from mudroom._core.messages import StopReason, TextBlock, Usage
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
 from mudroom.testing.invariants import find_violations
 

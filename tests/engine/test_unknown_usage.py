@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from mudroom import AnyEvent, Budget, Ledger, Reason, Report, Session
+from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._core.budgets import Limit
+from mudroom._projections.ledger import describe_ledger
+from mudroom._replay import replay
 from mudroom.errors import ModelRefused
 from mudroom.events import Delta, TurnFailed
-from mudroom.models.scripted import ScriptedModel
-from mudroom.projections.ledger import describe_ledger
-from mudroom.replay import replay
 from mudroom.testing import MemoryJournal, MemoryStore
 
 from ..worker_kinds import WORKERS

@@ -10,15 +10,15 @@ import pytest
 from tests.engine.conftest import Stage
 
 from mudroom import Effect, Session, ToolCallBlock, ToolResult, tool
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.sandboxes.linux.landlock import get_landlock_version
 from mudroom._core.tools import Tool, ToolCategory
 from mudroom._engine.changes.watch import explain_unwatched, select_outside
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._replay import replay
 from mudroom.permissions import Permissions
 from mudroom.permissions.rules import Rule, Verdict
 from mudroom.ports import HookCallback, Hooks, ToolContext
-from mudroom.replay import replay
-from mudroom.sandboxes.linux.landlock import get_landlock_version
 
 from ..integrations.mcp_servers.servers import make_quick
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mudroom import Effect, Session, Tool, ToolResult
+from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom.errors import UsageError
-from mudroom.models.scripted import ScriptedModel, call
 from mudroom.ports import Hooks, ToolHookDecision
 
 WRONG: dict[str, Any] = {"text": "text", "number": 5, "list": ["a"], "object": object()}

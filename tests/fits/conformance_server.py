@@ -17,17 +17,17 @@ import mcp_types
 from mcp.shared.exceptions import MCPError
 
 from mudroom import Permissions, Session
+from mudroom._servers.listening import ListenOptions, ServerAddress
+from mudroom._servers.mcp import protocol
+from mudroom._servers.mcp.following import Context, get_owner
+from mudroom._servers.mcp.host_task import Owner
+from mudroom._servers.mcp.protocol import CallResult, McpProtocol
+from mudroom._servers.mcp.results import ToolAnswer
+from mudroom._servers.mcp.server import McpServer, ServerOptions
+from mudroom._servers.mcp.task_request import TaskArguments
+from mudroom._servers.mcp.task_states import EXTENSION, accepts_tasks
 from mudroom.errors import ModelRefused
 from mudroom.ports import Approver
-from mudroom.servers.listening import ListenOptions, ServerAddress
-from mudroom.servers.mcp import protocol
-from mudroom.servers.mcp.following import Context, get_owner
-from mudroom.servers.mcp.host_task import Owner
-from mudroom.servers.mcp.protocol import CallResult, McpProtocol
-from mudroom.servers.mcp.results import ToolAnswer
-from mudroom.servers.mcp.server import McpServer, ServerOptions
-from mudroom.servers.mcp.task_request import TaskArguments
-from mudroom.servers.mcp.task_states import EXTENSION, accepts_tasks
 from mudroom.testing import Request, ScriptedModel, call
 
 TOOLS = (

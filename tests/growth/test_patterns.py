@@ -21,10 +21,10 @@ LONGEST = count_examples(4_096, 1_048_576)
 
 BOUNDED = {
     # The caller gives them no more than so many characters.
-    "mudroom/integrations/hook_programs/matcher.py": 2_000,
-    "mudroom/integrations/mcp_servers/unusable_lines.py": 4_096,
-    "mudroom/models/_errors.py": 10_000,
-    "mudroom/models/refusals/": 4_000,
+    "mudroom/_adapters/integrations/hook_programs/matcher.py": 2_000,
+    "mudroom/_adapters/integrations/mcp_servers/unusable_lines.py": 4_096,
+    "mudroom/_adapters/models/_errors.py": 10_000,
+    "mudroom/_adapters/models/refusals/": 4_000,
     # The offline model answers no prompt with a longer word.
     "mudroom_offline/": 1_000,
 }

@@ -8,9 +8,9 @@ import re
 import msgspec
 import pytest
 
-from mudroom.integrations.config_files import _decode_json
-from mudroom.integrations.mcp_servers.load import EXPANSIONS, Expander
-from mudroom.models.refusals.classifier import find_status, read_refusal
+from mudroom._adapters.integrations.config_files import _decode_json
+from mudroom._adapters.integrations.mcp_servers.load import EXPANSIONS, Expander
+from mudroom._adapters.models.refusals.classifier import find_status, read_refusal
 from mudroom.permissions.path_rules import _replace_classes
 from mudroom.permissions.program_wrappers import _list_literals
 

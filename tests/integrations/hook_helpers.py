@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mudroom.integrations.hook_programs.hook_set import HookSet
-from mudroom.integrations.hook_programs.run_log import RunLog
-from mudroom.integrations.hook_programs.spec import HookSpec
+from mudroom._adapters.integrations.hook_programs.hook_set import HookSet
+from mudroom._adapters.integrations.hook_programs.run_log import RunLog
+from mudroom._adapters.integrations.hook_programs.spec import HookSpec
 
 
 def make_spec(event: str, command: str, **fields: Any) -> HookSpec:

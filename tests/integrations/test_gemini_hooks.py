@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.integrations.hook_programs.load import load_hooks
+from mudroom._adapters.integrations.hook_programs.load import load_hooks
 
 from .hook_helpers import make_set
 

@@ -14,9 +14,9 @@ from statistics import median
 from types import FrameType
 
 from mudroom import Session
-from mudroom.integrations import hook_programs
-from mudroom.integrations.hook_programs.spec import HookSpec
-from mudroom.models.scripted import Answer, ScriptedModel, call
+from mudroom._adapters.integrations import hook_programs
+from mudroom._adapters.integrations.hook_programs.spec import HookSpec
+from mudroom._adapters.models.scripted import Answer, ScriptedModel, call
 
 from .hook_helpers import make_set, make_spec
 

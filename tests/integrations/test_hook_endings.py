@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from tests.waiting import is_alive, wait_until
 
-from mudroom.integrations.hook_programs.event_names import FIRING_EVENTS
-from mudroom.integrations.hook_programs.event_rules import RULES
-from mudroom.integrations.hook_programs.hook_set import MAX_PROCESSES
-from mudroom.integrations.hook_programs.outcome import HookOutcome
-from mudroom.integrations.hook_programs.run_log import RunLog
+from mudroom._adapters.integrations.hook_programs.event_names import FIRING_EVENTS
+from mudroom._adapters.integrations.hook_programs.event_rules import RULES
+from mudroom._adapters.integrations.hook_programs.hook_set import MAX_PROCESSES
+from mudroom._adapters.integrations.hook_programs.outcome import HookOutcome
+from mudroom._adapters.integrations.hook_programs.run_log import RunLog
 
 from .hook_helpers import make_set, make_spec
 

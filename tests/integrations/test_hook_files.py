@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mudroom.integrations.hook_programs import event_names
-from mudroom.integrations.hook_programs.load import LoadedHooks, load_hooks
+from mudroom._adapters.integrations.hook_programs import event_names
+from mudroom._adapters.integrations.hook_programs.load import LoadedHooks, load_hooks
 
 
 def write(folder: Path, path: str, content: Any) -> Path:

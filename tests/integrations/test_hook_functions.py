@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from mudroom import Budget, Reason, Session
+from mudroom._adapters.integrations.hook_programs.spec import HookSpec
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import PermissionDecided, ToolCallFinished
+from mudroom._projections.ledger import Ledger, describe_ledger
 from mudroom.errors import UnknownName, UsageError
-from mudroom.integrations.hook_programs.spec import HookSpec
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.ports import HookCallback, Hooks
-from mudroom.projections.ledger import Ledger, describe_ledger
 from mudroom.testing import MemoryJournal
 
 Output = dict[str, Any] | None

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from mudroom import ApprovalDecision, ApprovalRequest, Session
-from mudroom.integrations.hook_programs.event_rules import RULES
-from mudroom.models.scripted import ScriptedModel, call
+from mudroom._adapters.integrations.hook_programs.event_rules import RULES
+from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom.permissions import Permissions
 
 from .test_hook_functions import Recorder, make_options

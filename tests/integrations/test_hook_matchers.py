@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from mudroom._core.messages import ToolCallBlock
-from mudroom._core.tools import ToolResult
-from mudroom.integrations.hook_programs.matcher import parse_matcher
-from mudroom.integrations.hook_programs.tool_shapes import (
+from mudroom._adapters.integrations.hook_programs.matcher import parse_matcher
+from mudroom._adapters.integrations.hook_programs.tool_shapes import (
     from_hook_input,
     read_hook_response,
     to_hook_input,
     to_hook_response,
 )
-from mudroom.projections.claude.tool_terms import get_claude_name
+from mudroom._core.messages import ToolCallBlock
+from mudroom._core.tools import ToolResult
+from mudroom._projections.claude.tool_terms import get_claude_name
 
 MATCHING = (
     ("", "Bash"),

@@ -10,10 +10,10 @@ import pytest
 from tests.integrations.test_hook_functions import Recorder, make_options
 
 from mudroom import Reason, Session
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import Delta, MessageDelivered, MessageSent, NoteInjected, StoredEvent
 from mudroom._engine.inbox.message_hooks import REFUSED_MESSAGE
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing import MemoryJournal
 
 

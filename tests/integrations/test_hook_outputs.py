@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET, structs
 
-from mudroom.integrations.hook_programs.outcome import HookOutcome, read_ending
+from mudroom._adapters.integrations.hook_programs.outcome import HookOutcome, read_ending
 
 CASES: list[dict[str, Any]] = json.loads(Path(__file__).with_name("hook_outputs.json").read_text())
 
@@ -33,7 +33,7 @@ assert DEFAULTS["updated_output"] is UNSET
 
 
 def test_the_corpus_has_each_event_and_no_title_twice() -> None:
-    from mudroom.integrations.hook_programs.event_rules import RULES
+    from mudroom._adapters.integrations.hook_programs.event_rules import RULES
 
     assert {case["event"] for case in CASES} == set(RULES)
     assert len({case["title"] for case in CASES}) == len(CASES) >= 60

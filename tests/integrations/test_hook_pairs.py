@@ -15,8 +15,8 @@ import pytest
 from tests.waiting import wait_until
 
 from mudroom import Budget, Session
-from mudroom.integrations.hook_programs.spec import HookSpec
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.integrations.hook_programs.spec import HookSpec
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 
 from .hook_helpers import make_spec
 
@@ -120,7 +120,7 @@ PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 from mudroom import Session
-from mudroom.models.scripted import ScriptedModel, call
+from mudroom._adapters.models.scripted import ScriptedModel, call
 from tests.integrations.test_hook_pairs import make_specs
 
 folder, session_id, resumes = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "resume"

@@ -11,9 +11,9 @@ from tests.integrations.mcp_servers.servers import count_starts, make_quick
 from tests.integrations.test_hook_functions import make_options
 
 from mudroom import Reason, Session
-from mudroom.integrations.hook_programs.server_tools import fill_places
-from mudroom.integrations.hook_programs.spec import HookSpec
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.integrations.hook_programs.server_tools import fill_places
+from mudroom._adapters.integrations.hook_programs.spec import HookSpec
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 
 FIELDS = {"tool_input": {"file_path": "/a/b.py", "count": 3, "flags": ["x"]}, "empty": None}
 DECISION = {

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.agent_files import LoadedAgents, load_agent_files, load_commands
+from mudroom._adapters.integrations.config_files import Finding
+from mudroom._adapters.integrations.plugins.load import read_plugin
+from mudroom._adapters.integrations.plugins.spec import Plugin
+from mudroom._adapters.integrations.usable_programs import UsablePrograms, load_usable_programs
 from mudroom._core.agents import Mode
-from mudroom.agent_catalog import KNOWN_TOOLS
-from mudroom.agent_files import LoadedAgents, load_agent_files, load_commands
-from mudroom.integrations.config_files import Finding
-from mudroom.integrations.plugins.load import read_plugin
-from mudroom.integrations.plugins.spec import Plugin
-from mudroom.integrations.usable_programs import UsablePrograms, load_usable_programs
+from mudroom._session.agent_catalog import KNOWN_TOOLS
 
 from ..plugin_folder import AGENT, install, write, write_plugin
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mudroom.integrations.config_files import Finding
-from mudroom.integrations.mcp_servers.load import load_servers
-from mudroom.integrations.mcp_servers.spec import ServerSpec
+from mudroom._adapters.integrations.config_files import Finding
+from mudroom._adapters.integrations.mcp_servers.load import load_servers
+from mudroom._adapters.integrations.mcp_servers.spec import ServerSpec
 
 ENVIRON = {"TOKEN": "t0ken", "HOST": "example.org"}
 

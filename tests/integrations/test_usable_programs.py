@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import mudroom
-from mudroom.errors import UsageError
-from mudroom.integrations.program_trust import (
+from mudroom._adapters.integrations.program_trust import (
     TRUST_FILE,
     load_trusted_programs,
     trust_programs,
     untrust_programs,
 )
-from mudroom.integrations.usable_programs import UsablePrograms, load_usable_programs
+from mudroom._adapters.integrations.usable_programs import UsablePrograms, load_usable_programs
+from mudroom.errors import UsageError
 
 
 class Folder:

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Generator
 import pytest
 from tests.waiting import wait_until
 
+from mudroom._adapters.journals.sqlite.batches import read_in_batches
 from mudroom._core.events import StoredEvent
-from mudroom.journals.sqlite.batches import read_in_batches
 
 
 async def test_a_cancelled_read_is_closed_after_its_thread_has_ended() -> None:

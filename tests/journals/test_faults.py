@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._core.events import NoteInjected
 from mudroom.errors import JournalError
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
 from mudroom.testing.journal_conformance import count_appends_until_failure
 
 _APPEND_WITHOUT_END = """
 import asyncio, os, sys
 from mudroom._core.events import NoteInjected
-from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
 
 async def produce(journal, name):
     n = 0
@@ -129,7 +129,7 @@ async def test_it_is_read_on_a_disk_that_cannot_be_written(disk: Path) -> None:
 def test_a_file_that_may_not_grow_never_says_saved(tmp_path: Path) -> None:
     code = (
         "import asyncio, resource, sys\n"
-        "from mudroom.journals.sqlite.journal import SqliteJournal\n"
+        "from mudroom._adapters.journals.sqlite.journal import SqliteJournal\n"
         "from mudroom.testing.journal_conformance import count_appends_until_failure\n"
         "async def main():\n"
         "    journal = SqliteJournal.open(sys.argv[1], session='s1', create=True)\n"

@@ -8,6 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from mudroom import AssistantMessage, Reason, Session
+from mudroom._adapters.journals.encoding import decode, encode
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.journals.sqlite.repair import check_journal, repair_journal
+from mudroom._adapters.journals.sqlite.schema import SCHEMA_VERSION
+from mudroom._adapters.models.scripted import Request, ScriptedModel
+from mudroom._cli.commands._command_table import ALL_COMMANDS
 from mudroom._core.events import (
     MessageSent,
     RunFinished,
@@ -15,13 +21,7 @@ from mudroom._core.events import (
     SessionOpened,
     ToolCallStarted,
 )
-from mudroom.cli.commands._command_table import ALL_COMMANDS
 from mudroom.errors import JournalError
-from mudroom.journals.encoding import decode, encode
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.journals.sqlite.repair import check_journal, repair_journal
-from mudroom.journals.sqlite.schema import SCHEMA_VERSION
-from mudroom.models.scripted import Request, ScriptedModel
 from mudroom.testing.sample_events import every_event
 
 GOLDEN = Path(__file__).with_name("golden")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mudroom.journals.memory import MemoryJournal, MemoryStore
+from mudroom._adapters.journals.memory import MemoryJournal, MemoryStore
 from mudroom.testing import journal_conformance, store_conformance
 from mudroom.testing.journal_conformance import count_appends_until_failure, read_all
 

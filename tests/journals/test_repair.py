@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from mudroom import Session
+from mudroom._adapters.journals.sqlite.journal import TORN_TAIL_NOTICE, SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.journals.sqlite.repair import LOST_TEXT, check_journal, repair_journal
+from mudroom._adapters.journals.sqlite.write_ahead_log import has_torn_tail
+from mudroom._adapters.models.scripted import ScriptedModel
+from mudroom._cli.actions.session_maintenance import _describe_losses
 from mudroom._core.agents import Agent
 from mudroom._core.budgets import Budget
 from mudroom._core.events import NoteInjected, RunFinished, RunStarted, SessionOpened, StoredEvent
 from mudroom._core.runs import Brief, Reason
-from mudroom.cli.actions.session_maintenance import _describe_losses
 from mudroom.errors import JournalBusy, JournalDamaged, JournalNewer
-from mudroom.journals.sqlite.journal import TORN_TAIL_NOTICE, SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.journals.sqlite.repair import LOST_TEXT, check_journal, repair_journal
-from mudroom.journals.sqlite.write_ahead_log import has_torn_tail
-from mudroom.models.scripted import ScriptedModel
 from mudroom.testing.sample_events import every_event
 
 ID = "11111111-1111-4111-8111-111111111111"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from mudroom._adapters.journals.session_names import check_name, select_session
 from mudroom.errors import UnknownName, UsageError
-from mudroom.journals.session_names import check_name, select_session
 
 IDS = [f"aa{n}" for n in range(6)]
 

@@ -11,11 +11,11 @@ from zlib import crc32
 
 import pytest
 
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader, read_header
+from mudroom._adapters.journals.sqlite.schema import write_name
 from mudroom._core.events import NoteInjected
 from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNewer
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader, read_header
-from mudroom.journals.sqlite.schema import write_name
 from mudroom.testing.journal_conformance import CHECKS, Check, read_all
 from mudroom.testing.sample_events import every_event
 
@@ -33,7 +33,7 @@ async def _write_journal(path: Path, count: int = 100) -> Path:
 
 def _count_elsewhere(path: Path) -> int:
     code = (
-        "import sys; from mudroom.journals.sqlite.reader import open_reader; print(sum(1 "
+        "import sys; from mudroom._adapters.journals.sqlite.reader import open_reader; print(sum(1 "
         "for _ in open_reader(sys.argv[1]).read()))"
     )
     return int(

@@ -10,19 +10,19 @@ from types import FrameType
 
 import pytest
 
+from mudroom._adapters.journals.sessions import read_events, read_summary
+from mudroom._adapters.journals.sqlite import summaries
+from mudroom._adapters.journals.sqlite.store import SqliteStore
+from mudroom._adapters.journals.summary_saver import SAVE_INTERVAL
 from mudroom._core.events import NoteInjected, SessionClosed, SessionOpened
 from mudroom._core.messages import Usage
-from mudroom.errors import JournalDamaged, JournalError, UnknownName
-from mudroom.journals.sessions import read_events, read_summary
-from mudroom.journals.sqlite import summaries
-from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.journals.summary_saver import SAVE_INTERVAL
-from mudroom.projections.session_summary import (
+from mudroom._projections.session_summary import (
     SUMMARY_TYPES,
     SessionSummary,
     decode_state,
     summarize_session,
 )
+from mudroom.errors import JournalDamaged, JournalError, UnknownName
 from mudroom.testing.event_builders import run_finished, run_started
 from mudroom.testing.journal_conformance import read_all
 from mudroom.testing.store_conformance import CHECKS, Check

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from mudroom import Reason, Session
+from mudroom._adapters.output_filters.redaction import Redactor
+from mudroom._cli.actions.export.export_session import redact_events
 from mudroom._core.events import NoteInjected, ToolCallStarted
 from mudroom._core.messages import ToolCallBlock
-from mudroom.cli.actions.export.export_session import redact_events
-from mudroom.output_filters.redaction import Redactor
 from mudroom.testing import load_replay_model
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 

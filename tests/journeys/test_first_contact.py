@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mudroom.cli.actions.session_store import read_summaries_of_folder
-from mudroom.cli.output.notices.start import OFFLINE_LINE
-from mudroom.journals.sessions import open_store
+from mudroom._adapters.journals.sessions import open_store
+from mudroom._cli.actions.session_store import read_summaries_of_folder
+from mudroom._cli.output.notices.start import OFFLINE_LINE
 
 if TYPE_CHECKING:
     from tests.journeys.conftest import Mudroom

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.cli.output.text import measure_width
+from mudroom._cli.output.text import measure_width
 
 from .conftest import Mudroom
 

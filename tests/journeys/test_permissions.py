@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from mudroom._adapters.sandboxes.detect import find_bwrap, run_probes
 from mudroom._core.messages import ToolCallBlock
-from mudroom.sandboxes.detect import find_bwrap, run_probes
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import Mudroom, Tmux

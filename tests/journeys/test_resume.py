@@ -10,9 +10,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._core.events import RunFinished
 from mudroom._core.messages import TextBlock, ToolCallBlock, Usage
-from mudroom.journals.sqlite.reader import open_reader
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 from ..waiting import wait_until

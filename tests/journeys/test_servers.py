@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mudroom.models.scripted import call
+from mudroom._adapters.models.scripted import call
 from mudroom.testing import ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer
 

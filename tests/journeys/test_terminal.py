@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._cli.output.text import ERASE_DOWN
 from mudroom._core.messages import ToolCallBlock
-from mudroom.cli.output.text import ERASE_DOWN
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 from ..waiting import wait_until
@@ -484,7 +484,7 @@ async def test_slow_packages_are_imported_after_the_prompt_is_drawn(mudroom: Mud
     async with mudroom.start_at_terminal(*MODEL, env={"PYTHONPROFILEIMPORTTIME": "1"}) as screen:
         drawn = await screen.expect("mudroom >> ")
         await screen.expect("sqlite3")
-    slow = ("aiohttp", "mudroom.session", "sqlite3", "rich", "pathspec", "yaml")
+    slow = ("aiohttp", "mudroom._session.session", "sqlite3", "rich", "pathspec", "yaml")
     assert [
         name for name in slow if re.search(rf"\| +{re.escape(name)}\r", screen.seen[:drawn])
     ] == []

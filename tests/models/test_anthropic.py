@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.models._http import HttpClient, SseParser, StreamCut, StreamError
+from mudroom._adapters.models._tool_names import ToolNames
+from mudroom._adapters.models.anthropic import AnthropicModel, AnthropicReader
 from mudroom._core.messages import (
     AssistantMessage,
     Message,
@@ -21,9 +24,6 @@ from mudroom._core.messages import (
 from mudroom._core.ports import RequestConfig, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelGarbled
-from mudroom.models._http import HttpClient, SseParser, StreamCut, StreamError
-from mudroom.models._tool_names import ToolNames
-from mudroom.models.anthropic import AnthropicModel, AnthropicReader
 from mudroom.testing import wire_formats
 from mudroom.testing.clock import FakeClock
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
+from mudroom._adapters.models._tool_names import ToolNames
+from mudroom._adapters.models.anthropic import AnthropicReader
+from mudroom._adapters.models.google import GoogleReader
+from mudroom._adapters.models.ollama import OllamaReader
+from mudroom._adapters.models.openai._chat_stream import OpenAIReader
+from mudroom._adapters.models.openai.chat import read_refused_calls
+from mudroom._adapters.models.openai.responses import ResponsesReader
 from mudroom._core.messages import ToolCallBlock
-from mudroom.models._tool_names import ToolNames
-from mudroom.models.anthropic import AnthropicReader
-from mudroom.models.google import GoogleReader
-from mudroom.models.ollama import OllamaReader
-from mudroom.models.openai._chat_stream import OpenAIReader
-from mudroom.models.openai.chat import read_refused_calls
-from mudroom.models.openai.responses import ResponsesReader
 
 NAMES = ToolNames(["read"])
 

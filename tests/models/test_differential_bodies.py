@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from mudroom._adapters.models._http import HttpClient
+from mudroom._adapters.models.anthropic import AnthropicModel
+from mudroom._adapters.models.google import GoogleModel
+from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._core.messages import (
     AssistantMessage,
     ImageBlock,
@@ -23,10 +27,6 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import Model, RequestConfig
 from mudroom._core.tools import Tool, ToolResult
-from mudroom.models._http import HttpClient
-from mudroom.models.anthropic import AnthropicModel
-from mudroom.models.google import GoogleModel
-from mudroom.models.openai.chat import OpenAIModel
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import ModelServer
 

@@ -22,6 +22,11 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.google import GoogleProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
+from mudroom._adapters.models._http import SseParser, StreamReader
+from mudroom._adapters.models._tool_names import ToolNames
+from mudroom._adapters.models.anthropic import AnthropicReader
+from mudroom._adapters.models.google import GoogleReader
+from mudroom._adapters.models.openai._chat_stream import OpenAIReader
 from mudroom._core.messages import (
     AssistantMessage,
     ProviderBlock,
@@ -31,11 +36,6 @@ from mudroom._core.messages import (
     ToolCallBlock,
     Usage,
 )
-from mudroom.models._http import SseParser, StreamReader
-from mudroom.models._tool_names import ToolNames
-from mudroom.models.anthropic import AnthropicReader
-from mudroom.models.google import GoogleReader
-from mudroom.models.openai._chat_stream import OpenAIReader
 from mudroom.testing.model_server import Fault, ModelServer
 from mudroom.testing.wire_formats import WireAnswer, anthropic_stream, google_stream, openai_stream
 

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.models._http import HttpClient, StreamCut, StreamError
+from mudroom._adapters.models._tool_names import ToolNames
+from mudroom._adapters.models.google import GoogleModel, GoogleReader
 from mudroom._core.messages import (
     AssistantMessage,
     Message,
@@ -23,9 +26,6 @@ from mudroom._core.messages import (
 from mudroom._core.ports import RequestConfig, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelGarbled
-from mudroom.models._http import HttpClient, StreamCut, StreamError
-from mudroom.models._tool_names import ToolNames
-from mudroom.models.google import GoogleModel, GoogleReader
 from mudroom.testing.clock import FakeClock
 
 

@@ -12,14 +12,14 @@ from typing import cast
 
 import pytest
 
+from mudroom._adapters.models._errors import ProviderHints, choose_delay
+from mudroom._adapters.models._http import HttpClient, join_chunks
+from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter
+from mudroom._adapters.models._wire import WireConversation
+from mudroom._adapters.models.anthropic import AnthropicModel
 from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, user_message
 from mudroom._core.ports import RequestConfig, RequestSlot, RetryNotice, StreamChunk
 from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
-from mudroom.models._errors import ProviderHints, choose_delay
-from mudroom.models._http import HttpClient, join_chunks
-from mudroom.models._rate_limit import AdaptiveRateLimiter
-from mudroom.models._wire import WireConversation
-from mudroom.models.anthropic import AnthropicModel
 from mudroom.testing.clock import FakeClock, LoopClock, run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 

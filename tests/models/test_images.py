@@ -9,6 +9,13 @@ import msgspec
 import pytest
 from pydantic_ai import messages as pm
 
+from mudroom._adapters.models._http import HttpClient
+from mudroom._adapters.models._tool_names import ToolNames
+from mudroom._adapters.models.anthropic import AnthropicModel
+from mudroom._adapters.models.google import GoogleModel
+from mudroom._adapters.models.openai.chat import OpenAIModel
+from mudroom._adapters.models.providers import PROVIDERS, parse_model_name, takes_images
+from mudroom._adapters.models.pydantic_ai import to_model_request
 from mudroom._core.messages import (
     ImageBlock,
     Message,
@@ -17,13 +24,6 @@ from mudroom._core.messages import (
     UserMessage,
 )
 from mudroom._core.ports import RequestConfig
-from mudroom.models._http import HttpClient
-from mudroom.models._tool_names import ToolNames
-from mudroom.models.anthropic import AnthropicModel
-from mudroom.models.google import GoogleModel
-from mudroom.models.openai.chat import OpenAIModel
-from mudroom.models.providers import PROVIDERS, parse_model_name, takes_images
-from mudroom.models.pydantic_ai import to_model_request
 from mudroom.testing.clock import FakeClock
 
 IMAGE = ImageBlock("image/png", b"\x89PNG" * 3000, 640, 480)

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from mudroom import UserMessage
+from mudroom._adapters.models._http import HttpClient
+from mudroom._adapters.models._wire import WireModel
+from mudroom._adapters.models.anthropic import AnthropicModel
+from mudroom._adapters.models.google import GoogleModel
+from mudroom._adapters.models.openai.chat import OpenAIModel
+from mudroom._adapters.models.openai.responses import ResponsesModel
 from mudroom._core.messages import TextBlock
 from mudroom._core.ports import RequestConfig
-from mudroom.models._http import HttpClient
-from mudroom.models._wire import WireModel
-from mudroom.models.anthropic import AnthropicModel
-from mudroom.models.google import GoogleModel
-from mudroom.models.openai.chat import OpenAIModel
-from mudroom.models.openai.responses import ResponsesModel
 from mudroom.testing import FakeClock
 
 WIRES: dict[str, tuple[type[WireModel], str]] = {

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mudroom._adapters.models._http import HttpClient
+from mudroom._adapters.models._wire import WireConversation, WireModel
+from mudroom._adapters.models.anthropic import AnthropicModel
+from mudroom._adapters.models.model_facts import find_facts, forget_learnt_facts, remember_facts
+from mudroom._adapters.models.openai.chat import OpenAIModel
+from mudroom._adapters.models.openai.responses import ResponsesModel
 from mudroom._core.messages import AssistantMessage, user_message
 from mudroom._core.ports import RequestConfig, RetryNotice
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelRefused
-from mudroom.models._http import HttpClient
-from mudroom.models._wire import WireConversation, WireModel
-from mudroom.models.anthropic import AnthropicModel
-from mudroom.models.model_facts import find_facts, forget_learnt_facts, remember_facts
-from mudroom.models.openai.chat import OpenAIModel
-from mudroom.models.openai.responses import ResponsesModel
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer
 

@@ -10,16 +10,17 @@ from collections.abc import Callable, Mapping
 import click
 import pytest
 
-from mudroom import UsageError, config
-from mudroom.agent_catalog import find_agent
-from mudroom.agent_files import BUILTIN_AGENTS, load_builtin_agent
-from mudroom.cli.actions.load_settings import describe_unknown_variables
-from mudroom.cli.commands._command_line import describe_usage_error
-from mudroom.cli.commands.root import root_command
+from mudroom import UsageError
+from mudroom._adapters.agent_files import BUILTIN_AGENTS, load_builtin_agent
+from mudroom._adapters.journals.session_names import select_session
+from mudroom._adapters.models.providers import PROVIDERS, parse_model_name
+from mudroom._cli.actions.load_settings import describe_unknown_variables
+from mudroom._cli.commands._command_line import describe_usage_error
+from mudroom._cli.commands.root import root_command
+from mudroom._session import config
+from mudroom._session.agent_catalog import find_agent
+from mudroom._session.options import make_options
 from mudroom.errors import MudroomError, UnknownName
-from mudroom.journals.session_names import select_session
-from mudroom.models.providers import PROVIDERS, parse_model_name
-from mudroom.options import make_options
 
 SESSIONS = [str(uuid.UUID(int=number << 96 | 7)) for number in (0xABCD1234, 0xABCD1235, 0x77AA0000)]
 NAMED = [("review auth", SESSIONS[0]), ("fix-tests", SESSIONS[1])]

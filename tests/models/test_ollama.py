@@ -12,6 +12,10 @@ import pytest
 from aiohttp import web
 
 from mudroom import Reason, Session
+from mudroom._adapters.models._http import HttpClient, LineParser, StreamCut, StreamError
+from mudroom._adapters.models._tool_names import ToolNames
+from mudroom._adapters.models.ollama import OllamaModel, OllamaReader
+from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._core.messages import (
     AssistantMessage,
     ImageBlock,
@@ -27,12 +31,8 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import RequestConfig, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
+from mudroom._session.model_registry import ModelRegistry
 from mudroom.errors import ContextOverflow, ModelGarbled
-from mudroom.model_registry import ModelRegistry
-from mudroom.models._http import HttpClient, LineParser, StreamCut, StreamError
-from mudroom.models._tool_names import ToolNames
-from mudroom.models.ollama import OllamaModel, OllamaReader
-from mudroom.models.openai.chat import OpenAIModel
 from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 

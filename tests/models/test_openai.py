@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mudroom._adapters.models._http import HttpClient, StreamCut, StreamError
+from mudroom._adapters.models._tool_names import ToolNames
+from mudroom._adapters.models.openai._chat_stream import OpenAIReader
+from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._core.messages import (
     AssistantMessage,
     Message,
@@ -25,10 +29,6 @@ from mudroom._core.messages import (
 from mudroom._core.ports import RequestConfig, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelGarbled
-from mudroom.models._http import HttpClient, StreamCut, StreamError
-from mudroom.models._tool_names import ToolNames
-from mudroom.models.openai._chat_stream import OpenAIReader
-from mudroom.models.openai.chat import OpenAIModel
 from mudroom.testing.clock import FakeClock
 
 LOCAL = "http://127.0.0.1:1/v1"

@@ -8,6 +8,11 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from mudroom._adapters.models._http import HttpClient, SseParser, StreamCut, StreamReader
+from mudroom._adapters.models._tool_names import ToolNames
+from mudroom._adapters.models.google import GoogleModel, GoogleReader
+from mudroom._adapters.models.openai._chat_stream import OpenAIReader
+from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._core.messages import (
     AssistantMessage,
     StopReason,
@@ -22,11 +27,6 @@ from mudroom._core.messages import (
 from mudroom._core.ports import Model, RequestConfig, RetryNotice, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
-from mudroom.models._http import HttpClient, SseParser, StreamCut, StreamReader
-from mudroom.models._tool_names import ToolNames
-from mudroom.models.google import GoogleModel, GoogleReader
-from mudroom.models.openai._chat_stream import OpenAIReader
-from mudroom.models.openai.chat import OpenAIModel
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.wire_formats import WireAnswer, google_stream, openai_stream

@@ -14,6 +14,10 @@ from pydantic_ai.direct import model_request_stream
 from pydantic_ai.models.openai import OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
+from mudroom._adapters.models._http import HttpClient, SseParser, StreamCut, StreamError
+from mudroom._adapters.models._tool_names import ToolNames
+from mudroom._adapters.models.openai.chat import OpenAIModel
+from mudroom._adapters.models.openai.responses import WIRE, ResponsesModel, ResponsesReader
 from mudroom._core.messages import (
     AssistantMessage,
     ImageBlock,
@@ -30,12 +34,8 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import RequestConfig, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
+from mudroom._session.model_registry import ModelRegistry
 from mudroom.errors import ModelGarbled
-from mudroom.model_registry import ModelRegistry
-from mudroom.models._http import HttpClient, SseParser, StreamCut, StreamError
-from mudroom.models._tool_names import ToolNames
-from mudroom.models.openai.chat import OpenAIModel
-from mudroom.models.openai.responses import WIRE, ResponsesModel, ResponsesReader
 from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import ModelServer

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.models._errors import ProviderHints, classify_status, extract_error_text
+from mudroom._adapters.models._http import HttpClient
+from mudroom._adapters.models._wire import WireModel
+from mudroom._adapters.models.anthropic import AnthropicModel
+from mudroom._adapters.models.model_facts import ModelFacts
+from mudroom._adapters.models.openai.chat import OpenAIModel
+from mudroom._adapters.models.openai.responses import ResponsesModel
+from mudroom._adapters.models.refusals.overflow import find_stated_sizes, is_overflow
+from mudroom._adapters.models.refusals.repairs import find_room, learn_facts
 from mudroom._core.messages import user_message
 from mudroom._core.ports import RequestConfig
 from mudroom.errors import ContextOverflow
-from mudroom.models._errors import ProviderHints, classify_status, extract_error_text
-from mudroom.models._http import HttpClient
-from mudroom.models._wire import WireModel
-from mudroom.models.anthropic import AnthropicModel
-from mudroom.models.model_facts import ModelFacts
-from mudroom.models.openai.chat import OpenAIModel
-from mudroom.models.openai.responses import ResponsesModel
-from mudroom.models.refusals.overflow import find_stated_sizes, is_overflow
-from mudroom.models.refusals.repairs import find_room, learn_facts
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer
 

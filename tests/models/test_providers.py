@@ -2,8 +2,7 @@
 
 import pytest
 
-from mudroom.errors import UnknownName, UsageError
-from mudroom.models.providers import (
+from mudroom._adapters.models.providers import (
     PROVIDERS,
     choose_default_model,
     find_key_variable,
@@ -12,6 +11,7 @@ from mudroom.models.providers import (
     get_key,
     parse_model_name,
 )
+from mudroom.errors import UnknownName, UsageError
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 
+from mudroom._adapters.models.providers import PROVIDERS, Provider
+from mudroom._adapters.models.pydantic_ai import PydanticAIModel
 from mudroom._core.messages import (
     AssistantMessage,
     StopReason,
@@ -32,6 +34,7 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
+from mudroom._session.model_registry import ModelRegistry
 from mudroom.errors import (
     ContextOverflow,
     ModelError,
@@ -40,9 +43,6 @@ from mudroom.errors import (
     ModelUnavailable,
     UsageError,
 )
-from mudroom.model_registry import ModelRegistry
-from mudroom.models.providers import PROVIDERS, Provider
-from mudroom.models.pydantic_ai import PydanticAIModel
 from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 
@@ -323,7 +323,7 @@ import sys
 sys.modules["pydantic_ai"] = None
 from mudroom._core.ports import RequestConfig
 from mudroom.errors import UsageError
-from mudroom.models.pydantic_ai import PydanticAIModel
+from mudroom._adapters.models.pydantic_ai import PydanticAIModel
 from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 try:
@@ -351,7 +351,7 @@ def test_without_the_package_of_a_provider_the_error_says_how_to_install_it(
 
 def test_importing_the_adapter_imports_nothing_of_pydantic_ai() -> None:
     script = (
-        "import sys, mudroom.models.pydantic_ai; print([name for name in sys.modules if "
+        "import sys, mudroom._adapters.models.pydantic_ai; print([name for name in sys.modules if "
         "name.startswith('pydantic')])"
     )
     assert (
@@ -368,7 +368,7 @@ import asyncio
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from mudroom._core.ports import RequestConfig
-from mudroom.models.pydantic_ai import PydanticAIModel
+from mudroom._adapters.models.pydantic_ai import PydanticAIModel
 from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
+from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter, read_room
 from mudroom._core.ports import RateLimited, RateLimiter
-from mudroom.models._rate_limit import AdaptiveRateLimiter, read_room
 from mudroom.testing.clock import LoopClock, run_virtual
 
 

@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from mudroom._adapters.models._errors import ProviderHints
+from mudroom._adapters.models._http import HttpClient
+from mudroom._adapters.models._wire import WireModel
+from mudroom._adapters.models.anthropic import AnthropicModel
+from mudroom._adapters.models.google import GoogleModel
+from mudroom._adapters.models.ollama import OllamaModel
+from mudroom._adapters.models.openai.chat import OpenAIModel
+from mudroom._adapters.models.openai.responses import ResponsesModel
 from mudroom._core.messages import user_message
 from mudroom._core.ports import RequestConfig
 from mudroom.errors import ModelRefused
-from mudroom.models._errors import ProviderHints
-from mudroom.models._http import HttpClient
-from mudroom.models._wire import WireModel
-from mudroom.models.anthropic import AnthropicModel
-from mudroom.models.google import GoogleModel
-from mudroom.models.ollama import OllamaModel
-from mudroom.models.openai.chat import OpenAIModel
-from mudroom.models.openai.responses import ResponsesModel
 from mudroom.testing.clock import FakeClock
 
 KEY = "sk-very-secret"

@@ -13,21 +13,21 @@ from typing import Any, cast
 
 import pytest
 
+from mudroom._adapters.models._errors import ProviderHints, classify_status, extract_error_text
+from mudroom._adapters.models._http import HttpClient, make_stream_error
+from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter
+from mudroom._adapters.models._wire import WireModel
+from mudroom._adapters.models.anthropic import AnthropicModel
+from mudroom._adapters.models.fallback import FallbackModel
+from mudroom._adapters.models.google import GoogleModel
+from mudroom._adapters.models.ollama import OllamaModel
+from mudroom._adapters.models.openai.chat import OpenAIModel
+from mudroom._adapters.models.openai.responses import ResponsesModel
+from mudroom._adapters.models.refusals.classifier import Meaning, Refusal, read_refusal
+from mudroom._adapters.models.refusals.waits import parse_retry_after
 from mudroom._core.messages import AssistantMessage, user_message
 from mudroom._core.ports import RequestConfig, RequestSlot, RetryNotice
 from mudroom.errors import ModelError, ModelRefused
-from mudroom.models._errors import ProviderHints, classify_status, extract_error_text
-from mudroom.models._http import HttpClient, make_stream_error
-from mudroom.models._rate_limit import AdaptiveRateLimiter
-from mudroom.models._wire import WireModel
-from mudroom.models.anthropic import AnthropicModel
-from mudroom.models.fallback import FallbackModel
-from mudroom.models.google import GoogleModel
-from mudroom.models.ollama import OllamaModel
-from mudroom.models.openai.chat import OpenAIModel
-from mudroom.models.openai.responses import ResponsesModel
-from mudroom.models.refusals.classifier import Meaning, Refusal, read_refusal
-from mudroom.models.refusals.waits import parse_retry_after
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerRequest
 

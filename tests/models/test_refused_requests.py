@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from mudroom import Reason, Report, Session
+from mudroom._adapters.models._errors import ProviderHints, classify_status
+from mudroom._adapters.models._http import HttpClient
+from mudroom._adapters.models._wire import WireModel
+from mudroom._adapters.models.anthropic import AnthropicModel
+from mudroom._adapters.models.google import GoogleModel
+from mudroom._adapters.models.openai.chat import OpenAIModel
+from mudroom._adapters.models.openai.responses import ResponsesModel
 from mudroom._core.messages import user_message
 from mudroom._core.ports import RequestConfig
 from mudroom.errors import ContextOverflow, ModelRefused
-from mudroom.models._errors import ProviderHints, classify_status
-from mudroom.models._http import HttpClient
-from mudroom.models._wire import WireModel
-from mudroom.models.anthropic import AnthropicModel
-from mudroom.models.google import GoogleModel
-from mudroom.models.openai.chat import OpenAIModel
-from mudroom.models.openai.responses import ResponsesModel
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer
 

@@ -8,6 +8,12 @@ from typing import Any
 import pytest
 
 from mudroom import TextBlock, Tool, ToolCallBlock, ToolResult
+from mudroom._adapters.models._http import HttpClient
+from mudroom._adapters.models._wire import WireModel
+from mudroom._adapters.models.anthropic import AnthropicModel
+from mudroom._adapters.models.google import GoogleModel
+from mudroom._adapters.models.openai.chat import OpenAIModel
+from mudroom._adapters.models.openai.responses import ResponsesModel
 from mudroom._core.messages import (
     AssistantMessage,
     ThinkingBlock,
@@ -17,12 +23,6 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import RequestConfig
 from mudroom.errors import ModelError
-from mudroom.models._http import HttpClient
-from mudroom.models._wire import WireModel
-from mudroom.models.anthropic import AnthropicModel
-from mudroom.models.google import GoogleModel
-from mudroom.models.openai.chat import OpenAIModel
-from mudroom.models.openai.responses import ResponsesModel
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.messages import (
     AssistantMessage,
     StopReason,
@@ -14,7 +15,6 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import Model, ModelConversation, RequestConfig, StreamChunk
 from mudroom.errors import ModelUnavailable
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
 
 async def ask(conversation: ModelConversation) -> AssistantMessage:

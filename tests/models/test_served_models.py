@@ -13,11 +13,11 @@ import pytest
 from aiohttp import web
 
 from mudroom import ImageBlock, Session, TextBlock, Usage
+from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._core.messages import StopReason
 from mudroom._core.ports import RequestConfig
+from mudroom._session.model_registry import ModelRegistry
 from mudroom.errors import UsageError
-from mudroom.model_registry import ModelRegistry
-from mudroom.models.openai.chat import OpenAIModel
 from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.wire_formats import WireAnswer, openai_stream

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mudroom.models._http import SseParser
+from mudroom._adapters.models._http import SseParser
 
 STREAM = (
     'event: a\ndata: {"x": "é漢"}\n\n: comment\n\ndata:one\ndata: two\n\nid: 7\nretry: 5\n'

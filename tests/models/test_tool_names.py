@@ -6,8 +6,8 @@ import re
 import msgspec
 import pytest
 
-from mudroom.models._json import clean, encode, make_decoder, parse_arguments
-from mudroom.models._tool_names import ToolNames
+from mudroom._adapters.models._json import clean, encode, make_decoder, parse_arguments
+from mudroom._adapters.models._tool_names import ToolNames
 
 
 def test_names_survive_a_round_trip() -> None:

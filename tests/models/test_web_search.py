@@ -13,6 +13,19 @@ from google.genai import types as gt
 from msgspec.structs import replace
 
 from mudroom import Agent, AnyEvent, Mode, Permissions, Reason, Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models import model_facts
+from mudroom._adapters.models._http import HttpClient
+from mudroom._adapters.models._wire import WireModel
+from mudroom._adapters.models.anthropic import AnthropicModel
+from mudroom._adapters.models.google import GoogleModel
+from mudroom._adapters.models.openai.chat import OpenAIModel
+from mudroom._adapters.models.openai.responses import ResponsesModel
+from mudroom._cli.interactive.scrollback_writer import ScrollbackWriter
+from mudroom._cli.output.plain_progress import PlainProgress
+from mudroom._cli.output.scrollback import Scrollback
+from mudroom._cli.output.session_markdown import render_session_markdown
+from mudroom._cli.output.transcript_lines import render_transcript
 from mudroom._core.events import Delta, ModelCallRetried, TurnFinished
 from mudroom._core.messages import (
     AssistantMessage,
@@ -23,22 +36,9 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import RequestConfig
 from mudroom._core.tools import Tool
-from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
-from mudroom.cli.output.plain_progress import PlainProgress
-from mudroom.cli.output.scrollback import Scrollback
-from mudroom.cli.output.session_markdown import render_session_markdown
-from mudroom.cli.output.transcript_lines import render_transcript
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models import model_facts
-from mudroom.models._http import HttpClient
-from mudroom.models._wire import WireModel
-from mudroom.models.anthropic import AnthropicModel
-from mudroom.models.google import GoogleModel
-from mudroom.models.openai.chat import OpenAIModel
-from mudroom.models.openai.responses import ResponsesModel
-from mudroom.projections.anthropic_shapes import to_anthropic_message
-from mudroom.projections.run_tree import RunTree
-from mudroom.projections.stream_json import StreamJson
+from mudroom._projections.anthropic_shapes import to_anthropic_message
+from mudroom._projections.run_tree import RunTree
+from mudroom._projections.stream_json import StreamJson
 from mudroom.testing import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 

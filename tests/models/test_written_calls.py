@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mudroom import Reason, Report, Session
+from mudroom._adapters.models._written_calls import find_written_call
 from mudroom._core.messages import AssistantMessage, TextBlock
-from mudroom.models._written_calls import find_written_call
 from mudroom.testing.model_server import ModelServer, ServerAnswer
 
 HERMES = '<tool_call>\n{"name": "read", "arguments": {"file_path": "a"}}\n</tool_call>'

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mudroom import Report
-from mudroom.session import Session
+from mudroom._session.session import Session
 from mudroom_offline import OfflineModel
 
 Ask = Callable[[dict[str, str], str], Awaitable[Report]]

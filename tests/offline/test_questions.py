@@ -22,8 +22,8 @@ from mudroom._core.messages import (
 from mudroom._core.ports import RequestConfig
 from mudroom._core.tools import Tool, ToolResult
 from mudroom._engine.compaction.summary import make_summary_prompt
+from mudroom._session.session import Session
 from mudroom.errors import ModelRefused
-from mudroom.session import Session
 from mudroom_offline import OfflineModel
 from mudroom_offline.catalog import load_data
 from mudroom_offline.requests import parse_prompt

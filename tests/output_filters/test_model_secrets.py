@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom import Output, Session
+from mudroom._adapters.models.scripted import Request, ScriptedModel, call
+from mudroom._adapters.output_filters.redaction import Redactor
+from mudroom._cli.main import main
 from mudroom._core.agents import Mode
 from mudroom._core.events import Delta, StoredEvent
 from mudroom._core.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCallBlock
-from mudroom.cli.main import main
-from mudroom.models.scripted import Request, ScriptedModel, call
-from mudroom.output_filters.redaction import Redactor
+from mudroom._projections.safe_text import redact_answer, redact_event
 from mudroom.permissions.rules import Permissions
-from mudroom.projections.safe_text import redact_answer, redact_event
 from mudroom.testing.event_builders import turn_finished
 
 from .test_redaction import ORDINARY, SHAPES

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom import Session
-from mudroom.models.scripted import ScriptedModel, call
-from mudroom.output_filters.redaction import Redactor, is_secret_name
-from mudroom.tools.bash import RedactingStream
+from mudroom._adapters.models.scripted import ScriptedModel, call
+from mudroom._adapters.output_filters.redaction import Redactor, is_secret_name
+from mudroom._adapters.tools.bash import RedactingStream
 
 A20, A36 = "aB3dE6gH9jK2mN5pQ8rS", "aB3dE6gH9jK2mN5pQ8rSaB3dE6gH9jK2mN5p"
 SHAPES = {

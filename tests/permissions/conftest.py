@@ -10,15 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import AnyEvent, Report, Session
+from mudroom._adapters.models.scripted import Script, ScriptedModel
+from mudroom._adapters.tools import make_builtin_tools
 from mudroom._core.agents import Mode
 from mudroom._core.events import PermissionDecided, ToolCallFinished
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest, PermissionVerdict
 from mudroom._core.tools import Tool
 from mudroom._engine.children.task_tool import make_task_tool
-from mudroom.models.scripted import Script, ScriptedModel
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
-from mudroom.tools import make_builtin_tools
 
 TOOLS: dict[str, Tool] = {**make_builtin_tools(), "task": make_task_tool({})}
 

@@ -14,7 +14,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
+from mudroom._adapters.sandboxes.choose import SandboxRequest, choose_sandbox
 
 SECONDS = 2
 """Timeout of one command."""

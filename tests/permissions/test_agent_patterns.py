@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from tests.long_form import count_examples
 
 from mudroom import Agent, Session
+from mudroom._adapters.models.scripted import Answer, Request, call
+from mudroom._adapters.tools import make_builtin_tools
 from mudroom._core.agents import Mode
 from mudroom._core.budgets import Budget
 from mudroom._core.messages import ToolCallBlock
@@ -20,10 +22,8 @@ from mudroom._core.runs import Brief
 from mudroom._core.tool_patterns import list_call_patterns, select_tools
 from mudroom._core.tools import Tool
 from mudroom._engine.children.task_tool import make_task_tool
-from mudroom.models.scripted import Answer, Request, call
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
-from mudroom.tools import make_builtin_tools
 
 from .conftest import Play
 

@@ -14,23 +14,23 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import call
+from mudroom._cli.interactive.questions.approvals import ApprovalPrompt
+from mudroom._cli.interactive.questions.question_lines import format_body
+from mudroom._cli.interactive.questions.trust_question import ask_for_trust, find_untrusted_files
+from mudroom._cli.output.scrollback import Scrollback
+from mudroom._cli.output.text import Line, measure_width, split_line
 from mudroom._core.events import SessionOpened, TurnFinished
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.tools import ToolCategory
-from mudroom.cli.interactive.questions.approvals import ApprovalPrompt
-from mudroom.cli.interactive.questions.question_lines import format_body
-from mudroom.cli.interactive.questions.trust_question import ask_for_trust, find_untrusted_files
-from mudroom.cli.output.scrollback import Scrollback
-from mudroom.cli.output.text import Line, measure_width, split_line
-from mudroom.config import Settings
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import call
+from mudroom._projections.run_tree import RunTree
+from mudroom._projections.safe_text import escape_hidden
+from mudroom._replay import replay
+from mudroom._session.config import Settings
 from mudroom.permissions import trust
 from mudroom.permissions.approved_rules import load_approved
 from mudroom.permissions.rules import Permissions
-from mudroom.projections.run_tree import RunTree
-from mudroom.projections.safe_text import escape_hidden
-from mudroom.replay import replay
 from mudroom.testing.event_builders import run_started
 
 from .conftest import Play, ScriptedApprover

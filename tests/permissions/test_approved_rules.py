@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.cli.actions.load_permissions import load_permissions
-from mudroom.config import Settings
+from mudroom._adapters.tools import make_builtin_tools
+from mudroom._cli.actions.load_permissions import load_permissions
+from mudroom._session.config import Settings
 from mudroom.errors import UsageError
 from mudroom.permissions.approved_rules import (
     ApprovedRules,
@@ -16,7 +17,6 @@ from mudroom.permissions.approved_rules import (
     load_approved,
 )
 from mudroom.permissions.rules import Permissions
-from mudroom.tools import make_builtin_tools
 
 
 def make_rules(

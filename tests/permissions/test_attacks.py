@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from mudroom.models.scripted import Answer, Request, call
-from mudroom.projections.engine_text import quote
+from mudroom._adapters.models.scripted import Answer, Request, call
+from mudroom._projections.engine_text import quote
 
 from .conftest import Play, RuleJudge, ScriptedApprover
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.models.scripted import Answer, Request, call
+from mudroom._adapters.tools import make_builtin_tools
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom.errors import WorkspaceError
-from mudroom.models.scripted import Answer, Request, call
 from mudroom.permissions.policy import FilteredWorkspace
 from mudroom.permissions.rules import Permissions
-from mudroom.tools import make_builtin_tools
-from mudroom.workspaces.shared import SharedWorkspace
 
 from .conftest import Play
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from mudroom._cli.interactive.questions.approvals import ApprovalPrompt
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.ports.input_forms import InputForm
-from mudroom.cli.interactive.questions.approvals import ApprovalPrompt
 from mudroom.permissions.rules import Permissions
 
 from .test_approvals import ScriptedUI

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mudroom import ToolResult
+from mudroom._adapters.tools import make_builtin_tools
 from mudroom._core.agents import Mode
 from mudroom._core.tools import Effect, Tool, ToolCategory
 from mudroom.errors import UsageError
@@ -23,7 +24,6 @@ from mudroom.permissions.rules import (
     parse_rule,
     split_rules,
 )
-from mudroom.tools import make_builtin_tools
 
 from .conftest import RuleJudge
 

@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.sandboxes.detect import find_bwrap, run_probes
+from mudroom._adapters.tools import make_builtin_tools
+from mudroom._adapters.tools.bash import BASH
 from mudroom._core.agents import Mode
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.program_table import FILELESS_PROGRAMS, READING_PROGRAMS
 from mudroom.permissions.rules import Permissions
-from mudroom.sandboxes.detect import find_bwrap, run_probes
-from mudroom.tools import make_builtin_tools
-from mudroom.tools.bash import BASH
 
 CASES = 100_000 if os.environ.get("MUDROOM_LONG") else 300
 BATCH = min(CASES, 1_000)

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.tools import make_builtin_tools
 from mudroom._platform.protected_names import find_protected_component
 from mudroom.permissions.approved_rules import ApprovedRules
 from mudroom.permissions.program_table import FILELESS_PROGRAMS, READING_PROGRAMS
 from mudroom.permissions.rules import Permissions
-from mudroom.tools import make_builtin_tools
 
 from ..long_form import count_examples
 

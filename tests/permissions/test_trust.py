@@ -11,7 +11,7 @@ import pytest
 
 from mudroom import Session
 from mudroom._core.agents import Mode
-from mudroom.config import load_settings as settings_of
+from mudroom._session.config import load_settings as settings_of
 from mudroom.errors import UsageError
 from mudroom.permissions import settings, trust
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.models.scripted import call
 from mudroom._core.agents import Mode
-from mudroom.models.scripted import call
 from mudroom.permissions.program_table import READING_PROGRAMS
 from mudroom.permissions.rules import Permissions
 

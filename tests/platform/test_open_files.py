@@ -28,9 +28,9 @@ from contextlib import suppress
 from mudroom._core.messages import user_message
 from mudroom._core.ports import RequestConfig
 from mudroom.errors import ModelUnavailable
-from mudroom.models._errors import ProviderHints
-from mudroom.models._http import HttpClient
-from mudroom.models.anthropic import AnthropicModel
+from mudroom._adapters.models._errors import ProviderHints
+from mudroom._adapters.models._http import HttpClient
+from mudroom._adapters.models.anthropic import AnthropicModel
 from mudroom.testing.clock import FakeClock
 
 async def main():
@@ -64,7 +64,7 @@ def run_python(code: str) -> str:
 @pytest.mark.parametrize(
     ("module", "function"),
     [
-        ("mudroom.cli.main", "main"),
+        ("mudroom._cli.main", "main"),
         ("mudroom._platform.open_files", "raise_open_file_limit"),
     ],
 )

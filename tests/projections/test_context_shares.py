@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from mudroom import Session
+from mudroom._adapters.models.scripted import ScriptedModel
+from mudroom._cli.interactive.conversation import Conversation
+from mudroom._cli.interactive.plain_ui import PlainUI
+from mudroom._cli.interactive.slash_commands.registry import COMMANDS
 from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
 from mudroom._core.runs import Reason
-from mudroom.cli.interactive.conversation import Conversation
-from mudroom.cli.interactive.plain_ui import PlainUI
-from mudroom.cli.interactive.slash_commands.registry import COMMANDS
-from mudroom.config import Settings
-from mudroom.conversation_state import ConversationState
+from mudroom._projections.context import ConversationContext
+from mudroom._projections.context_size.shares import ContextShares
+from mudroom._session.config import Settings
+from mudroom._session.conversation_state import ConversationState
 from mudroom.events import ConversationRewound, StoredEvent
-from mudroom.models.scripted import ScriptedModel
-from mudroom.projections.context import ConversationContext
-from mudroom.projections.context_size.shares import ContextShares
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

@@ -13,14 +13,14 @@ from pathlib import Path
 from tests.servers.acp.trees import act, make_tree
 
 from mudroom import Budget, Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._core.events import StoredEvent
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import ScriptedModel
-from mudroom.projections.ledger import Ledger
-from mudroom.projections.run_tree import RunTree
-from mudroom.projections.session_summary import SummaryState
-from mudroom.projections.spans import SessionSpans
-from mudroom.projections.stream_json import StreamJson
+from mudroom._projections.ledger import Ledger
+from mudroom._projections.run_tree import RunTree
+from mudroom._projections.session_summary import SummaryState
+from mudroom._projections.spans import SessionSpans
+from mudroom._projections.stream_json import StreamJson
 
 TREES = 500 if os.environ.get("MUDROOM_LONG") else 20
 

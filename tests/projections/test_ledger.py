@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mudroom import AnyEvent, Ledger, ToolResult, Usage
+from mudroom._projections.ledger import LedgerBuilder, PromptLedgers, describe_ledger
 from mudroom.events import MessageDelivered, ToolCallFinished, ToolCallStarted
-from mudroom.projections.ledger import LedgerBuilder, PromptLedgers, describe_ledger
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

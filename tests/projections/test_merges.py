@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from mudroom import Reason
+from mudroom._cli.output.tree_lines import describe_outcome
 from mudroom._core.runs import Report, Work
-from mudroom.cli.output.tree_lines import describe_outcome
+from mudroom._projections.merges import describe_merge
+from mudroom._projections.run_tree import RunTree
+from mudroom._projections.run_view import RunView
 from mudroom.events import CheckFinished, CheckStarted, RunFinished, WorkMerged
-from mudroom.projections.merges import describe_merge
-from mudroom.projections.run_tree import RunTree
-from mudroom.projections.run_view import RunView
 from mudroom.testing.event_builders import run_started
 
 WORK = Work("base", "tree", ("a.py", "b.py"))

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 from mudroom import Reason
-from mudroom.projections.reason_words import REASON_WORDS, describe_reason
-from mudroom.viewer.export import load_page_files
+from mudroom._projections.reason_words import REASON_WORDS, describe_reason
+from mudroom._viewer.export import load_page_files
 
 PAGE = Path(__file__).parents[2] / "docs" / "tasks-and-reports.md"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mudroom import AnyEvent, Reason, ToolCallBlock
+from mudroom._projections.run_tree import TAIL_LENGTH, RunTree
+from mudroom._projections.run_view import RunState
+from mudroom._projections.safe_text import describe_call, sanitize, sanitize_line
 from mudroom.events import Delta, ModelCallRetried, RunWaiting, SessionOpened, TurnFailed
-from mudroom.projections.run_tree import TAIL_LENGTH, RunTree
-from mudroom.projections.run_view import RunState
-from mudroom.projections.safe_text import describe_call, sanitize, sanitize_line
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from mudroom import AnyEvent, Reason, Usage
-from mudroom.events import SessionOpened
-from mudroom.projections.session_summary import (
+from mudroom._projections.session_summary import (
     SessionSummary,
     SummaryState,
     decode_state,
     encode_state,
     summarize_session,
 )
+from mudroom.events import SessionOpened
 from mudroom.testing.event_builders import run_finished, run_started
 
 EMPTY = SessionSummary(id="s", when=7.0, size=10, name="first")

@@ -17,13 +17,13 @@ from opentelemetry.semconv._incubating.attributes import gen_ai_attributes, mcp_
 from opentelemetry.semconv.attributes import error_attributes, http_attributes
 
 from mudroom import TextBlock, Usage
+from mudroom._adapters.integrations import tracing
+from mudroom._adapters.integrations.tracing.metrics import SpanMetrics
 from mudroom._core.events import ModelCallRetried, RunResumed, SessionOpened, StoredEvent
 from mudroom._core.runs import RequestHead, ToolDescription
-from mudroom.integrations import tracing
-from mudroom.integrations.tracing.metrics import SpanMetrics
-from mudroom.projections import spans as span_projection
-from mudroom.projections.spans import ContentCapture, SessionSpans, Span
-from mudroom.projections.spans.attributes import split_model
+from mudroom._projections import spans as span_projection
+from mudroom._projections.spans import ContentCapture, SessionSpans, Span
+from mudroom._projections.spans.attributes import split_model
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

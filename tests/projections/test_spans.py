@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from mudroom import TextBlock, Usage
+from mudroom._adapters.output_filters.redaction import Redactor
 from mudroom._core.events import (
     Compacted,
     ModelCallRetried,
@@ -20,10 +21,9 @@ from mudroom._core.events import (
     TurnFailed,
 )
 from mudroom._core.runs import Reason
-from mudroom.output_filters.redaction import Redactor
-from mudroom.projections.run_tree import RunTree
-from mudroom.projections.spans import MAX_BYTES, ContentCapture, SessionSpans, Span
-from mudroom.projections.trace_ids import SpanContext, TraceIds, parse_traceparent
+from mudroom._projections.run_tree import RunTree
+from mudroom._projections.spans import MAX_BYTES, ContentCapture, SessionSpans, Span
+from mudroom._projections.trace_ids import SpanContext, TraceIds, parse_traceparent
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from mudroom import Budget, Session
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import AnyEvent, Delta, RunStarted, StoredEvent
 from mudroom._core.messages import AssistantMessage, Message
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.projections.ledger import Ledger
-from mudroom.projections.run_tree import RunTree
-from mudroom.projections.transcript import build_transcript
+from mudroom._projections.ledger import Ledger
+from mudroom._projections.run_tree import RunTree
+from mudroom._projections.transcript import build_transcript
 
 
 def script(request: Request) -> Answer:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mudroom import AssistantMessage, TextBlock, ToolResultBlock, UserMessage
 from mudroom._core.messages import user_message
+from mudroom._projections.transcript import build_transcript
 from mudroom.events import ModelCallRetried, NoteInjected, StoredEvent, TurnFailed
-from mudroom.projections.transcript import build_transcript
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

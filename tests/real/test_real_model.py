@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from mudroom import Agent, Reason, Session
+from mudroom._adapters.models._wire import WireModel
 from mudroom._platform.system_clock import SystemClock
-from mudroom.model_registry import ModelRegistry
-from mudroom.models._wire import WireModel
+from mudroom._session.model_registry import ModelRegistry
 from mudroom.testing import load_replay_model
 
 from .conftest import LlamaServer, StartServer

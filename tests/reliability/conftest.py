@@ -18,7 +18,7 @@ import pytest
 
 from mudroom import AnyEvent
 from mudroom._core.events import Delta
-from mudroom.replay import ReplayDiverged, replay
+from mudroom._replay import ReplayDiverged, replay
 from mudroom.testing.invariants import find_violations
 
 Figure = Callable[[str, str], None]

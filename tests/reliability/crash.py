@@ -30,16 +30,16 @@ from typing import Any
 import msgspec
 
 from mudroom import Agent, AssistantMessage, Session, ToolResultBlock, UserMessage
+from mudroom._adapters.boards.board import TaskBoard
+from mudroom._adapters.boards.session_board import SessionBoard
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.tools import make_builtin_tools
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent
 from mudroom._core.ports import CommandResult
 from mudroom._core.tools import Tool, ToolResult
-from mudroom.boards.board import TaskBoard
-from mudroom.boards.session_board import SessionBoard
 from mudroom.errors import SessionPaused
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.tools import make_builtin_tools
 
 SESSION = "00000000-0000-4000-8000-000000000000"
 CHILDREN = "abc"

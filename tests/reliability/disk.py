@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 from mudroom import MudroomError, Session
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import RunStarted, StoredEvent
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
 SESSION = "00000000-0000-4000-8000-000000000000"
 

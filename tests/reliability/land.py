@@ -21,10 +21,10 @@ from types import FrameType
 from typing import Any
 
 from mudroom import MudroomError
-from mudroom.cli.actions.workspaces import merge_kept
-from mudroom.workspaces import _atomic_write, _checked_rename
-from mudroom.workspaces.isolated import landing
-from mudroom.workspaces.isolated.kept_work import find_kept
+from mudroom._adapters.workspaces import _atomic_write, _checked_rename
+from mudroom._adapters.workspaces.isolated import landing
+from mudroom._adapters.workspaces.isolated.kept_work import find_kept
+from mudroom._cli.actions.workspaces import merge_kept
 
 FOLDER = os.path.dirname(landing.__file__)
 FILES = (_atomic_write.__file__, _checked_rename.__file__)

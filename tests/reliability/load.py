@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from mudroom import Budget, Session
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 
 TURNS = 3
 AT_ONCE = 20

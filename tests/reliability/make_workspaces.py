@@ -10,7 +10,7 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 
 def main(home: str, source: str, session: str, first: str) -> None:

@@ -12,6 +12,10 @@ import pytest
 from tests.reliability.test_crash import CrashProgram, Figure, KilledSession, list_stops
 
 from mudroom import AnyEvent, Budget, Reason, Report, Session
+from mudroom._adapters.journals.sqlite.folder import get_session_path
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     MessageDelivered,
     RunFinished,
@@ -21,11 +25,7 @@ from mudroom._core.events import (
     ToolCallFinished,
     TurnFinished,
 )
-from mudroom.journals.sqlite.folder import get_session_path
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing.clock import VirtualLoop
 from mudroom.testing.invariants import find_violations
 

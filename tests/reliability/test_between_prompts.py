@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from mudroom import Budget, Session
+from mudroom._adapters.journals.sqlite.folder import get_session_path
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent, TeamMessageSent
+from mudroom._replay import replay
 from mudroom.errors import UnknownName
-from mudroom.journals.sqlite.folder import get_session_path
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
 
 TEXT = "and the window"

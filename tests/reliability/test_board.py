@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 from tests.reliability.test_crash import CrashProgram, Figure, KilledSession, list_stops
 
+from mudroom._adapters.boards.board import TaskBoard
 from mudroom._core.events import RunStarted, ToolCallFinished
-from mudroom.boards.board import TaskBoard
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
@@ -32,7 +32,7 @@ TASKS = 1_000 if LONG else 120
 WORKER = """
 import os, random, sys, time
 from pathlib import Path
-from mudroom.boards.board import TaskBoard
+from mudroom._adapters.boards.board import TaskBoard
 
 number = int(sys.argv[2])
 is_killed = number % 5 == 0

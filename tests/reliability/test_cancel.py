@@ -30,9 +30,9 @@ from mudroom import (
     ToolResult,
     ToolResultBlock,
 )
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import FileWriteIntended, RunFinished
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
 from .conftest import CheckRecord
 

@@ -24,6 +24,7 @@ import msgspec
 import pytest
 
 from mudroom import Reason, Report
+from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._core.events import (
     RunFinished,
     StoredEvent,
@@ -31,9 +32,8 @@ from mudroom._core.events import (
     ToolCallStarted,
     TurnFinished,
 )
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.projections.transcript import build_transcript
-from mudroom.replay import replay
+from mudroom._projections.transcript import build_transcript
+from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
 PROGRAM = Path(__file__).with_name("crash.py")

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import pytest
 
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._core.events import StoredEvent, ToolCallFinished
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 from mudroom.testing.journal_conformance import read_all
 

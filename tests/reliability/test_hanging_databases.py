@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from mudroom import ToolCallBlock
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._cli.output.signals import END_SECONDS
 from mudroom._core.events import ToolCallStarted
-from mudroom.cli.output.signals import END_SECONDS
-from mudroom.journals.sqlite.reader import open_reader
 from mudroom.testing.model_server import ServerAnswer, ServerRequest
 
 from ..journals.postgres.proxy import CuttingProxy

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from mudroom import Budget, Permissions, Reason, Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.agents import Mode
 from mudroom._platform.processes import list_processes
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 
 from ..integrations.hook_helpers import make_spec

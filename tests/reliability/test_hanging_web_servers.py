@@ -13,9 +13,9 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from mudroom import Budget, Permissions, Reason, ServerSpec, Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.agents import Mode
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 
 from ..integrations.mcp_servers.old_http_server import OldHttpServer, serve_old

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from mudroom import ToolCallBlock
+from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._platform.processes import list_processes
-from mudroom.journals.sqlite.reader import open_reader
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from ..waiting import is_alive, wait_until
@@ -30,7 +30,7 @@ def find_workers(parent: int) -> list[int]:
         process.pid
         for process in list_processes()
         if process.parent == parent
-        and b"mudroom.worker_process" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        and b"mudroom._session.worker_process" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
     ]
 
 

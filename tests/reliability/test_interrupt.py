@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 
 from mudroom import AnyEvent, Budget, Reason, Report, Session
+from mudroom._adapters.journals.sqlite.folder import get_session_path
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     MessageDelivered,
     RunFinished,
@@ -20,11 +24,7 @@ from mudroom._core.events import (
     ToolCallFinished,
     TurnFinished,
 )
-from mudroom.journals.sqlite.folder import get_session_path
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
 from ..waiting import wait_until

@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from mudroom import JournalError
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._core.events import NoteInjected, StoredEvent
 from mudroom.errors import JournalBusy
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 TEXTS = st.lists(

@@ -36,6 +36,9 @@ from mudroom import (
     ToolCallBlock,
     ToolResult,
 )
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     Delta,
     RunFinished,
@@ -46,9 +49,6 @@ from mudroom._core.events import (
 )
 from mudroom._engine.loop_detection import STOP_AFTER
 from mudroom.errors import JournalBusy, JournalDamaged, ModelRefused
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.strict_provider import strict_script
@@ -278,7 +278,7 @@ async def test_f8_a_second_process_is_refused_with_the_pid_of_the_first(work: Pa
     async with Session(model="offline", cwd=str(work), home=home) as session:
         await session.run("hello")
         code = (
-            "import sys; from mudroom.journals.sqlite.journal import SqliteJournal as S; "
+            "import sys; from mudroom._adapters.journals.sqlite.journal import SqliteJournal as S; "
             "S.open(sys.argv[1], session=sys.argv[2], create=False)"
         )
         words = code, str(work.parent / "home" / "sessions" / f"{session.id}.db"), session.id

@@ -15,7 +15,7 @@ import pytest
 from tests.reliability.test_crash import Figure
 from tests.workspaces.landing_projects import KeptProject
 
-from mudroom.workspaces.isolated.kept_work import remove_abandoned
+from mudroom._adapters.workspaces.isolated.kept_work import remove_abandoned
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 PROGRAM = Path(__file__).with_name("land.py")

@@ -16,12 +16,12 @@ from tests.reliability.test_crash import Figure
 from tests.workspaces.git_projects import hash_folder, make_repository, read_files
 from tests.workspaces.test_isolated_children import get_results, run_children
 
+from mudroom._adapters.models.scripted import call
+from mudroom._adapters.workspaces.isolated.kept_work import list_kept, open_kept
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._core.runs import Work
 from mudroom._engine.changes.merged_files import ChangedMeanwhileError, write_merged_files
-from mudroom.environments import IsolatedFiles
-from mudroom.models.scripted import call
-from mudroom.workspaces.isolated.kept_work import list_kept, open_kept
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
+from mudroom._session.environments import IsolatedFiles
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 CHILDREN = 50 if LONG else 6

@@ -12,6 +12,7 @@ import pytest
 from tests.reliability.test_crash import CrashProgram, Figure, Kill, KilledSession, list_stops
 
 from mudroom import Report
+from mudroom._adapters.workspaces.isolated.kept_work import remove_abandoned
 from mudroom._core.events import (
     CheckFinished,
     RunStarted,
@@ -19,9 +20,8 @@ from mudroom._core.events import (
     TurnFinished,
     WorkMerged,
 )
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
-from mudroom.workspaces.isolated.kept_work import remove_abandoned
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 LINES = "".join(f"line {name}\n\n\n\n\n" for name in "abc")

@@ -13,7 +13,7 @@ from tests.long_form import count_examples
 from tests.reliability.test_crash import Figure
 from tests.workspaces.git_projects import make_repository, run_git
 
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 CHILDREN = 6
 NESTED = ("nested", "deep/clone", "module")

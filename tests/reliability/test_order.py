@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 
 from mudroom import Effect, Session, Tool, ToolResult
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.journals.sqlite.folder import get_session_path
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     FileWriteIntended,
     StoredEvent,
@@ -17,12 +22,7 @@ from mudroom._core.events import (
     TurnFinished,
 )
 from mudroom._core.messages import ToolResultBlock, UserMessage
-from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sqlite.folder import get_session_path
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing.clock import run_virtual
 from mudroom.testing.invariants import find_violations
 

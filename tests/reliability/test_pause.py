@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from mudroom import ToolCallBlock
+from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._core.events import MessageDelivered, RunFinished, RunStarted, StoredEvent
-from mudroom.journals.sqlite.reader import open_reader
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 from ..waiting import wait_until

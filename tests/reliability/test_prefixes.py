@@ -10,6 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import AssistantMessage, Budget, Reason, Session, TextBlock, Usage
+from mudroom._adapters.journals.sqlite.folder import get_session_path
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     RunFinished,
     RunStarted,
@@ -19,12 +23,8 @@ from mudroom._core.events import (
     TurnFinished,
     TurnStarted,
 )
-from mudroom.journals.sqlite.folder import get_session_path
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.projections.transcript import build_transcript
-from mudroom.replay import replay
+from mudroom._projections.transcript import build_transcript
+from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))

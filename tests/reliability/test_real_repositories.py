@@ -17,7 +17,7 @@ from tests.reliability.test_crash import Figure
 from tests.workspaces.git_projects import hash_folder, make_repository, read_files, run_git
 from tests.workspaces.test_isolated_children import get_results, run_children
 
-from mudroom.models.scripted import call
+from mudroom._adapters.models.scripted import call
 
 SUBJECTS = os.environ.get("MUDROOM_SUBJECTS", "")
 COMMENTS = {

@@ -7,10 +7,10 @@ import signal
 from pathlib import Path
 
 from mudroom import ToolCallBlock
+from mudroom._cli.commands.root import root_command
 from mudroom._core.events import RunStarted, SessionOpened
-from mudroom.cli.commands.root import root_command
-from mudroom.config import Settings
-from mudroom.recorded_options import OF_PROCESS, RESTORED, RESTORED_OTHERWISE
+from mudroom._session.config import Settings
+from mudroom._session.recorded_options import OF_PROCESS, RESTORED, RESTORED_OTHERWISE
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import CheckRecord

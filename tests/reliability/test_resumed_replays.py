@@ -15,6 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mudroom import Agent, Budget, Effect, Reason, Report, Session, Tool, ToolResult
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workers.local import LOST_COPY
+from mudroom._adapters.workspaces import copy
 from mudroom._core.agents import WorkspaceKind
 from mudroom._core.events import (
     MessageDelivered,
@@ -33,13 +37,9 @@ from mudroom._core.ports import (
     ToolHookDecision,
 )
 from mudroom._core.runs import Brief
+from mudroom._replay import replay
 from mudroom.errors import ModelRefused
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
-from mudroom.workers.local import LOST_COPY
-from mudroom.workspaces import copy
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 OPEN_TODO = call("todo", todos=[{"content": "step", "status": "pending"}])

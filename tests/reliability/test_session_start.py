@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from mudroom import Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.journals.sessions import open_store
+from mudroom._adapters.journals.sqlite.folder import get_session_path, list_sessions
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import ScriptedModel
+from mudroom._cli.actions.session_store import find_last_session
 from mudroom._core.events import AnyEvent, RunStarted, SessionClosed, SessionOpened, StoredEvent
-from mudroom.cli.actions.session_store import find_last_session
-from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sessions import open_store
-from mudroom.journals.sqlite.folder import get_session_path, list_sessions
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import ScriptedModel
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 PROMPT = "Which testing framework does this project use?"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mudroom import ToolCallBlock
-from mudroom.journals.sqlite.reader import open_reader
+from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import CheckRecord

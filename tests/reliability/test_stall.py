@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from mudroom import AssistantMessage, Budget, Reason, Report, Session
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import AnyEvent
 from mudroom._core.messages import Message, StopReason, TextBlock, Usage
 from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
 from mudroom._engine.model_call import FIRST_CHUNK_SECONDS, SILENCE_SECONDS
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.wire_formats import WireAnswer, anthropic_stream

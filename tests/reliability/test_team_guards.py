@@ -17,12 +17,12 @@ from tests.reliability.test_teams import (
     run_to_end,
 )
 
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import RunStarted, TeamMessageSent
 from mudroom._engine.children import next_runs
 from mudroom._engine.children.child_brief import make_next_brief
 from mudroom._engine.team_registry import Teams
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.projections.team import Roster
+from mudroom._projections.team import Roster
 
 TEAM = NAMES[:3]
 

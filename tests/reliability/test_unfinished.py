@@ -8,8 +8,8 @@ import sys
 import threading
 from pathlib import Path
 
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._platform.protected_names import is_protected
-from mudroom.workspaces.shared import SharedWorkspace
 
 
 def test_s3_a_sweep_keeps_the_temporary_file_of_a_running_write(tmp_path: Path) -> None:

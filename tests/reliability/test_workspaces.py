@@ -17,8 +17,8 @@ from tests.reliability.test_crash import Figure
 from tests.workspaces.git_projects import hash_folder, make_repository
 
 from mudroom import Session
-from mudroom.models.scripted import ScriptedModel
-from mudroom.workspaces.isolated.kept_work import list_kept, open_kept
+from mudroom._adapters.models.scripted import ScriptedModel
+from mudroom._adapters.workspaces.isolated.kept_work import list_kept, open_kept
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 COUNT = 1_000 if LONG else 30

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.sandboxes import detect
+from mudroom._adapters.sandboxes.choose import SandboxRequest, choose_sandbox
+from mudroom._adapters.sandboxes.linux.bubblewrap import BubblewrapSandbox
 from mudroom._core.ports import CommandResult
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes import detect
-from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
-from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
 
 from ..waiting import is_alive, wait_until
 

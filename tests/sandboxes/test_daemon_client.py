@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.sandboxes.linux.daemon.protocol import DaemonSetup, ResourceLimits
+from mudroom._adapters.sandboxes.linux.daemon_client import DaemonClient
 from mudroom._core.ports import CommandResult
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes.linux.daemon.protocol import DaemonSetup, ResourceLimits
-from mudroom.sandboxes.linux.daemon_client import DaemonClient
 
 from ..waiting import is_alive, wait_until
 

@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 PROGRAM = """
 import json, sys
 sys.path.append(sys.argv[1])
-import mudroom.sandboxes.linux.daemon.main
+import mudroom._adapters.sandboxes.linux.daemon.main
 own = {name for name in sys.modules if name.partition(".")[0] == "mudroom"}
 other = sorted({name.partition(".")[0] for name in sys.modules.keys() - own})
 print(json.dumps([{name: sys.modules[name].__doc__ for name in own}, other]))
@@ -20,9 +20,9 @@ PACKAGES = {
     "mudroom",
     "mudroom._version",
     "mudroom._platform",
-    "mudroom.sandboxes",
-    "mudroom.sandboxes.linux",
-    "mudroom.sandboxes.linux.daemon",
+    "mudroom._adapters.sandboxes",
+    "mudroom._adapters.sandboxes.linux",
+    "mudroom._adapters.sandboxes.linux.daemon",
 }
 """Packages above the daemon's modules, and the version that the first one imports."""
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.errors import UsageError, WorkspaceError
-from mudroom.sandboxes.choose import (
+from mudroom._adapters.sandboxes.choose import (
     DeferredSandbox,
     RefusingSandbox,
     SandboxRequest,
     choose_sandbox,
 )
-from mudroom.sandboxes.detect import Detected, detect, find_bwrap, run_probes
-from mudroom.sandboxes.macos.seatbelt import SeatbeltSandbox
-from mudroom.sandboxes.unsandboxed import Unsandboxed
+from mudroom._adapters.sandboxes.detect import Detected, detect, find_bwrap, run_probes
+from mudroom._adapters.sandboxes.macos.seatbelt import SeatbeltSandbox
+from mudroom._adapters.sandboxes.unsandboxed import Unsandboxed
+from mudroom.errors import UsageError, WorkspaceError
 
 
 def write_program(folder: Path, text: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.sandboxes.linux.exposed_paths import (
+from mudroom._adapters.sandboxes.linux.exposed_paths import (
     find_linked_git,
     find_protected,
     find_secret_dirs,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.sandboxes import detect
+from mudroom._adapters.sandboxes.linux.bubblewrap import BubblewrapSandbox
+from mudroom._adapters.sandboxes.linux.landlock import LandlockSandbox
 from mudroom._core.ports import CommandResult, Sandbox
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes import detect
-from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
-from mudroom.sandboxes.linux.landlock import LandlockSandbox
 
 FOUND = detect.run_probes(detect.find_bwrap(os.environ, "/nonexistent"), tempfile.gettempdir())
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.sandboxes import detect
 from mudroom._platform.orphan_cleanup import remove_orphans
-from mudroom.sandboxes import detect
 
 from ..slow_program import needs_slow_program, write_slow_program
 from ..waiting import SECONDS, block_until, wait_until
@@ -25,7 +25,7 @@ FOUND = detect.run_probes(detect.find_bwrap(os.environ, "/nonexistent"), tempfil
 
 _SESSION = """
 import asyncio, os, sys
-from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
+from mudroom._adapters.sandboxes.choose import SandboxRequest, choose_sandbox
 tier, root, home = sys.argv[1:4]
 environ = {"PATH": os.defpath, "HOME": home}
 box, _ = choose_sandbox(SandboxRequest(workspace=root, mode=tier, home=home, environ=environ))
@@ -195,7 +195,7 @@ def test_the_next_session_cleans_up(tier: str, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(FOUND.no_full_reason), reason=FOUND.no_full_reason)
 async def test_the_folder_of_a_killed_daemon_is_removed(tmp_path: Path) -> None:
-    from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
+    from mudroom._adapters.sandboxes.linux.bubblewrap import BubblewrapSandbox
 
     (tmp_path / "proj").mkdir()
     box = BubblewrapSandbox(
@@ -216,7 +216,7 @@ async def test_the_folder_of_a_killed_daemon_is_removed(tmp_path: Path) -> None:
 @pytest.mark.skipif(bool(FOUND.no_file_reason), reason=FOUND.no_file_reason)
 async def test_the_command_of_a_killed_watcher_is_killed(tmp_path: Path) -> None:
     """Its processes become children of the daemon, which kills them."""
-    from mudroom.sandboxes.linux.landlock import LandlockSandbox
+    from mudroom._adapters.sandboxes.linux.landlock import LandlockSandbox
 
     (tmp_path / "proj").mkdir()
     box = LandlockSandbox(str(tmp_path / "proj"), quarantine="", environ={"PATH": os.defpath})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mudroom._adapters.sandboxes.process_tree import select_members
 from mudroom._platform.processes import Process
-from mudroom.sandboxes.process_tree import select_members
 
 
 def make_process(pid: int, parent: int, session: int) -> Process:

@@ -6,7 +6,12 @@ import struct
 
 import pytest
 
-from mudroom.sandboxes.linux.seccomp import AUDIT_ARCH, HIDDEN_CALLS, REFUSED_CALLS, build_filter
+from mudroom._adapters.sandboxes.linux.seccomp import (
+    AUDIT_ARCH,
+    HIDDEN_CALLS,
+    REFUSED_CALLS,
+    build_filter,
+)
 
 ALLOW, EPERM, ENOSYS, KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
 NAMES = {

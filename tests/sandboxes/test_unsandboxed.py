@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.sandboxes.environ import remove_secrets
+from mudroom._adapters.sandboxes.unsandboxed import Unsandboxed
 from mudroom._core.ports import CommandResult
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes.environ import remove_secrets
-from mudroom.sandboxes.unsandboxed import Unsandboxed
 
 from ..slow_program import needs_slow_program, write_slow_program
 from ..waiting import SECONDS, wait_until

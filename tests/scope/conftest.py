@@ -23,9 +23,9 @@ from mudroom import (
     ToolCallBlock,
     ToolConfig,
 )
+from mudroom._adapters.models.scripted import Script, ScriptedModel, call
 from mudroom._core.messages import Message
 from mudroom._engine.structured_output import EMIT_TOOL
-from mudroom.models.scripted import Script, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
 from mudroom.ports import Approver, Journal
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 import pytest
 
 from mudroom import Agent, Budget, Reason, Session
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom.events import RunFinished, RunStarted
-from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing import MemoryJournal
 
 from .conftest import CONTEXT, OUTPUTS, PROMPT, Open, create_scope, emit

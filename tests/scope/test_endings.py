@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from mudroom import AnyEvent, ModelError, Reason, RunConfig, SubagentTerminateMode, ToolConfig, tool
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom.errors import ModelRefused
 from mudroom.events import TurnStarted
-from mudroom.models.scripted import Answer, Request, call
 
 from .conftest import CONTEXT, OUTPUTS, Open, create_scope, emit, join_texts, run_scope
 

@@ -6,12 +6,12 @@ import platform
 import time
 from pathlib import Path
 
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom.scope.subagent import (
     MAX_WALKED_FILES,
     draw_tree,
     make_environment_messages,
 )
-from mudroom.workspaces.shared import SharedWorkspace
 
 from .conftest import Open, join_texts, run_scope
 

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from mudroom import ContextState, Reason, ToolConfig
-from mudroom.models.scripted import call
+from mudroom._adapters.models.scripted import call
 
 from .conftest import CONTEXT, Open, create_scope, run_scope
 

@@ -11,10 +11,10 @@ import pytest
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from mudroom import Budget, OutputConfig, PromptConfig, Reason
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._engine.structured_output import MAX_REPAIRS
+from mudroom._replay import replay
 from mudroom.events import NoteInjected
-from mudroom.models.scripted import Answer, Request, call
-from mudroom.replay import replay
 from mudroom.testing import MemoryJournal
 
 from .conftest import Open, emit

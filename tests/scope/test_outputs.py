@@ -13,8 +13,8 @@ import pydantic
 import pytest
 
 from mudroom import Agent, Budget, Output, Reason, UsageError
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._engine.structured_output import MAX_REPAIRS
-from mudroom.models.scripted import Answer, Request, call
 
 from .conftest import Open, emit
 

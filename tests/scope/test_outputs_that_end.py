@@ -14,6 +14,7 @@ import pydantic
 import pytest
 
 from mudroom import Budget, ModelError, OutputConfig, PromptConfig, Reason, Report, Session, tool
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import NoteInjected, TurnFinished
 from mudroom._engine.structured_output import (
     MAX_REMINDERS,
@@ -21,10 +22,9 @@ from mudroom._engine.structured_output import (
     MAX_REPEATS,
     REMINDER_START,
 )
-from mudroom.models.scripted import Answer, Request, call
+from mudroom._projections.stream_json import StreamJson
+from mudroom._replay import replay
 from mudroom.permissions.rules import Permissions
-from mudroom.projections.stream_json import StreamJson
-from mudroom.replay import replay
 from mudroom.testing import MemoryJournal
 
 from .conftest import Open, emit

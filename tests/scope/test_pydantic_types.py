@@ -13,11 +13,11 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from typing_extensions import TypedDict
 
 from mudroom import OutputConfig, PromptConfig, Reason, ToolCallBlock
+from mudroom._adapters.models.scripted import Answer, Request
+from mudroom._engine.output_types import parse_output_type
+from mudroom._replay import replay
 from mudroom.errors import UsageError
 from mudroom.events import NoteInjected
-from mudroom.models.scripted import Answer, Request
-from mudroom.output_types import parse_output_type
-from mudroom.replay import replay
 from mudroom.testing import MemoryJournal
 
 from .conftest import Open, emit

@@ -29,9 +29,9 @@ from mudroom import (
     UsageError,
     UserMessage,
 )
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import RunFinished, RunStarted, ToolCallFinished
 from mudroom.errors import UnknownName
-from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import CONTEXT, OUTPUTS, PROMPT, Open, create_scope, emit, join_texts, run_scope

@@ -16,8 +16,8 @@ from mudroom import (
     UsageError,
     tool,
 )
+from mudroom._adapters.models.scripted import call
 from mudroom.errors import UnknownName
-from mudroom.models.scripted import call
 from mudroom.permissions.rules import Permissions
 from mudroom.ports import ToolContext
 

@@ -9,7 +9,7 @@ import msgspec
 import pydantic
 
 from mudroom import Report, Session
-from mudroom.models.scripted import Answer, Request
+from mudroom._adapters.models.scripted import Answer, Request
 
 from .conftest import Open, emit
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from mudroom.cli.output.notices.start import OFFLINE_LINE
+from mudroom._cli.output.notices.start import OFFLINE_LINE
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,14 +15,19 @@ from msgspec.structs import replace
 from tests.waiting import SECONDS, wait_until
 
 from mudroom import ServerSpec, Session
+from mudroom._adapters.integrations.plugins.spec import Plugin
+from mudroom._cli.actions.parse_json_flags import parse_inline_agents
 from mudroom._core.agents import Mode
-from mudroom.cli.actions.parse_json_flags import parse_inline_agents
-from mudroom.integrations.plugins.spec import Plugin
+from mudroom._servers.agent_sdk.chosen_servers import choose_servers
+from mudroom._servers.agent_sdk.server import AgentSdkServer
+from mudroom._servers.agent_sdk.setup import (
+    PlannedSession,
+    ServerOptions,
+    SessionParts,
+    SessionPlan,
+)
+from mudroom._servers.file_prompts import FilePrompt
 from mudroom.permissions.rules import Permissions
-from mudroom.servers.agent_sdk.chosen_servers import choose_servers
-from mudroom.servers.agent_sdk.server import AgentSdkServer
-from mudroom.servers.agent_sdk.setup import PlannedSession, ServerOptions, SessionParts, SessionPlan
-from mudroom.servers.file_prompts import FilePrompt
 from mudroom.testing import ScriptedModel
 
 from .leftovers import Resources

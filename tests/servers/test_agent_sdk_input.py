@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mudroom import ToolContext, tool
-from mudroom.models.scripted import call
+from mudroom._adapters.models.scripted import call
 from mudroom.ports import InputForm
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tests.servers.conftest import Line, MakeHost, SdkHost
 from tests.servers.test_agent_sdk_tools import Calculator
 
 from mudroom import ServerSpec
-from mudroom.models.scripted import Answer, Request, call
+from mudroom._adapters.models.scripted import Answer, Request, call
 
 COLOR = {
     "type": "object",

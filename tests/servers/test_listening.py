@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.errors import UsageError
-from mudroom.servers.listening import (
+from mudroom._servers.listening import (
     ListenOptions,
     make_address,
     make_listen_error,
     make_tls_context,
     open_socket,
 )
+from mudroom.errors import UsageError
 
 
 def test_the_address_is_one_that_clients_can_use() -> None:

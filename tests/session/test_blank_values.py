@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import fields
 
 from mudroom import Agent, Session, SessionOptions
-from mudroom.config import find_home
+from mudroom._session.config import find_home
 from mudroom.errors import UnknownName, UsageError
 
 from .conftest import IsolatedOptions

@@ -149,9 +149,9 @@ async def test_cancel_while_an_interrupted_run_continues_starts_no_prompt(
 
 async def leave_unfinished_run(endless: EndlessModel, options: IsolatedOptions) -> str:
     """Record the beginning of a run, as a process that was killed leaves it; return the id."""
-    from mudroom.journals.memory import MemoryJournal
-    from mudroom.journals.sqlite.folder import get_session_path
-    from mudroom.journals.sqlite.journal import SqliteJournal
+    from mudroom._adapters.journals.memory import MemoryJournal
+    from mudroom._adapters.journals.sqlite.folder import get_session_path
+    from mudroom._adapters.journals.sqlite.journal import SqliteJournal
 
     journal = MemoryJournal()
     async with Session(model=endless.model, **options, journal=journal) as session:

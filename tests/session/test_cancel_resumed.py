@@ -14,14 +14,14 @@ from tests.worker_kinds import WORKERS
 from tests.workers.far_place import StuckConnection, get_worker
 
 from mudroom import Reason, Report, Session
+from mudroom._adapters.journals.sqlite.folder import get_session_path
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workers.process.connection import ProcessConnection, ProcessTransport
 from mudroom._core.events import RunFinished, RunResumed, StoredEvent, ToolCallFinished
 from mudroom._core.run_ids import is_child_id
-from mudroom.journals.sqlite.folder import get_session_path
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
-from mudroom.workers.process.connection import ProcessConnection, ProcessTransport
 
 SESSION = str(uuid.UUID(int=1))
 

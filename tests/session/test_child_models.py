@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from mudroom import Agent, Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.journals.sessions import open_store, read_events
 from mudroom._core.events import RunStarted, StoredEvent, TurnFinished
 from mudroom._core.messages import ToolCallBlock
-from mudroom.agent_catalog import parse_child_models
+from mudroom._replay import replay
+from mudroom._session.agent_catalog import parse_child_models
 from mudroom.errors import UnknownName, UsageError
-from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sessions import open_store, read_events
-from mudroom.replay import replay
 from mudroom.scope import PromptConfig
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from mudroom import Reason, Session, UsageError
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.journals.sqlite.folder import get_session_path
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent
 from mudroom._engine.compaction.summary import SUMMARY_PROMPT
+from mudroom._replay import replay
 from mudroom.errors import ModelRefused
-from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sqlite.folder import get_session_path
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import replay
 
 from .conftest import IsolatedOptions, list_texts
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mudroom import AssistantMessage, Budget, Report, Session, TextBlock
+from mudroom._adapters.models.scripted import Answer, ScriptedModel, call
 from mudroom._core.messages import Usage
 from mudroom.errors import UsageError
-from mudroom.models.scripted import Answer, ScriptedModel, call
 from mudroom.testing import Request
 
 from .conftest import IsolatedOptions

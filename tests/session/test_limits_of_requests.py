@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Agent, Budget, ImageBlock, Reason, Session, TextBlock, tool
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer
 from mudroom._core.budgets import Limit
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer
-from mudroom.replay import replay
+from mudroom._replay import replay
 from mudroom.testing import Request, ScriptedModel, call
 
 from ..worker_kinds import RAY

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from mudroom import Session, UsageError
+from mudroom._adapters.journals.sqlite.folder import get_session_path
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.journals.sqlite.store import SqliteStore
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workspaces.isolated.kept_work import list_kept
 from mudroom._core.events import SessionOpened, StoredEvent
 from mudroom._core.messages import TextBlock, UserMessage
+from mudroom._projections.session_summary import find_folder
+from mudroom._replay import replay
 from mudroom.errors import SessionPaused
-from mudroom.journals.sqlite.folder import get_session_path
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions import Permissions, Rule, Verdict
-from mudroom.projections.session_summary import find_folder
-from mudroom.replay import replay
-from mudroom.workspaces.isolated.kept_work import list_kept
 
 
 def open_session(project: Path, model: ScriptedModel, **options: Any) -> Session:

@@ -10,14 +10,14 @@ import pytest
 from msgspec.structs import fields
 
 from mudroom import Agent, Budget, Session
+from mudroom._adapters.journals.sqlite.folder import get_session_path
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import SessionOpened
+from mudroom._session.options import SessionOptions
+from mudroom._session.recorded_options import OF_PROCESS, RESTORED, RESTORED_OTHERWISE
 from mudroom.errors import SessionPaused
-from mudroom.journals.sqlite.folder import get_session_path
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.options import SessionOptions
 from mudroom.permissions import Permissions
-from mudroom.recorded_options import OF_PROCESS, RESTORED, RESTORED_OTHERWISE
 
 CODER = Agent(name="coder", description="Writes.", tools=("todo",), claims_tasks=True)
 VALUES: dict[str, Any] = {

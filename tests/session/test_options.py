@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import fields
 
 from mudroom import Session, SessionOptions
-from mudroom.config import SETTING_NAMES, Settings, load_settings
+from mudroom._session.config import SETTING_NAMES, Settings, load_settings
+from mudroom._session.options import SharedOptions
 from mudroom.errors import UnknownName
-from mudroom.options import SharedOptions
 from mudroom.ports import CommandResult
 from mudroom.testing import ScriptedModel, call
 

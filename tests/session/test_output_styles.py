@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mudroom import Session
+from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom.errors import UnknownName
-from mudroom.models.scripted import ScriptedModel, call
 from mudroom.testing import Request
 
 from ..plugin_folder import write

@@ -27,7 +27,7 @@ from mudroom import (
 from mudroom._core.budgets import SHARED_LIMITS, Limit
 from mudroom._core.events import RunStarted, TurnFinished, TurnStarted
 from mudroom._core.messages import StopReason
-from mudroom.pricing import calculate_cost
+from mudroom._session.pricing import calculate_cost
 from mudroom.testing import Request, ScriptedModel, run_virtual
 
 from .conftest import IsolatedOptions

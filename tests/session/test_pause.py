@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 
 from mudroom import ApprovalDecision, ApprovalRequest, Report, Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.journals.sqlite.folder import get_session_path
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import (
     MessageSent,
     RunFinished,
@@ -20,14 +24,10 @@ from mudroom._core.events import (
     TurnFailed,
     TurnStarted,
 )
+from mudroom._replay import replay
 from mudroom.errors import SessionPaused, UsageError
-from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sqlite.folder import get_session_path
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions import Permissions
 from mudroom.ports import Hooks
-from mudroom.replay import replay
 from mudroom.scope import ModelConfig, PromptConfig, RunConfig
 from mudroom.testing.invariants import find_violations
 

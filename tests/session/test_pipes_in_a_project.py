@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from mudroom import Session
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.agents import Mode
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
 
 TEXTS = (

@@ -12,10 +12,10 @@ import pytest
 
 from mudroom import ImageBlock, Session, TextBlock, UsageError
 from mudroom._core.messages import UserBlock
+from mudroom._projections.claude.transcripts import ClaudeTranscripts
+from mudroom._projections.transcript import build_transcript
+from mudroom._replay import replay
 from mudroom.events import RunStarted
-from mudroom.projections.claude.transcripts import ClaudeTranscripts
-from mudroom.projections.transcript import build_transcript
-from mudroom.replay import replay
 from mudroom.testing import MemoryJournal, Request, ScriptedModel
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 

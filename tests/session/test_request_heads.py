@@ -9,15 +9,15 @@ from tests.session.conftest import IsolatedOptions
 from tests.session.test_cancel import EndlessModel, leave_unfinished_run
 
 from mudroom import Session, Tool, ToolCallBlock, ToolResult
+from mudroom._adapters.journals.encoding import decode, encode
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.journals.sessions import read_events
+from mudroom._adapters.journals.sqlite.store import SqliteStore
+from mudroom._adapters.models.scripted import ScriptedModel
+from mudroom._adapters.output_filters.redaction import Redactor
+from mudroom._cli.actions.export.export_session import redact_events
 from mudroom._engine.session_context import RequestHeads
-from mudroom.cli.actions.export.export_session import redact_events
 from mudroom.events import RunResumed, RunStarted, StoredEvent
-from mudroom.journals.encoding import decode, encode
-from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sessions import read_events
-from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.models.scripted import ScriptedModel
-from mudroom.output_filters.redaction import Redactor
 from mudroom.ports import RequestConfig
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 

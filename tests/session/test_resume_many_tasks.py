@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Agent, Budget, Reason, Session, Usage
+from mudroom._projections.open_events import OpenEvents, OpenEventsState
 from mudroom.events import RunFinished, StoredEvent
-from mudroom.projections.open_events import OpenEvents, OpenEventsState
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 
 from .conftest import IsolatedOptions

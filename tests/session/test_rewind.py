@@ -10,16 +10,16 @@ import pytest
 from tests.waiting import wait_until
 
 from mudroom import JournalError, Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.journals.sqlite.reader import open_reader
+from mudroom._adapters.models.scripted import ScriptedModel
+from mudroom._cli.interactive.conversation import Conversation
+from mudroom._cli.interactive.plain_ui import PlainUI
+from mudroom._cli.interactive.recap import print_recap
+from mudroom._cli.interactive.slash_commands.registry import COMMANDS
 from mudroom._core.events import ConversationRewound, RunStarted, SessionClosed, StoredEvent
-from mudroom.cli.interactive.conversation import Conversation
-from mudroom.cli.interactive.plain_ui import PlainUI
-from mudroom.cli.interactive.recap import print_recap
-from mudroom.cli.interactive.slash_commands.registry import COMMANDS
-from mudroom.config import Settings
-from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sqlite.reader import open_reader
-from mudroom.models.scripted import ScriptedModel
-from mudroom.projections.run_tree import RunTree
+from mudroom._projections.run_tree import RunTree
+from mudroom._session.config import Settings
 
 from .conftest import IsolatedOptions, list_texts
 

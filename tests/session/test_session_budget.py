@@ -20,8 +20,8 @@ from mudroom import (
     Usage,
     UsageError,
 )
-from mudroom.models.scripted import Answer, call
-from mudroom.replay import replay
+from mudroom._adapters.models.scripted import Answer, call
+from mudroom._replay import replay
 from mudroom.scope import PromptConfig, RunConfig, ToolConfig
 from mudroom.testing import MemoryJournal, MemoryStore, Request, ScriptedModel, run_virtual
 

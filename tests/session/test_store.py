@@ -9,13 +9,13 @@ from typing import TypedDict, Unpack
 import pytest
 
 from mudroom import Session, UsageError
+from mudroom._adapters.journals.memory import MemoryJournal, MemoryStore
+from mudroom._adapters.journals.postgres.store import PostgresStore
+from mudroom._adapters.journals.sessions import read_events
+from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._core.events import StoredEvent
 from mudroom._core.ports import SessionStore
 from mudroom.errors import UnknownName
-from mudroom.journals.memory import MemoryJournal, MemoryStore
-from mudroom.journals.postgres.store import PostgresStore
-from mudroom.journals.sessions import read_events
-from mudroom.models.scripted import ScriptedModel
 from mudroom.testing.event_builders import run_finished, run_started
 
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from mudroom import Reason, Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, ScriptedModel, call
 from mudroom._core.events import CheckFinished, CheckStarted, RunFinished, StoredEvent
+from mudroom._replay import replay
 from mudroom.errors import UsageError
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
-from mudroom.replay import replay
 
 CHECK = "cat code.txt; touch trace.txt; ! grep -q bad code.txt"
 

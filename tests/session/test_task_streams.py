@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mudroom import Session
+from mudroom._session.run_stream import RunStream
 from mudroom.errors import UnknownName
 from mudroom.events import AnyEvent, RunFinished, RunStarted
-from mudroom.run_stream import RunStream
 from mudroom.testing import Answer, Request, ScriptedModel, call
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mudroom import Agent, Budget, Session, ToolCallBlock
+from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom._core.listings import choose_description_length, count_listed_characters, find_entries
-from mudroom.models.scripted import ScriptedModel, call
 from mudroom.permissions import Permissions
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mudroom import Effect, Session, Tool, ToolResult
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions, Rule, Verdict
 from mudroom.ports import ToolContext
 

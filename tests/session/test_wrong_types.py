@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mudroom import Agent, Budget, Session, Tool, ToolResult, tool
+from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom.errors import UsageError
-from mudroom.models.scripted import ScriptedModel
 
 
 def nest(levels: int) -> list[object]:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src"
-RUNNER = "mudroom/workspaces/isolated/git/__init__.py"
-MAKERS = {RUNNER, "mudroom/workspaces/isolated/git_store.py"}
+RUNNER = "mudroom/_adapters/workspaces/isolated/git/__init__.py"
+MAKERS = {RUNNER, "mudroom/_adapters/workspaces/isolated/git_store.py"}
 """Modules that may say that a git folder is mudroom's own: they make it."""
 
 _STARTERS = {

@@ -46,7 +46,7 @@ def test_importing_mudroom_prints_and_reads_nothing() -> None:
 
 
 def test_the_version_needs_click_alone() -> None:
-    code = "from mudroom.cli.main import main\ntry: main(['--version'])\nexcept SystemExit: pass"
+    code = "from mudroom._cli.main import main\ntry: main(['--version'])\nexcept SystemExit: pass"
     assert list_loaded_modules(code) & SLOW <= {"click"}
 
 

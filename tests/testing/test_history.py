@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Reason, Session, Usage
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.budgets import Limit, LimitState
 from mudroom._core.events import (
     AnyEvent,
@@ -26,7 +27,6 @@ from mudroom._core.events import (
     TurnFinished,
     TurnStarted,
 )
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 
 COMMAND = "echo ran >> effects.txt"

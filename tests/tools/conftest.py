@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.sandboxes.unsandboxed import Unsandboxed
+from mudroom._adapters.tools import make_builtin_tools
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.ports import Sandbox
 from mudroom._core.tool_names import add_implied_arguments, normalize_tool_name
 from mudroom._core.tools import ToolResult
 from mudroom.errors import MudroomError
-from mudroom.sandboxes.unsandboxed import Unsandboxed
-from mudroom.tools import make_builtin_tools
-from mudroom.workspaces.shared import SharedWorkspace
 
 Call = Callable[..., Awaitable[ToolResult]]
 

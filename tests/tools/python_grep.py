@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from mudroom._adapters.tools import grep
+from mudroom._adapters.tools._ripgrep import SearchQuery
+from mudroom._adapters.tools._search_scope import SearchScope
 from mudroom._core.ports import Workspace
 from mudroom._core.tools import ToolResult
-from mudroom.tools import grep
-from mudroom.tools._ripgrep import SearchQuery
-from mudroom.tools._search_scope import SearchScope
 
 BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
 

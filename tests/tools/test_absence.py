@@ -116,7 +116,7 @@ async def test_files_that_are_not_text_for_grep_are_named(
 async def test_a_large_file_that_cannot_be_decoded_is_named(
     ctx: Run, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mudroom.tools.text.utf8_copies.MAX_INSPECTED", 1_000)
+    monkeypatch.setattr("mudroom._adapters.tools.text.utf8_copies.MAX_INSPECTED", 1_000)
     write(ctx.root / "wide", "needle\n".encode("utf-16") * 1_000)
     write(ctx.root / "plain", b"needle\n" * 1_000)
     text = (await call("grep", pattern="needle")).text
@@ -177,7 +177,7 @@ async def test_denied_files_are_counted_and_never_named(
 async def test_huge_ignored_folders_are_counted_up_to_a_limit(
     ctx: Run, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mudroom.tools._search_scope._MAX_COUNTED_FILES", 20)
+    monkeypatch.setattr("mudroom._adapters.tools._search_scope._MAX_COUNTED_FILES", 20)
     (ctx.root / ".gitignore").write_text("node_modules/\nvenv/\n")
     for number in range(50):
         write(ctx.root / "node_modules" / f"{number:02}.js")

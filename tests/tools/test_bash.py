@@ -9,9 +9,9 @@ import time
 import pytest
 from tests.tools.conftest import Call, Run
 
+from mudroom._adapters.sandboxes.choose import SandboxRequest, choose_sandbox
+from mudroom._adapters.tools import make_builtin_tools
 from mudroom.errors import UsageError
-from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
-from mudroom.tools import make_builtin_tools
 
 LONG = os.environ.get("MUDROOM_LONG") == "1"
 

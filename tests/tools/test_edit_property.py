@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.tools.text.file_edits import TextEdit, edit_file, propose_edit
-from mudroom.workspaces.shared import SharedWorkspace
+from mudroom._adapters.tools.text.file_edits import TextEdit, edit_file, propose_edit
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 
 from ..long_form import count_examples
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from mudroom import tools
+from mudroom._adapters import tools
+from mudroom._cli.output.text import ASCII
+from mudroom._cli.output.tool_call_lines import format_tool_call
 from mudroom._core.agents import Mode
 from mudroom._core.events import ToolCallStarted
 from mudroom._core.messages import ToolCallBlock
 from mudroom._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
-from mudroom.cli.output.text import ASCII
-from mudroom.cli.output.tool_call_lines import format_tool_call
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
 
@@ -48,7 +48,7 @@ APPEND = Tool(
 @pytest.fixture
 def new_tool(monkeypatch: pytest.MonkeyPatch) -> Tool:
     """Add a module with one tool to the package."""
-    module = ModuleType("mudroom.tools.append")
+    module = ModuleType("mudroom._adapters.tools.append")
     module.__dict__["APPEND"] = APPEND
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setattr(tools, "BUILTIN_TOOLS", (*tools.BUILTIN_TOOLS, "append"))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.tools.conftest import Call, Run
 
-from mudroom.tools.text.encodings import detect_encoding
+from mudroom._adapters.tools.text.encodings import detect_encoding
 
 MIXED = "# café 中文\nraw = '\xff'\nname = 'y'\n"
 DAMAGED = "# café 中文\nraw = '".encode() + b"\xff" + b"'\nname = 'y'\n"
@@ -381,7 +381,7 @@ async def test_grep_shows_a_file_of_unknown_encoding_as_read_does(ctx: Run, call
 async def test_copies_for_a_search_are_made_in_batches(
     ctx: Run, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mudroom.tools._ripgrep._MAX_COPIED_BYTES", 10)
+    monkeypatch.setattr("mudroom._adapters.tools._ripgrep._MAX_COPIED_BYTES", 10)
     for number in range(7):
         (ctx.root / f"f{number}").write_bytes("un café noir\n".encode("cp1252"))
     found = await call("grep", pattern="café")

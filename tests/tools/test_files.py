@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.tools.conftest import Call, Run
 
+from mudroom._adapters.tools.edit import EDIT
 from mudroom._core.tools import PreviewLine
-from mudroom.tools.edit import EDIT
 
 
 async def test_read_numbers_lines_and_reports_the_file(ctx: Run, call: Call) -> None:

@@ -16,12 +16,12 @@ import pytest
 from tests.tools.conftest import Call, Run
 from tests.tools.python_grep import search_in_python
 
+from mudroom._adapters.tools import glob, grep
+from mudroom._adapters.tools._ripgrep import InvalidPattern, find_ripgrep
+from mudroom._adapters.tools.grep import parse, search
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.ports import FileInfo
 from mudroom.errors import WorkspaceError
-from mudroom.tools import glob, grep
-from mudroom.tools._ripgrep import InvalidPattern, find_ripgrep
-from mudroom.tools.grep import parse, search
-from mudroom.workspaces.shared import SharedWorkspace
 
 from ..waiting import wait_until
 
@@ -540,7 +540,7 @@ async def test_20_000_files_are_searched(ctx: Run) -> None:
 SEARCH_IN_PARALLEL = """
 import asyncio, pathlib, resource, sys
 from tests.tools.conftest import Run
-from mudroom.tools import grep
+from mudroom._adapters.tools import grep
 
 async def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, TypedDict
 import pytest
 from tests.tools.conftest import Run
 
+from mudroom._adapters.tools.function import declare_tool, tool
 from mudroom._core.ports import ToolContext
 from mudroom._core.tools import Effect, Tool, ToolResult
 from mudroom.errors import UsageError
-from mudroom.tools.function import declare_tool, tool
 
 
 @dataclass

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.agent_files import load_builtin_agent
+from mudroom._adapters.tools import make_builtin_tools
 from mudroom._core.tools import Effect
-from mudroom.agent_files import load_builtin_agent
-from mudroom.tools import make_builtin_tools
 
 
 def test_the_seven_tools_come_in_order() -> None:

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from mudroom.tools._image_files import MAX_IMAGE_BYTES, parse_image
+from mudroom._adapters.tools._image_files import MAX_IMAGE_BYTES, parse_image
 
 from .conftest import Call, Run
 

@@ -11,7 +11,7 @@ import pytest
 from tests.long_form import count_examples
 from tests.tools.conftest import Call, Run
 
-from mudroom.tools._terminal_text import TerminalText
+from mudroom._adapters.tools._terminal_text import TerminalText
 
 _BLANK = " "
 

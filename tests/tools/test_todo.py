@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.tools.conftest import Call, Run
 
-from mudroom.tools.todo import TODO
+from mudroom._adapters.tools.todo import TODO
 
 PLAN = [
     {"content": "look", "status": "completed"},

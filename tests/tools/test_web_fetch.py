@@ -12,15 +12,15 @@ import pytest
 from tests.tools.conftest import Run
 
 from mudroom import Session
+from mudroom._adapters.models.scripted import ScriptedModel, call
+from mudroom._adapters.output_filters.injection_marker import mark_page
+from mudroom._adapters.tools import web_fetch
+from mudroom._adapters.tools._html_text import convert_html
+from mudroom._adapters.tools.web_fetch import is_public_address, make_web_fetch_tool
 from mudroom._core.tools import ToolResult
 from mudroom._platform.http1.errors import ForbiddenAddress
 from mudroom._platform.http1.pool import ConnectionPool
-from mudroom.models.scripted import ScriptedModel, call
-from mudroom.output_filters.injection_marker import mark_page
 from mudroom.permissions.rules import Permissions
-from mudroom.tools import web_fetch
-from mudroom.tools._html_text import convert_html
-from mudroom.tools.web_fetch import is_public_address, make_web_fetch_tool
 
 Answers = dict[str, bytes]
 

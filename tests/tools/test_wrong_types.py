@@ -12,23 +12,23 @@ import msgspec
 import pytest
 
 from mudroom import MudroomError, Session, SessionOptions
+from mudroom._adapters.agent_files.agents import parse_agent_keys
+from mudroom._adapters.integrations.mcp_servers.load import parse_servers
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.tools import make_builtin_tools
 from mudroom._core.schemas.mismatch import explain_mismatch
 from mudroom._core.tools import Tool
 from mudroom._engine.children.task_tool import make_task_tool
+from mudroom._engine.output_types import parse_output_type
 from mudroom._engine.run_tools import RUN_TOOLS
 from mudroom._engine.run_tools.merge_tool import MERGE_TOOL
-from mudroom.agent_files.agents import parse_agent_keys
-from mudroom.config import SETTING_NAMES, validate_value
-from mudroom.integrations.mcp_servers.load import parse_servers
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.options import make_options
-from mudroom.output_types import parse_output_type
-from mudroom.servers.acp import params as acp_params
-from mudroom.servers.acp.errors import RequestError as AcpError
-from mudroom.servers.http import bodies
-from mudroom.servers.http.errors import RequestError as HttpError
-from mudroom.servers.mcp import task_request
-from mudroom.tools import make_builtin_tools
+from mudroom._servers.acp import params as acp_params
+from mudroom._servers.acp.errors import RequestError as AcpError
+from mudroom._servers.http import bodies
+from mudroom._servers.http.errors import RequestError as HttpError
+from mudroom._servers.mcp import task_request
+from mudroom._session.config import SETTING_NAMES, validate_value
+from mudroom._session.options import make_options
 
 RAW = re.compile(r"Expected `|got `|at `|\$\.|Object (?:contains|missing)|validation error")
 """Texts of the packages that check types; they know neither the reader nor its words."""

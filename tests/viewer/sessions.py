@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
 from mudroom._core.agents import Agent
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
@@ -30,7 +31,6 @@ from mudroom._core.messages import (
 )
 from mudroom._core.runs import Brief, Reason, Report
 from mudroom._core.tools import ToolResult
-from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.testing.event_builders import tool_call_started
 
 WORDS = (

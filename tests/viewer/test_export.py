@@ -19,9 +19,9 @@ from tests.viewer.sessions import (
     write_session,
 )
 
-from mudroom.cli.actions.serve_viewer import can_open_browser
-from mudroom.viewer.export import render_single_file
-from mudroom.viewer.sources import SingleSession
+from mudroom._cli.actions.serve_viewer import can_open_browser
+from mudroom._viewer.export import render_single_file
+from mudroom._viewer.sources import SingleSession
 
 
 def read_embedded(page: str) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.store import SqliteStore
+from mudroom._viewer.links import make_session_link
+from mudroom._viewer.sources import SingleSession, StoredSessions
 from mudroom.events import SessionOpened
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.viewer.links import make_session_link
-from mudroom.viewer.sources import SingleSession, StoredSessions
 
 URL = "http://127.0.0.1:7575/?token=" + 32 * "t"
 FIRST = "5e55a1d0-0000-4000-8000-000000000001"

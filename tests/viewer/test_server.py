@@ -17,15 +17,15 @@ import pytest
 from tests.half_open import check_half_open
 from tests.viewer.sessions import SessionBuilder, write_session
 
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._core.events import NoteInjected, SessionClosed, SessionOpened
 from mudroom._platform.connection_limits import ConnectionLimits
+from mudroom._viewer import listener
+from mudroom._viewer.server import ViewerAddress, open_viewer, serve
+from mudroom._viewer.sources import SessionSource, SingleSession, StoredSessions
 from mudroom.errors import UsageError
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.testing.sample_events import every_event
-from mudroom.viewer import listener
-from mudroom.viewer.server import ViewerAddress, open_viewer, serve
-from mudroom.viewer.sources import SessionSource, SingleSession, StoredSessions
 
 FAMILIES = (socket.AF_INET6, socket.AF_INET)
 SESSION = "5e55a1d0-0000-4000-8000-00000000abcd"
@@ -274,8 +274,8 @@ def _encode_note(text: str) -> dict[str, Any]:
 WRITER = """
 import asyncio, sys
 from mudroom._core.events import NoteInjected
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.store import SqliteStore
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.store import SqliteStore
 async def write():
     journal = SqliteJournal.open(sys.argv[1], session=sys.argv[2], create=True)
     for line in sys.stdin:

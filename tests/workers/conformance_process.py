@@ -11,18 +11,22 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mudroom._adapters.workers.process.channel import Channel
+from mudroom._adapters.workers.remote.connection import MessageChannel, ToProcess
+from mudroom._adapters.workers.remote.messages import WorkerConfig
+from mudroom._adapters.workers.remote.remote_services import (
+    RemoteApprover,
+    RemoteJournal,
+    SessionLink,
+)
+from mudroom._adapters.workers.remote.serve import RunServer
+from mudroom._adapters.workers.remote.session_calls import RemoteTeams
+from mudroom._adapters.workers.remote.shared_messages import ShareProcess
+from mudroom._adapters.workers.shared.serve import SharedServer
 from mudroom._engine.meters.registry import Meters
 from mudroom._engine.session_context import Watchers
-from mudroom.projections.past_events import PastEvents
+from mudroom._projections.past_events import PastEvents
 from mudroom.testing.worker_stage import WorkerStage
-from mudroom.workers.process.channel import Channel
-from mudroom.workers.remote.connection import MessageChannel, ToProcess
-from mudroom.workers.remote.messages import WorkerConfig
-from mudroom.workers.remote.remote_services import RemoteApprover, RemoteJournal, SessionLink
-from mudroom.workers.remote.serve import RunServer
-from mudroom.workers.remote.session_calls import RemoteTeams
-from mudroom.workers.remote.shared_messages import ShareProcess
-from mudroom.workers.shared.serve import SharedServer
 
 
 async def serve(channel: MessageChannel[Any]) -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from mudroom import Session
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 
 CHILDREN = 3
 STEPS = 4

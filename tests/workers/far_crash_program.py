@@ -20,8 +20,8 @@ from pathlib import Path
 from tests.workers.far_place import AGENTS, ListedTransport, get_worker, hide_files, kill
 
 from mudroom import Session
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.workers.remote.worker import RemoteWorker
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workers.remote.worker import RemoteWorker
 
 
 class Script:

@@ -17,14 +17,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from mudroom import Agent, AnyEvent, Budget, Mode, Report, Session, UsageError, WorkspaceKind
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workers.process.connection import ProcessConnection, ProcessTransport
+from mudroom._adapters.workers.remote.connection import FirstMessage
+from mudroom._adapters.workers.remote.messages import WorkerConfig
+from mudroom._adapters.workers.remote.worker import RemoteWorker
+from mudroom._adapters.workers.remote.worker_handle import WorkerHandle
 from mudroom._core.events import RunFinished, StoredEvent, ToolCallFinished
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.workers.process.connection import ProcessConnection, ProcessTransport
-from mudroom.workers.remote.connection import FirstMessage
-from mudroom.workers.remote.messages import WorkerConfig
-from mudroom.workers.remote.worker import RemoteWorker
-from mudroom.workers.remote.worker_handle import WorkerHandle
 
 from ..waiting import wait_until
 from ..workspaces.git_projects import make_repository, write_files
@@ -76,7 +76,7 @@ class FarTransport(ProcessTransport):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._count = 0
-        super().__init__((sys.executable, "-m", "mudroom.worker_process"))
+        super().__init__((sys.executable, "-m", "mudroom._session.worker_process"))
 
     def _make_command(self, node: str) -> list[str]:
         """Return the command of a process whose state folder has this name."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.workspaces.git_projects import make_repository, write_files
 
 from mudroom import Agent, Budget, Session, WorkspaceKind
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 
 READER = Agent(name="reader", description="Reads.", tools=("read",))
 WRITER = Agent(name="writer", description="Writes.", workspace=WorkspaceKind.ISOLATED)

@@ -11,23 +11,23 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Budget, Usage
-from mudroom._core.budgets import Limit
-from mudroom._engine.meters.meter import Meter
-from mudroom._engine.meters.request_gate import RequestGate
-from mudroom._engine.meters.request_plan import Admission, Permit, RequestPlan
-from mudroom.session_runs.meter import SessionMeter
-from mudroom.testing.clock import LoopClock
-from mudroom.testing.event_builders import run_started
-from mudroom.workers.remote.assigned_run import AssignedRun
-from mudroom.workers.remote.frames import encode
-from mudroom.workers.remote.messages import (
+from mudroom._adapters.workers.remote.assigned_run import AssignedRun
+from mudroom._adapters.workers.remote.frames import encode
+from mudroom._adapters.workers.remote.messages import (
     CallReply,
     EndAdmission,
     ParentMeterState,
     RequestAdmission,
     ToWorker,
 )
-from mudroom.workers.remote.remote_services import RemoteParentMeter, SessionLink
+from mudroom._adapters.workers.remote.remote_services import RemoteParentMeter, SessionLink
+from mudroom._core.budgets import Limit
+from mudroom._engine.meters.meter import Meter
+from mudroom._engine.meters.request_gate import RequestGate
+from mudroom._engine.meters.request_plan import Admission, Permit, RequestPlan
+from mudroom._session.session_runs.meter import SessionMeter
+from mudroom.testing.clock import LoopClock
+from mudroom.testing.event_builders import run_started
 
 AMOUNTS = {Limit.INPUT_TOKENS: 100.0, Limit.TOTAL_TOKENS: 100.0}
 PLAN = RequestPlan(AMOUNTS, AMOUNTS, {Limit.TOTAL_TOKENS: 1.0}, 16)

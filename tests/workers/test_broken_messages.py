@@ -7,11 +7,17 @@ from pathlib import Path
 import pytest
 
 from mudroom import AnyEvent, Reason
+from mudroom._adapters.models.scripted import (
+    Answer,
+    Request,
+    ScriptedConversation,
+    ScriptedModel,
+    call,
+)
+from mudroom._adapters.workers.process.connection import ProcessConnection
 from mudroom._core.events import ToolCallFinished
 from mudroom._core.messages import Message
 from mudroom._core.ports import RequestConfig
-from mudroom.models.scripted import Answer, Request, ScriptedConversation, ScriptedModel, call
-from mudroom.workers.process.connection import ProcessConnection
 
 from ..worker_kinds import open_session
 from .far_place import get_worker

@@ -14,10 +14,10 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Effect, Reason, Session, Tool, ToolContext, UsageError, tool
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom.permissions.rules import Permissions
 from mudroom.testing.invariants import find_violations
-from mudroom.workers.remote.worker import RemoteWorker
 
 from ..waiting import wait_until
 from ..worker_kinds import RAY

@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
-from mudroom.workers.process.channel import Channel
-from mudroom.workers.remote.frames import encode_frame
-from mudroom.workers.remote.messages import EndAdmission, Pause
+from mudroom._adapters.workers.process.channel import Channel
+from mudroom._adapters.workers.remote.frames import encode_frame
+from mudroom._adapters.workers.remote.messages import EndAdmission, Pause
 
 MESSAGES = [Pause("1", True), EndAdmission(7, "1.2"), Pause("x" * 300, False)]
 

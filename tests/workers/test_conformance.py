@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter
+from mudroom._adapters.workers.local import LocalWorker
+from mudroom._adapters.workers.process.connection import ProcessTransport
+from mudroom._adapters.workers.ray.node_check import NodeRequirements
+from mudroom._adapters.workers.ray.transport import RayTransport
+from mudroom._adapters.workers.remote.connection import WorkerTransport
+from mudroom._adapters.workers.remote.messages import WorkerConfig
+from mudroom._adapters.workers.remote.worker import RemoteWorker
+from mudroom._adapters.workers.shared.connection import SharedTransport
+from mudroom._adapters.workers.shared.processes import SharedProcesses
 from mudroom._core.ports import Worker
 from mudroom._engine.session_context import SessionServices
-from mudroom.models._rate_limit import AdaptiveRateLimiter
 from mudroom.testing.serializing_worker import SerializingWorker
 from mudroom.testing.worker_conformance import CHECKS, Check, OpenWorker
-from mudroom.workers.local import LocalWorker
-from mudroom.workers.process.connection import ProcessTransport
-from mudroom.workers.ray.node_check import NodeRequirements
-from mudroom.workers.ray.transport import RayTransport
-from mudroom.workers.remote.connection import WorkerTransport
-from mudroom.workers.remote.messages import WorkerConfig
-from mudroom.workers.remote.worker import RemoteWorker
-from mudroom.workers.shared.connection import SharedTransport
-from mudroom.workers.shared.processes import SharedProcesses
 
 from ..worker_kinds import NEEDS_RAY
 

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from mudroom import Budget, Effect, ToolContext, tool
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
 from mudroom.testing.invariants import find_violations
 

@@ -15,17 +15,17 @@ import msgspec
 import pytest
 
 from mudroom import Session, UsageError
-from mudroom.cli.actions.fleet import control
-from mudroom.cli.actions.fleet.control import drain_workers, print_status
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.workers.fleet_files import (
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workers.fleet_files import (
     FleetFolder,
     FleetRequest,
     FleetStatus,
     WorkerStatus,
     list_fleets,
 )
-from mudroom.workers.ray.lease import LEASE_SECONDS
+from mudroom._adapters.workers.ray.lease import LEASE_SECONDS
+from mudroom._cli.actions.fleet import control
+from mudroom._cli.actions.fleet.control import drain_workers, print_status
 
 from ..waiting import SECONDS, is_alive, wait_until
 from ..worker_kinds import NEEDS_RAY

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from mudroom import AnyEvent, Reason, Report, Session, ToolCallBlock
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workers.process.connection import ProcessConnection
+from mudroom._adapters.workers.remote import tree_packs, tree_transfer
+from mudroom._adapters.workers.remote.own_files import FilesNotReadyError, TravellingFiles
+from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent, ToolCallFinished
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
-from mudroom.workers.process.connection import ProcessConnection
-from mudroom.workers.remote import tree_packs, tree_transfer
-from mudroom.workers.remote.own_files import FilesNotReadyError, TravellingFiles
-from mudroom.workers.remote.worker import RemoteWorker
 
 from ..waiting import wait_until
 from ..workspaces.git_projects import write_files

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._core.events import RunResumed, StoredEvent
-from mudroom.journals.sqlite.reader import open_reader
 from mudroom.testing.invariants import find_violations
 
 from .far_place import Place

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from mudroom import Budget, Mode, Reason
+from mudroom._adapters.models.scripted import Answer, Request, call
+from mudroom._adapters.workers.remote import tree_transfer
 from mudroom._core.events import RunStarted
 from mudroom.errors import WorkspaceError
-from mudroom.models.scripted import Answer, Request, call
 from mudroom.permissions.rules import Permissions, Verdict, parse_rules
 from mudroom.testing.invariants import find_violations
-from mudroom.workers.remote import tree_transfer
 
 from ..workspaces.git_projects import run_git, write_files
 from .far_place import (
@@ -307,7 +307,7 @@ async def test_files_that_cannot_be_packed_end_the_run_with_an_error(
 async def test_files_that_cannot_be_stored_end_the_run_with_an_error(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mudroom.workspaces.isolated import store
+    from mudroom._adapters.workspaces.isolated import store
 
     monkeypatch.setattr(store, "MAX_FILES", 1)
     report = await place.run(make_family("reader", lambda _: "never asked"))

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mudroom import Reason, Report, UsageError
-from mudroom.models.scripted import Answer, Request, call
-from mudroom.workers.process.connection import ProcessConnection
-from mudroom.workers.remote.connection import WorkerConnection
+from mudroom._adapters.models.scripted import Answer, Request, call
+from mudroom._adapters.workers.process.connection import ProcessConnection
+from mudroom._adapters.workers.remote.connection import WorkerConnection
 
 from .far_place import Place, PlacedTransport, hide_files, kill_at_first_result, make_family
 

@@ -23,6 +23,10 @@ from mudroom import (
     ToolCallBlock,
     UsageError,
 )
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workers.remote.worker import RemoteWorker
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.events import (
     Delta,
     MessageSent,
@@ -34,13 +38,9 @@ from mudroom._core.events import (
 )
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest, Hooks, ToolHookDecision
 from mudroom._core.runs import Brief
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._replay import replay
 from mudroom.permissions.rules import Permissions
-from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
-from mudroom.workers.remote.worker import RemoteWorker
-from mudroom.workspaces.shared import SharedWorkspace
 
 from ..worker_kinds import open_session
 
@@ -370,7 +370,8 @@ async def test_no_worker_process_is_left_when_the_session_closes(tmp_path: Path)
 
 
 def test_a_worker_process_collects_garbage_less_often_than_python() -> None:
-    program = "import gc; from mudroom.worker_process import main; before = gc.get_threshold()\n"
+    program = "import gc; from mudroom._session.worker_process import main\n"
+    program += "before = gc.get_threshold()\n"
     program += "try: main()\n"  # "none" is no number of a socket
     program += "except ValueError: print(*before, *gc.get_threshold())"
     command = [sys.executable, "-c", program, "none"]

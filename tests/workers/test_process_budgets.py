@@ -20,8 +20,8 @@ from mudroom import (
     ToolCallBlock,
     Usage,
 )
+from mudroom._adapters.models.scripted import Answer, call
 from mudroom._core.events import TurnStarted
-from mudroom.models.scripted import Answer, call
 from mudroom.testing import Request, ScriptedModel
 
 from ..worker_kinds import open_session

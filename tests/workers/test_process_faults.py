@@ -38,7 +38,8 @@ def find_workers(program: subprocess.Popen[str]) -> list[int]:
     """Return the process ids of the program's worker processes."""
     children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
     commands = {int(pid): Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
-    return [pid for pid, command in commands.items() if b"mudroom.worker_process" in command]
+    name = b"mudroom._session.worker_process"
+    return [pid for pid, command in commands.items() if name in command]
 
 
 def wait_until_gone(pids: list[int]) -> None:
@@ -61,7 +62,7 @@ def check_log(folder: Path) -> None:
 
 def check_record(folder: Path, session_id: str) -> None:
     """Hold the record of the session against the promises."""
-    from mudroom.journals.sqlite.reader import open_reader
+    from mudroom._adapters.journals.sqlite.reader import open_reader
 
     events = list(open_reader(folder / "home" / "sessions" / f"{session_id}.db").read())
     assert find_violations(events) == []

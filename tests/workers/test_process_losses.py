@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from mudroom import Budget, Reason, Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workers.process.connection import ProcessConnection, ProcessTransport
+from mudroom._adapters.workers.ray.driver_messages import CloseActor
+from mudroom._adapters.workers.remote.connection import FirstMessage, WorkerConnection
+from mudroom._adapters.workers.remote.worker import MAX_STARTS, RemoteWorker
 from mudroom._core.events import RunFinished, StoredEvent, TurnFinished
 from mudroom._core.messages import NO_USAGE
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
-from mudroom.workers.process.connection import ProcessConnection, ProcessTransport
-from mudroom.workers.ray.driver_messages import CloseActor
-from mudroom.workers.remote.connection import FirstMessage, WorkerConnection
-from mudroom.workers.remote.worker import MAX_STARTS, RemoteWorker
 
 from ..waiting import is_alive, wait_until
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import pytest
 
+from mudroom._adapters.workers.remote.connection import AnswerLimits
+from mudroom._adapters.workers.remote.process_runs import ProcessRuns
 from mudroom._platform.processes import Activity, read_activity
-from mudroom.workers.remote.connection import AnswerLimits
-from mudroom.workers.remote.process_runs import ProcessRuns
 
 from ..waiting import wait_until
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from mudroom import AnyEvent, Reason, Session
+from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter
+from mudroom._adapters.workers.process.channel import Channel
+from mudroom._adapters.workers.remote.limiter_messages import LimiterMessage
+from mudroom._adapters.workers.remote.messages import CallReply, ToSession, ToWorker
+from mudroom._adapters.workers.remote.rate_limits import LimitedRequests, RemoteRateLimiter
+from mudroom._adapters.workers.remote.remote_services import SessionLink
 from mudroom._core.events import ModelCallRetried
 from mudroom._core.ports import RateLimited, RateLimiter
-from mudroom.models._rate_limit import AdaptiveRateLimiter
 from mudroom.testing.clock import LoopClock, run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
-from mudroom.workers.process.channel import Channel
-from mudroom.workers.remote.limiter_messages import LimiterMessage
-from mudroom.workers.remote.messages import CallReply, ToSession, ToWorker
-from mudroom.workers.remote.rate_limits import LimitedRequests, RemoteRateLimiter
-from mudroom.workers.remote.remote_services import SessionLink
 
 from ..models.test_rate_limit import FixedWindow, TokenBucket
 from ..models.test_rate_limit import LimitedRequests as Provider

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from mudroom.workers.ray.actor_link import ActorHandle
-from mudroom.workers.ray.driver import ActorLinks
-from mudroom.workers.ray.driver_messages import (
+from mudroom._adapters.workers.ray.actor_link import ActorHandle
+from mudroom._adapters.workers.ray.driver import ActorLinks
+from mudroom._adapters.workers.ray.driver_messages import (
     ActorReady,
     ActorStopped,
     CloseActor,
@@ -17,7 +17,7 @@ from mudroom.workers.ray.driver_messages import (
     OpenActor,
     ToTransport,
 )
-from mudroom.workers.ray.placement import Node
+from mudroom._adapters.workers.ray.placement import Node
 
 from ..waiting import wait_until
 from .test_ray_link import Exchange, ScriptedActor

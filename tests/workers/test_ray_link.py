@@ -18,12 +18,10 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Session, UsageError
-from mudroom.testing.clock import run_virtual
-from mudroom.worker_setup.cluster import may_be_secret
-from mudroom.workers.ray.actor import MAX_DATA
-from mudroom.workers.ray.actor_link import ActorHandle, ActorLink, RayControl
-from mudroom.workers.ray.code_digest import compute_code_digest
-from mudroom.workers.ray.driver_messages import (
+from mudroom._adapters.workers.ray.actor import MAX_DATA
+from mudroom._adapters.workers.ray.actor_link import ActorHandle, ActorLink, RayControl
+from mudroom._adapters.workers.ray.code_digest import compute_code_digest
+from mudroom._adapters.workers.ray.driver_messages import (
     ActorLost,
     ActorReady,
     ActorStopped,
@@ -33,8 +31,10 @@ from mudroom.workers.ray.driver_messages import (
     LeaseState,
     ToTransport,
 )
-from mudroom.workers.ray.lease import EXIT_CODE, Lease
-from mudroom.workers.ray.node_check import check_node, list_unloaded
+from mudroom._adapters.workers.ray.lease import EXIT_CODE, Lease
+from mudroom._adapters.workers.ray.node_check import check_node, list_unloaded
+from mudroom._session.worker_setup.cluster import may_be_secret
+from mudroom.testing.clock import run_virtual
 
 from ..waiting import wait_until
 
@@ -147,7 +147,7 @@ def test_a_lease_is_not_renewed_by_a_reply_that_was_never_sent() -> None:
 
 def test_a_process_whose_lease_has_ended_stops_although_its_main_thread_is_busy() -> None:
     program = (
-        "from mudroom.workers.ray.lease import Lease\nLease(0.2).watch()\n"
+        "from mudroom._adapters.workers.ray.lease import Lease\nLease(0.2).watch()\n"
         "while True: sum(range(1000))\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)

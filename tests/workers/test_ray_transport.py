@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 
 from mudroom import ServerSpec, Session, UsageError
-from mudroom._platform.orphan_cleanup import remove_orphans
-from mudroom.testing.clock import run_virtual
-from mudroom.workers.ray.actor_link import UNLOADABLE
-from mudroom.workers.ray.driver import _create_token
-from mudroom.workers.ray.driver_messages import (
+from mudroom._adapters.workers.ray.actor_link import UNLOADABLE
+from mudroom._adapters.workers.ray.driver import _create_token
+from mudroom._adapters.workers.ray.driver_messages import (
     ActorLost,
     ActorReady,
     AskLease,
@@ -30,10 +28,12 @@ from mudroom.workers.ray.driver_messages import (
     ToActor,
     ToDriver,
 )
-from mudroom.workers.ray.node_check import NodeRequirements
-from mudroom.workers.ray.transport import RayConnection, RayTransport
-from mudroom.workers.remote.frames import encode_frame
-from mudroom.workers.remote.messages import Cancel
+from mudroom._adapters.workers.ray.node_check import NodeRequirements
+from mudroom._adapters.workers.ray.transport import RayConnection, RayTransport
+from mudroom._adapters.workers.remote.frames import encode_frame
+from mudroom._adapters.workers.remote.messages import Cancel
+from mudroom._platform.orphan_cleanup import remove_orphans
+from mudroom.testing.clock import run_virtual
 
 from ..waiting import block_until, wait_until
 
@@ -63,7 +63,7 @@ def list_drivers() -> list[int]:
     return [
         int(pid)
         for pid in children
-        if b"mudroom.workers.ray.driver" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"mudroom._adapters.workers.ray.driver" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.workers.remote.tree_transfer import PIECE_BYTES, TreePacks
 from mudroom.errors import WorkspaceError
-from mudroom.workers.remote.tree_transfer import PIECE_BYTES, TreePacks
 
 DATA = bytes(PIECE_BYTES + 1)
 

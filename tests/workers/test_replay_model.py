@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mudroom import Session
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 
 
 def answer_as_family(request: Request) -> Answer:

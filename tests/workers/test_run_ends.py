@@ -12,15 +12,15 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Budget, Reason
+from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter
+from mudroom._adapters.workers.remote.messages import RunReply, StartRun
+from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._core.ports import RunHandle
 from mudroom._core.runs import Report
 from mudroom._engine.session_context import SessionServices
-from mudroom.models._rate_limit import AdaptiveRateLimiter
-from mudroom.projections.past_events import PastEvents
+from mudroom._projections.past_events import PastEvents
 from mudroom.testing.event_builders import run_started
 from mudroom.testing.worker_stage import WorkerStage
-from mudroom.workers.remote.messages import RunReply, StartRun
-from mudroom.workers.remote.worker import RemoteWorker
 
 from ..waiting import wait_until
 from .test_conformance import make_config

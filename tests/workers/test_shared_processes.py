@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from mudroom import Session, UsageError, Workers
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workers.process.connection import ProcessTransport
+from mudroom._adapters.workers.remote.shared_messages import SessionMessage
+from mudroom._adapters.workers.remote.worker import MAX_STARTS
+from mudroom._adapters.workers.shared.processes import SharedProcesses
+from mudroom._adapters.workers.shared.serve import _CLOSED_PER_COLLECTION
 from mudroom.testing.invariants import find_violations
-from mudroom.workers.process.connection import ProcessTransport
-from mudroom.workers.remote.shared_messages import SessionMessage
-from mudroom.workers.remote.worker import MAX_STARTS
-from mudroom.workers.shared.processes import SharedProcesses
-from mudroom.workers.shared.serve import _CLOSED_PER_COLLECTION
 
 from ..waiting import wait_until
 from ..worker_kinds import open_session

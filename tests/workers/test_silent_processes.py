@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from mudroom import Budget, Reason, Session, Workers
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workers.process.connection import ProcessConnection, ProcessTransport
+from mudroom._adapters.workers.remote.connection import AnswerLimits
+from mudroom._adapters.workers.remote.worker import RemoteWorker
+from mudroom._session.worker_setup.session_side import COMMAND
 from mudroom.testing.invariants import find_violations
-from mudroom.worker_setup.session_side import COMMAND
-from mudroom.workers.process.connection import ProcessConnection, ProcessTransport
-from mudroom.workers.remote.connection import AnswerLimits
-from mudroom.workers.remote.worker import RemoteWorker
 
 from ..waiting import SECONDS, is_alive, wait_until
 
@@ -210,7 +210,7 @@ async def test_a_process_that_hangs_ends_with_a_session_that_is_killed(tmp_path:
     program = f"""if True:
         import asyncio
         from mudroom import Session
-        from mudroom.models.scripted import ScriptedModel, call
+        from mudroom._adapters.models.scripted import ScriptedModel, call
 
         async def main():
             model = ScriptedModel(lambda _: call("hold"))

@@ -11,18 +11,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
-from mudroom._core.budgets import Budget, Grant
-from mudroom._core.events import RunStarted, StoredEvent
-from mudroom._engine.meters.meter import Meter
-from mudroom.errors import JournalError
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models._rate_limit import AdaptiveRateLimiter
-from mudroom.testing.event_builders import run_started
-from mudroom.testing.worker_stage import WorkerStage
-from mudroom.workers.remote.assigned_run import AssignedRun
-from mudroom.workers.remote.connection import FirstMessage
-from mudroom.workers.remote.messages import (
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter
+from mudroom._adapters.workers.remote.assigned_run import AssignedRun
+from mudroom._adapters.workers.remote.connection import FirstMessage
+from mudroom._adapters.workers.remote.messages import (
     SENT_BRIEF,
     AppendEvents,
     CallReply,
@@ -31,9 +24,16 @@ from mudroom.workers.remote.messages import (
     StartRun,
     ToSession,
 )
-from mudroom.workers.remote.own_files import TravellingFiles
-from mudroom.workers.remote.tree_transfer import TreeTransfers
-from mudroom.workers.remote.worker_handle import WorkerHandle
+from mudroom._adapters.workers.remote.own_files import TravellingFiles
+from mudroom._adapters.workers.remote.tree_transfer import TreeTransfers
+from mudroom._adapters.workers.remote.worker_handle import WorkerHandle
+from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
+from mudroom._core.budgets import Budget, Grant
+from mudroom._core.events import RunStarted, StoredEvent
+from mudroom._engine.meters.meter import Meter
+from mudroom.errors import JournalError
+from mudroom.testing.event_builders import run_started
+from mudroom.testing.worker_stage import WorkerStage
 
 from ..waiting import wait_until
 from .test_conformance import make_config

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 
+from mudroom._adapters.workspaces.isolated.received_store import describe_source
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._core.ports import SourceFacts
 from mudroom._core.runs import Work
-from mudroom.workspaces.isolated.received_store import describe_source
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 
 class DirectCarrier:

@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from mudroom.workspaces.isolated.checkout import Checkout, check_out
-from mudroom.workspaces.isolated.git_store import GitStore
+from mudroom._adapters.workspaces.isolated.checkout import Checkout, check_out
+from mudroom._adapters.workspaces.isolated.git_store import GitStore
 
 ENVIRONMENT = {
     "PATH": os.environ["PATH"],

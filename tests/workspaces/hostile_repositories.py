@@ -10,11 +10,11 @@ from pathlib import Path
 
 from tests.workspaces.git_projects import ENVIRONMENT, make_repository, run_git, write_files
 
+from mudroom._adapters.workspaces.isolated.git import require_git
+from mudroom._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces
+from mudroom._adapters.workspaces.isolated.received_store import describe_source
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom.errors import WorkspaceError
-from mudroom.workspaces.isolated.git import require_git
-from mudroom.workspaces.isolated.node_workspaces import NodeWorkspaces
-from mudroom.workspaces.isolated.received_store import describe_source
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 from .carriers import DirectCarrier
 

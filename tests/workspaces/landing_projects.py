@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.workspaces.git_projects import make_repository
 
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 RUN = "1.1.1"
 SESSION = "session-1"

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.workspaces._atomic_write import write_atomically
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom.errors import WorkspaceError
-from mudroom.workspaces._atomic_write import write_atomically
-from mudroom.workspaces.shared import SharedWorkspace
 
 
 def test_a_folder_that_cannot_be_made_durable_is_the_error(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_file_keeps_its_access_list_and_gets_none_of_the_folder(tmp_path: Path
 
 WRITE_AS_ANOTHER_USER = """
 import os, sys
-from mudroom.workspaces.shared import SharedWorkspace
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 SharedWorkspace(sys.argv[1]).read("a", 0, 1)  # imports all, before the rights are gone
 os.setgroups([])
 os.setgid(12_345)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.ports import FileInfo
 from mudroom.errors import WorkspaceError
-from mudroom.workspaces.shared import SharedWorkspace
 
 TRIES = 400_000 if os.environ.get("MUDROOM_LONG") else 20_000
 

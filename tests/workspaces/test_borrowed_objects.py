@@ -16,9 +16,9 @@ from tests.workspaces.git_projects import (
 )
 from tests.workspaces.test_isolated_escapes import TIERS
 
+from mudroom._adapters.sandboxes.choose import SandboxRequest, choose_sandbox
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 FORMS = ("alternates", "relative alternates", "objects is a link", "git is a link", "commondir")
 

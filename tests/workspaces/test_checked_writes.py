@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.ports import FileChangedError
-from mudroom.workspaces.shared import SharedWorkspace
 
 Action = Callable[[Path], object]
 

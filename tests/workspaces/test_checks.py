@@ -19,16 +19,16 @@ from tests.workspaces.test_isolated_children import (
 )
 
 from mudroom import Agent, Report, Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._cli.output.report import describe_changed_files
 from mudroom._core.agents import WorkspaceKind
 from mudroom._core.events import CheckFinished, RunFinished, StoredEvent, WorkMerged
 from mudroom._core.merge_events import count_merges, describe_merges
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.runs import MergeCounts
-from mudroom.cli.output.report import describe_changed_files
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._replay import replay
 from mudroom.permissions.rules import Permissions
-from mudroom.replay import replay
 
 CHECK = "! grep -l bad *.txt"
 """A check that fails, and names the files, if a file has the word "bad"."""

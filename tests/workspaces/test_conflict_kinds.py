@@ -11,12 +11,12 @@ import pytest
 from tests.long_form import count_examples
 from tests.workspaces.git_projects import make_repository, read_files
 
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
 from mudroom._core.ports import MergeChoice, MergePlan
 from mudroom._core.runs import Work
 from mudroom._engine.changes.merged_files import write_merged_files
-from mudroom.environments import IsolatedFiles
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
+from mudroom._session.environments import IsolatedFiles
 
 TEXT = "".join(f"line {number}\n" for number in range(30))
 UTF16 = TEXT.encode("utf-16")

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from tests.workspaces.remote import RemoteWorkspace
 
+from mudroom._adapters.workspaces.copy import make_temporary_copy
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.ports import Workspace
 from mudroom._engine.file_writes import RecordedWorkspace
 from mudroom.permissions.policy import FilteredWorkspace
 from mudroom.testing.workspace_conformance import CHECKS, Check
-from mudroom.workspaces.copy import make_temporary_copy
-from mudroom.workspaces.shared import SharedWorkspace
 
 KINDS = ("openat2", "steps", "copy", "remote", "recorded", "filtered", "filtered remote")
 

@@ -14,14 +14,14 @@ import pytest
 from tests.workspaces.remote import RemoteWorkspace
 
 from mudroom import Agent, Budget, Report, Session
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workspaces import copy
+from mudroom._adapters.workspaces.copy import make_temporary_copy
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
 from mudroom._core.ports import Environment, FileInfo
-from mudroom.environments import SessionEnvironments
+from mudroom._session.environments import SessionEnvironments
 from mudroom.errors import UsageError, WorkspaceError
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.workspaces import copy
-from mudroom.workspaces.copy import make_temporary_copy
-from mudroom.workspaces.shared import SharedWorkspace
 
 
 @pytest.fixture

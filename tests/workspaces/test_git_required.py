@@ -9,9 +9,9 @@ import pytest
 from tests.workspaces.git_projects import make_repository, write_files
 
 from mudroom import Agent, Session, UsageError, WorkspaceKind
-from mudroom.cli.main import run
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
+from mudroom._cli.main import run
 
 SESSION = "0a1b2c3d-0000-4000-8000-000000000000"
 REMEDY = "Install git 2.38 or later"

@@ -8,10 +8,10 @@ import pytest
 from tests.workspaces.git_projects import make_repository, read_files, write_files
 from tests.workspaces.test_isolated_children import get_results, run_children
 
-from mudroom.cli.main import run
-from mudroom.models.scripted import call
-from mudroom.workspaces.isolated import ignored_work
-from mudroom.workspaces.isolated.kept_work import list_kept
+from mudroom._adapters.models.scripted import call
+from mudroom._adapters.workspaces.isolated import ignored_work
+from mudroom._adapters.workspaces.isolated.kept_work import list_kept
+from mudroom._cli.main import run
 
 
 @pytest.fixture

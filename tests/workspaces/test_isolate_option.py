@@ -9,12 +9,12 @@ import pytest
 from tests.workspaces.git_projects import make_repository
 
 from mudroom import Agent, Session, UsageError
+from mudroom._adapters.journals.memory import MemoryJournal, MemoryStore
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.agents import WorkspaceKind
 from mudroom._core.events import RunStarted, SessionOpened
-from mudroom.config import load_settings
-from mudroom.journals.memory import MemoryJournal, MemoryStore
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import replay
+from mudroom._replay import replay
+from mudroom._session.config import load_settings
 
 
 @pytest.fixture

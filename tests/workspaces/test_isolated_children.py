@@ -11,18 +11,18 @@ import pytest
 from tests.workspaces.git_projects import hash_folder, make_repository, read_files, write_files
 
 from mudroom import Agent, Report, Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.workspaces.isolated import store
+from mudroom._adapters.workspaces.isolated import workspaces as isolated_workspaces
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._core.agents import WorkspaceKind
 from mudroom._core.events import WorkMerged
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.runs import MergeCounts
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._replay import replay
 from mudroom.permissions.rules import Permissions
-from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
-from mudroom.workspaces.isolated import store
-from mudroom.workspaces.isolated import workspaces as isolated_workspaces
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 LINES = [f"line {number}\n" for number in range(40)]
 PROMPT = "Start the children."

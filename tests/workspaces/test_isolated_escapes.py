@@ -10,8 +10,8 @@ import pytest
 from tests.workspaces.git_projects import hash_folder, make_repository, read_files, write_files
 from tests.workspaces.test_isolated_children import run_children, run_command
 
-from mudroom.models.scripted import call
-from mudroom.sandboxes import detect
+from mudroom._adapters.models.scripted import call
+from mudroom._adapters.sandboxes import detect
 
 PROBES = detect.run_probes(detect.find_bwrap(os.environ, "/nonexistent"), tempfile.gettempdir())
 TIERS = [

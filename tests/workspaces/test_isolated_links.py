@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from tests.workspaces.git_projects import make_repository, read_files
 
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.ports import FileChangedError, LinkTarget
 from mudroom._engine.changes.content_hashes import hash_present
 from mudroom._engine.changes.merged_files import ChangedMeanwhileError, write_merged_files
-from mudroom.environments import IsolatedFiles
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
-from mudroom.workspaces.shared import SharedWorkspace
+from mudroom._session.environments import IsolatedFiles
 
 PATHS = ("a", "b", "folder/a", "folder/b", "folder/deep/a")
 TARGETS = ("a", "b", "folder/a", "missing", "../a", "../../a", "..", "/etc/passwd", "deep/a")

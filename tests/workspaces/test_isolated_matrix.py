@@ -21,8 +21,8 @@ from tests.workspaces.git_projects import (
 )
 from tests.workspaces.test_isolated_children import get_results, run_children, run_command
 
-from mudroom.models.scripted import ScriptedModel
-from mudroom.workspaces.isolated import store as store_module
+from mudroom._adapters.models.scripted import ScriptedModel
+from mudroom._adapters.workspaces.isolated import store as store_module
 
 Land = Callable[..., Coroutine[Any, Any, str]]
 

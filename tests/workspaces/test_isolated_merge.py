@@ -16,11 +16,11 @@ from tests.workspaces.git_projects import (
     write_files,
 )
 
+from mudroom._adapters.workspaces.isolated.checkout import check_out
+from mudroom._adapters.workspaces.isolated.git_store import GitStore
+from mudroom._adapters.workspaces.isolated.merge import merge_trees
+from mudroom._adapters.workspaces.isolated.overlap import find_overlaps, match_lines
 from mudroom._core.runs import Work
-from mudroom.workspaces.isolated.checkout import check_out
-from mudroom.workspaces.isolated.git_store import GitStore
-from mudroom.workspaces.isolated.merge import merge_trees
-from mudroom.workspaces.isolated.overlap import find_overlaps, match_lines
 
 LINES = [f"line {number}\n" for number in range(200)]
 

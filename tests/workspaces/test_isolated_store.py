@@ -20,12 +20,12 @@ from tests.workspaces.git_projects import (
     write_files,
 )
 
+from mudroom._adapters.workspaces.isolated import git as git_module
+from mudroom._adapters.workspaces.isolated.git_store import GitStore
+from mudroom._adapters.workspaces.isolated.trees import WorkingFiles
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._platform.scratch_dirs import remove_tree
 from mudroom.errors import WorkspaceError
-from mudroom.workspaces.isolated import git as git_module
-from mudroom.workspaces.isolated.git_store import GitStore
-from mudroom.workspaces.isolated.trees import WorkingFiles
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 
 def test_a_tree_has_changed_untracked_and_deleted_files(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_names_with_any_bytes_are_kept(tmp_path: Path) -> None:
 def test_large_and_unreadable_files_are_left_out_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mudroom.workspaces.isolated.git_store.MAX_FILE_BYTES", 1 << 20)
+    monkeypatch.setattr("mudroom._adapters.workspaces.isolated.git_store.MAX_FILE_BYTES", 1 << 20)
     source = make_repository(tmp_path / "app", {"a": "a"})
     write_files(source, {"big [1].bin": b"x" * (1 << 20) + b"x"})
     stored = open_store(tmp_path, source).store_source()
@@ -267,7 +267,7 @@ def test_a_file_that_cannot_be_stored_is_not_one_that_was_removed(
     folder: str,
     is_first_look: bool,
 ) -> None:
-    monkeypatch.setattr("mudroom.workspaces.isolated.git_store.MAX_FILE_BYTES", 100)
+    monkeypatch.setattr("mudroom._adapters.workspaces.isolated.git_store.MAX_FILE_BYTES", 100)
     repository = make_repository(tmp_path / "app", {"a.py": "a", "sub/a.py": "a"})
     store = open_store(tmp_path, repository / folder)
     tree, checkout = check_out_source(store, tmp_path, "one")
@@ -360,6 +360,7 @@ def test_a_disk_without_room_is_an_error_that_says_so(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("mudroom.workspaces.isolated.contents.tempfile.TemporaryFile", refuse)
+    module = "mudroom._adapters.workspaces.isolated.contents"
+    monkeypatch.setattr(f"{module}.tempfile.TemporaryFile", refuse)
     with pytest.raises(WorkspaceError, match="No space left on device"):
         store.store_files(WorkingFiles(str(project)), "index")

@@ -25,13 +25,13 @@ from tests.workspaces.landing_projects import (
 )
 from tests.workspaces.test_isolated_children import get_results, run_children, run_command
 
+from mudroom._adapters.workspaces import _checked_rename as checked_rename
+from mudroom._adapters.workspaces.isolated.git_store import GitStore
+from mudroom._adapters.workspaces.isolated.kept_work import remove_abandoned
+from mudroom._adapters.workspaces.isolated.landing.land import Landing
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._core.ports import FileChangedError, MergePlan
 from mudroom.errors import WorkspaceError
-from mudroom.workspaces import _checked_rename as checked_rename
-from mudroom.workspaces.isolated.git_store import GitStore
-from mudroom.workspaces.isolated.kept_work import remove_abandoned
-from mudroom.workspaces.isolated.landing.land import Landing
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 CHANGED = [
     "added.txt",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.workspaces.git_projects import make_repository
 
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 Write = Callable[[Path, str], object]
 

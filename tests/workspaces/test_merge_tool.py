@@ -10,10 +10,10 @@ import pytest
 from tests.workspaces.git_projects import make_repository
 
 from mudroom import Agent, Report, Session, WorkspaceKind
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import RunStarted, StoredEvent, WorkMerged
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import replay
+from mudroom._replay import replay
 
 PROMPT = "Start the children."
 LINES = "a\nb\nc\n"

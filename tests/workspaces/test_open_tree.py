@@ -9,8 +9,8 @@ import pytest
 from tests.workspaces.git_projects import hash_folder, make_repository, write_files
 
 from mudroom import Session
-from mudroom.workspaces.isolated.kept_work import remove_abandoned
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
+from mudroom._adapters.workspaces.isolated.kept_work import remove_abandoned
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 
 @pytest.mark.parametrize("tier", ["full", "file", "off"])

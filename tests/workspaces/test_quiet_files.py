@@ -10,11 +10,11 @@ import pytest
 from tests.workspaces.git_projects import make_repository
 from tests.workspaces.test_isolated_children import get_results, run_children, run_command
 
-from mudroom import build
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._engine.changes.quiet_files import wait_until_quiet
+from mudroom._session import build
 from mudroom.testing import FakeClock
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
-from mudroom.workspaces.shared import SharedWorkspace
 
 
 class SavingUser(FakeClock):

@@ -10,16 +10,16 @@ import pytest
 from tests.workspaces.git_projects import make_repository, write_files
 
 from mudroom import Budget, Report, Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._cli.output.tree_lines import describe_task
 from mudroom._core.events import RunStarted, StoredEvent, WorkMerged
 from mudroom._core.file_conflicts import FileConflict
 from mudroom._core.messages import TextBlock
 from mudroom._engine.children.resolutions import read_resolutions
 from mudroom._engine.children.return_text import make_return_prompt
-from mudroom.cli.output.tree_lines import describe_task
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.projections.run_tree import RunTree
-from mudroom.replay import replay
+from mudroom._projections.run_tree import RunTree
+from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 
 LINES = [f"line {number}\n" for number in range(40)]

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._platform.protected_names import UNFINISHED_PREFIX
 from mudroom.errors import WorkspaceError
-from mudroom.workspaces.shared import SharedWorkspace
 
 
 @pytest.fixture(params=[True, False], ids=["openat2", "steps"])

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.workspaces.isolated import node_workspaces
+from mudroom._adapters.workspaces.isolated.git_store import GitStore
+from mudroom._adapters.workspaces.isolated.node_workspaces import (
+    NodeWorkspaces,
+    remove_old_sessions,
+)
+from mudroom._adapters.workspaces.isolated.received_store import ReceivedStore, describe_source
+from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._core.agents import WorkspaceSpec
 from mudroom._core.ports import FilesLostError
 from mudroom.errors import WorkspaceError
-from mudroom.workspaces.isolated import node_workspaces
-from mudroom.workspaces.isolated.git_store import GitStore
-from mudroom.workspaces.isolated.node_workspaces import NodeWorkspaces, remove_old_sessions
-from mudroom.workspaces.isolated.received_store import ReceivedStore, describe_source
-from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 from .carriers import DirectCarrier
 from .git_projects import make_repository, open_store, read_files, run_git, write_files

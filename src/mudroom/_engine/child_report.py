@@ -15,8 +15,8 @@ from .._core.merge_events import describe_merges
 from .._core.messages import Usage
 from .._core.runs import Reason, Report
 from .._platform.lazy_pattern import compile_later
-from ..projections.engine_text import format_value, quote
-from ..projections.safe_text import sanitize_line
+from .._projections.engine_text import format_value, quote
+from .._projections.safe_text import sanitize_line
 from .call_context import CallContext
 from .phase import LIMIT_REASONS
 

@@ -16,8 +16,8 @@ from .._core.ports import FilesLostError, Hooks
 from .._core.runs import Reason, Report, Work
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
+from .._projections.reason_words import describe_reason
 from ..errors import BoardError, JournalError, ModelError, MudroomError, StoppedByHook
-from ..projections.reason_words import describe_reason
 from .call_batch import INTERRUPTED, CallOutcome
 from .compaction.requests import finish_compaction
 from .file_writes import WriteBarrier

@@ -26,8 +26,8 @@ from .._core.runs import Reason
 from .._core.token_counts import estimate_message_tokens
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolCategory
+from .._projections.safe_text import redact_answer
 from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelUnavailable
-from ..projections.safe_text import redact_answer
 from .call_batch import CallBatch
 from .meters.pool import SHORTEST_SUMMARY
 from .meters.request_plan import RequestPlan

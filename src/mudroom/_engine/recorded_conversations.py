@@ -26,7 +26,7 @@ from .._core.run_ids import is_child_id, make_following_id
 from .._core.runs import Brief, Reason, Report
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import Effect, Tool
-from ..projections.context import ContextBuilder
+from .._projections.context import ContextBuilder
 from .normalize import normalize_conversation
 
 

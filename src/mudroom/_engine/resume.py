@@ -33,7 +33,7 @@ from .._core.messages import (
 from .._core.run_ids import join_run_id
 from .._core.runs import Reason, Report
 from .._core.tools import Effect, Tool, ToolResult
-from ..projections.past_events import PastEvents
+from .._projections.past_events import PastEvents
 from .call_batch import INTERRUPTED, CallOutcome
 from .call_context import CallContext
 from .changes.content_hashes import hash_present

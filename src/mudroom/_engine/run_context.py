@@ -19,8 +19,8 @@ from .._core.token_counts import (
 )
 from .._core.tools import make_result_block
 from .._platform.argument_paths import read_path_argument
+from .._projections.engine_text import quote_hook
 from ..errors import WorkspaceError
-from ..projections.engine_text import quote_hook
 from .call_batch import CallBatch, CallOutcome
 from .context_policy import Thresholds
 from .conversation import REQUESTED_FOCUS, Conversation

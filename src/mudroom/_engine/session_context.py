@@ -38,10 +38,10 @@ from .._core.ports import (
     ToolServers,
 )
 from .._core.runs import Brief, RequestHead, ToolDescription, Work
+from .._projections.past_events import PastEvents
+from .._projections.safe_text import redact_event
+from .._projections.trace_ids import TraceIds
 from ..errors import UsageError
-from ..projections.past_events import PastEvents
-from ..projections.safe_text import redact_event
-from ..projections.trace_ids import TraceIds
 from .changes.live_overlaps import LiveOverlaps
 from .changes.versions import FileVersions
 from .changes.watch import ChangeWatch

@@ -10,7 +10,7 @@ from .._core.agents import WorkspaceKind
 from .._core.events import RunStarted, StoredEvent, TeamMessageSent, WorkMerged
 from .._core.messages import Message
 from .._core.runs import Brief
-from ..projections.team import Roster, Teammate, normalize_name
+from .._projections.team import Roster, Teammate, normalize_name
 from .recorded_conversations import RecordedRuns
 
 PARENT = "parent"

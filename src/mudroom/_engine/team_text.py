@@ -6,8 +6,8 @@ import re
 import unicodedata
 
 from .._core.runs import Brief
-from ..projections.engine_text import quote
-from ..projections.team import normalize_name
+from .._projections.engine_text import quote
+from .._projections.team import normalize_name
 from .team_registry import ALL, PARENT, PARENT_NAMES
 
 _MAX_NAME = 32

@@ -18,6 +18,8 @@ from typing import Any, Protocol, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .._adapters.tools.function import declare_tool
+from .._adapters.tools.function import tool as make_tool
 from .._core.agents import Agent
 from .._core.budgets import Budget
 from .._core.events import AnyEvent, RunFinished, ToolCallStarted, TurnFinished
@@ -28,12 +30,10 @@ from .._core.tool_names import normalize_tool_name
 from .._core.tools import Effect, Tool
 from .._core.type_checks import check_type
 from .._engine.children.child_brief import narrow_tools
+from .._engine.output_types import OutputType, parse_output_type
 from .._engine.structured_output import EMIT_TOOL
+from .._projections.safe_text import sanitize_line
 from ..errors import ModelError, UnknownName, UsageError, quote_value
-from ..output_types import OutputType, parse_output_type
-from ..projections.safe_text import sanitize_line
-from ..tools.function import declare_tool
-from ..tools.function import tool as make_tool
 from .config import (
     ContextState,
     ModelConfig,

@@ -38,23 +38,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..journals.memory import MemoryJournal, MemoryStore
-    from ..models.scripted import Answer, Request, ScriptedModel, call
+    from .._adapters.journals.memory import MemoryJournal, MemoryStore
+    from .._adapters.models.scripted import Answer, Request, ScriptedModel, call
     from .clock import FakeClock, run_virtual
     from .fixtures import load_replay_model
     from .model_server import Fault, ModelServer, ServerRequest
 
 _EXPORTS = {
-    "Answer": "..models.scripted",
+    "Answer": ".._adapters.models.scripted",
     "FakeClock": ".clock",
     "Fault": ".model_server",
-    "MemoryJournal": "..journals.memory",
-    "MemoryStore": "..journals.memory",
+    "MemoryJournal": ".._adapters.journals.memory",
+    "MemoryStore": ".._adapters.journals.memory",
     "ModelServer": ".model_server",
-    "Request": "..models.scripted",
-    "ScriptedModel": "..models.scripted",
+    "Request": ".._adapters.models.scripted",
+    "ScriptedModel": ".._adapters.models.scripted",
     "ServerRequest": ".model_server",
-    "call": "..models.scripted",
+    "call": ".._adapters.models.scripted",
     "load_replay_model": ".fixtures",
     "run_virtual": ".clock",
 }

@@ -24,8 +24,8 @@ from .._core.tools import ToolResult
 from .._engine.call_batch import INTERRUPTED
 from .._engine.child_report import NO_SUMMARY, REPORT_CAP
 from .._engine.inbox.inbox import make_end_id
-from ..projections.engine_text import quote, unquote
-from ..projections.transcript import build_transcript
+from .._projections.engine_text import quote, unquote
+from .._projections.transcript import build_transcript
 
 
 class Violation(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .._adapters.tools import find_builtin_tool
 from .._core.agents import Agent
 from .._core.budgets import Budget
 from .._core.events import (
@@ -26,8 +27,7 @@ from .._core.runs import Brief, Reason, Report
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from .._engine.children.task_tool import make_task_tool
-from ..projections.safe_text import make_call_title
-from ..tools import find_builtin_tool
+from .._projections.safe_text import make_call_title
 
 
 def run_started(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .._adapters.journals.encoding import decode
+from .._adapters.models.replay_model import ReplayModel
 from .._engine.recorded_conversations import rebuild_conversations
-from ..journals.encoding import decode
-from ..models.replay_model import ReplayModel
 
 
 def load_replay_model(path: str | Path) -> ReplayModel:

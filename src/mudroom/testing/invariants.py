@@ -32,7 +32,7 @@ from .._core.events import (
 )
 from .._core.runs import Reason
 from .._core.tool_names import normalize_tool_name
-from ..projections.engine_text import unquote
+from .._projections.engine_text import unquote
 from ._run_records import (
     CallRecord,
     RunRecord,

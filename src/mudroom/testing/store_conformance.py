@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from .._adapters.journals.sessions import read_events, read_summary
 from .._core.events import NoteInjected, SessionOpened
 from .._core.messages import Usage
 from .._core.ports import SessionStore
+from .._projections.session_summary import SessionSummary, summarize_session
 from ..errors import JournalBusy, JournalError, UnknownName, UsageError
-from ..journals.sessions import read_events, read_summary
-from ..projections.session_summary import SessionSummary, summarize_session
 from ._checks import collect_checks
 from .event_builders import run_finished, run_started
 from .journal_conformance import read_all

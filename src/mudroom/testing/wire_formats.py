@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from .._core.messages import StopReason, TextBlock, ThinkingBlock, ToolCallBlock, Usage
-from ..projections.anthropic_shapes import to_anthropic_block, to_anthropic_usage
+from .._projections.anthropic_shapes import to_anthropic_block, to_anthropic_usage
 
 Block = TextBlock | ThinkingBlock | ToolCallBlock
 _encode = msgspec.json.encode

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from .._adapters.journals.memory import MemoryJournal
 from .._core.budgets import Budget, Grant
 from .._core.events import (
     Delta,
@@ -36,7 +37,6 @@ from .._core.ports import Worker
 from .._core.runs import InboxMessage, Reason
 from .._engine.session_context import SessionServices
 from ..errors import JournalError
-from ..journals.memory import MemoryJournal
 from ._checks import collect_checks
 from .worker_stage import WorkerStage
 

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from .._adapters.journals.memory import MemoryJournal
+from .._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from .._adapters.workspaces.shared import SharedWorkspace
 from .._core.agents import Agent, WorkspaceSpec
 from .._core.budgets import Budget
 from .._core.events import AnyEvent, RunFinished, StoredEvent
@@ -27,10 +30,7 @@ from .._core.tools import Effect, Tool, ToolResult
 from .._engine.children.task_tool import make_task_tool
 from .._engine.run_tools.send_message import SEND_MESSAGE
 from .._engine.session_context import SessionServices, SingleEnvironment, Watchers
-from ..journals.memory import MemoryJournal
-from ..models.scripted import Answer, Request, ScriptedModel, call
-from ..projections.past_events import PastEvents
-from ..workspaces.shared import SharedWorkspace
+from .._projections.past_events import PastEvents
 from .clock import LoopClock
 
 _POLL_SECONDS = 0.005

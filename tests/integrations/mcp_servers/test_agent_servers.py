@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Agent, Budget, Reason, ServerSpec, Session
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 
 from ...waiting import is_alive, wait_until
 from ...worker_kinds import WORKERS

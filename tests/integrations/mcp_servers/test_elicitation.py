@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mudroom import Agent, ApprovalDecision, ApprovalRequest, Permissions, Reason, ServerSpec
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom.events import AnyEvent, InputAnswered, ToolCallFinished
-from mudroom.models.scripted import Answer, Request, call
 from mudroom.permissions.rules import Rule, Verdict
 
 from ...worker_kinds import WORKERS

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mudroom.integrations.mcp_servers.connection import Connection, Link, ServerError
-from mudroom.integrations.mcp_servers.listing import ListedTool, Listing
-from mudroom.integrations.mcp_servers.servers import McpServers
+from mudroom._adapters.integrations.mcp_servers.connection import Connection, Link, ServerError
+from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, Listing
+from mudroom._adapters.integrations.mcp_servers.servers import McpServers
 
 from ...waiting import wait_until
 from .servers import count_starts, make_quick, make_small, read_log

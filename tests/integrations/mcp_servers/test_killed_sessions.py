@@ -12,9 +12,9 @@ from pathlib import Path
 from tests.waiting import block_until, is_alive
 
 from mudroom import Session
+from mudroom._adapters.journals.sessions import open_store
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.events import AnyEvent, ToolCallFinished
-from mudroom.journals.sessions import open_store
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
 from .servers import count_starts, make_quick, read_log
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from mudroom.integrations.mcp_servers.connection import Connection, ServerError
-from mudroom.integrations.mcp_servers.listing import ListedTool, Listing
-from mudroom.integrations.mcp_servers.server_process import MAX_LINE
+from mudroom._adapters.integrations.mcp_servers.connection import Connection, ServerError
+from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, Listing
+from mudroom._adapters.integrations.mcp_servers.server_process import MAX_LINE
 
 from ...waiting import SECONDS, wait_until
 from .old_http_server import OldHttpServer, serve_old

@@ -7,11 +7,11 @@ import io
 from pathlib import Path
 
 from mudroom import Agent, Reason
-from mudroom.cli.output.plain_progress import PlainProgress
+from mudroom._adapters.integrations.mcp_servers.servers import LineLimit
+from mudroom._adapters.models.scripted import Answer, Request, call
+from mudroom._cli.output.plain_progress import PlainProgress
+from mudroom._projections.run_tree import RunTree
 from mudroom.events import AnyEvent, Delta
-from mudroom.integrations.mcp_servers.servers import LineLimit
-from mudroom.models.scripted import Answer, Request, call
-from mudroom.projections.run_tree import RunTree
 
 from .servers import make_quick
 from .test_session_servers import open_session

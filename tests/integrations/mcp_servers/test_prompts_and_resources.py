@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from mudroom import Session
-from mudroom.cli.actions.prompts import prepare_prompt
-from mudroom.cli.actions.prompts.server_prompts import fetch_prompt, list_prompts
-from mudroom.config import Settings
+from mudroom._adapters.models.scripted import ScriptedModel
+from mudroom._cli.actions.prompts import prepare_prompt
+from mudroom._cli.actions.prompts.server_prompts import fetch_prompt, list_prompts
+from mudroom._session.config import Settings
 from mudroom.errors import MudroomError, UnknownName, UsageError
-from mudroom.models.scripted import ScriptedModel
 
 from .servers import count_starts, make_quick
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from mudroom import Agent, ServerSpec
+from mudroom._adapters.integrations.mcp_servers.listing import ListedTool
+from mudroom._adapters.integrations.mcp_servers.server_tool import make_tool
+from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.tools import Effect
-from mudroom.integrations.mcp_servers.listing import ListedTool
-from mudroom.integrations.mcp_servers.server_tool import make_tool
-from mudroom.models.scripted import Answer, Request, call
 
 from ...tools.test_read_images import make_png
 from .servers import make_quick, make_small, read_log

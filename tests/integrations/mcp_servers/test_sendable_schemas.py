@@ -10,18 +10,18 @@ from typing import Any, cast
 import jsonschema_rs
 import pytest
 
+from mudroom._adapters.integrations.mcp_servers.listing import ListedTool
+from mudroom._adapters.integrations.mcp_servers.server_tool import make_tool
+from mudroom._adapters.models._http import HttpClient
+from mudroom._adapters.models.anthropic import AnthropicModel
+from mudroom._adapters.models.google import GoogleModel
+from mudroom._adapters.models.ollama import OllamaModel
+from mudroom._adapters.models.openai.chat import OpenAIModel
+from mudroom._adapters.models.openai.responses import ResponsesModel
 from mudroom._core.messages import user_message
 from mudroom._core.ports import Model, RequestConfig
 from mudroom._core.schemas.sendable_schema import make_sendable
 from mudroom._core.tools import Tool
-from mudroom.integrations.mcp_servers.listing import ListedTool
-from mudroom.integrations.mcp_servers.server_tool import make_tool
-from mudroom.models._http import HttpClient
-from mudroom.models.anthropic import AnthropicModel
-from mudroom.models.google import GoogleModel
-from mudroom.models.ollama import OllamaModel
-from mudroom.models.openai.chat import OpenAIModel
-from mudroom.models.openai.responses import ResponsesModel
 from mudroom.testing.clock import FakeClock
 
 from .servers import make_quick

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from mudroom import Agent, Permissions, Reason, ServerSpec, Session
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._engine.child_report import ParsedReport, parse_report
 from mudroom.events import RunStarted, ToolCallFinished, ToolCallStarted
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Rule, Verdict
 
 from ...waiting import wait_until
@@ -344,7 +344,7 @@ import asyncio, sys
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from pathlib import Path
 from mudroom import Session
-from mudroom.models.scripted import ScriptedModel
+from mudroom._adapters.models.scripted import ScriptedModel
 from tests.integrations.mcp_servers.servers import make_quick
 
 STARTS = ("subprocess.Popen", "os.fork", "os.posix_spawn", "os.system")
@@ -364,7 +364,7 @@ asyncio.run(main())
 assert not started, started
 loaded = [name for name in ("mcp", "mcp_types", "anyio", "pydantic") if name in sys.modules]
 assert not loaded, loaded
-assert "mudroom.integrations.mcp_servers.package_client" not in sys.modules
+assert "mudroom._adapters.integrations.mcp_servers.package_client" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
     assert count_starts(log) == 0

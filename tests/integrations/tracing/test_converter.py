@@ -11,10 +11,10 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from mudroom.integrations.tracing.converter import SpanConverter
-from mudroom.integrations.tracing.emitter import SpanEmitter
-from mudroom.projections.spans.span import Span, SpanEvent
-from mudroom.projections.trace_ids import SpanContext
+from mudroom._adapters.integrations.tracing.converter import SpanConverter
+from mudroom._adapters.integrations.tracing.emitter import SpanEmitter
+from mudroom._projections.spans.span import Span, SpanEvent
+from mudroom._projections.trace_ids import SpanContext
 
 
 def make_spans(trace_id: int = 7 << 64 | 1) -> list[Span]:

@@ -20,11 +20,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from mudroom import Permissions, Session
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._projections.spans import ContentCapture, SessionSpans, Span
 from mudroom.errors import UsageError
 from mudroom.events import StoredEvent
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Rule, Verdict
-from mudroom.projections.spans import ContentCapture, SessionSpans, Span
 from mudroom.testing import MemoryStore
 from mudroom.tracing import Tracing
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._adapters.journals.postgres.store import PostgresStore
 from mudroom._core.ports import Journal
-from mudroom.journals.postgres.store import PostgresStore
 from mudroom.testing import journal_conformance, store_conformance
 
 ID = "11111111-1111-4111-8111-111111111111"

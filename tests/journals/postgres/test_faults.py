@@ -17,11 +17,11 @@ from uuid import UUID
 
 import pytest
 
+from mudroom._adapters.journals.postgres import connections, wait_notice, writer
+from mudroom._adapters.journals.postgres.store import PostgresStore
+from mudroom._adapters.journals.sessions import read_events
 from mudroom._core.events import NoteInjected
 from mudroom.errors import JournalBusy, JournalError
-from mudroom.journals.postgres import connections, wait_notice, writer
-from mudroom.journals.postgres.store import PostgresStore
-from mudroom.journals.sessions import read_events
 from mudroom.testing import journal_conformance, store_conformance
 
 from ...postgres_server import PostgresServer, find_free_port, find_program, run_unprivileged

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from mudroom._adapters.journals.postgres.connections import Database, get_database, make_work
+from mudroom._adapters.journals.postgres.driver import check_url, hide_password
+from mudroom._adapters.journals.postgres.journal import PostgresJournal
+from mudroom._adapters.journals.postgres.store import PostgresStore
+from mudroom._adapters.journals.sessions import read_events
 from mudroom._core.events import NoteInjected, SessionOpened
 from mudroom._core.ports import SessionInfo
+from mudroom._session.session import Session
 from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNewer, UsageError
-from mudroom.journals.postgres.connections import Database, get_database, make_work
-from mudroom.journals.postgres.driver import check_url, hide_password
-from mudroom.journals.postgres.journal import PostgresJournal
-from mudroom.journals.postgres.store import PostgresStore
-from mudroom.journals.sessions import read_events
-from mudroom.session import Session
 from mudroom.testing import ScriptedModel
 from mudroom.testing.journal_conformance import read_all
 
@@ -117,9 +117,9 @@ async def test_a_session_of_a_process_that_was_killed_is_opened_at_once(
     code = f"""
 import asyncio, os, signal
 from mudroom._core.events import SessionOpened
-from mudroom.journals.postgres.connections import Database, get_database, make_work
-from mudroom.journals.postgres.driver import check_url, hide_password
-from mudroom.journals.postgres.store import PostgresStore
+from mudroom._adapters.journals.postgres.connections import Database, get_database, make_work
+from mudroom._adapters.journals.postgres.driver import check_url, hide_password
+from mudroom._adapters.journals.postgres.store import PostgresStore
 async def main():
     journal = await PostgresStore({postgres_url!r}, {str(tmp_path)!r}).create({ID!r})
     await journal.append(SessionOpened(at=1, session={ID!r}, cwd="/work", version="1"))
@@ -179,8 +179,8 @@ async def test_tables_of_another_version_are_refused_with_a_remedy(
 async def test_many_processes_may_create_the_tables_together(
     postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
-    from mudroom.journals.postgres.driver import connect
-    from mudroom.journals.postgres.schema import prepare_schema
+    from mudroom._adapters.journals.postgres.driver import connect
+    from mudroom._adapters.journals.postgres.schema import prepare_schema
 
     url = postgres_server.create_database()
     connections = [await connect(url) for _ in range(8)]
@@ -400,8 +400,9 @@ async def test_a_session_is_continued_from_the_address_of_its_store(
 
 def test_neither_the_package_nor_the_store_imports_the_driver() -> None:
     code = (
-        "import sys, mudroom, mudroom.cli.main, mudroom.journals.sessions, mudroom.session\n"
-        "from mudroom.journals.sessions import open_store\n"
+        "import sys, mudroom, mudroom._cli.main\n"
+        "import mudroom._adapters.journals.sessions, mudroom._session.session\n"
+        "from mudroom._adapters.journals.sessions import open_store\n"
         "open_store('/tmp')\n"
         "print([name for name in sys.modules if 'asyncpg' in name or 'postgres' in name])"
     )

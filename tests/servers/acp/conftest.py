@@ -13,20 +13,20 @@ import pytest
 from tests.waiting import SECONDS
 
 from mudroom import Session
+from mudroom._cli.actions.acp.command_line import fetch_server_prompt, list_server_prompts
 from mudroom._core.agents import Mode
 from mudroom._core.budgets import Budget
 from mudroom._core.ports import Approver
-from mudroom.cli.actions.acp.command_line import fetch_server_prompt, list_server_prompts
-from mudroom.permissions.approved_rules import load_approved
-from mudroom.permissions.rules import Permissions
-from mudroom.servers.acp.server import AcpServer
-from mudroom.servers.acp.setup import (
+from mudroom._servers.acp.server import AcpServer
+from mudroom._servers.acp.setup import (
     CommandLine,
     PlannedSession,
     RecordedSession,
     SessionPlan,
 )
-from mudroom.servers.file_prompts import FilePrompt
+from mudroom._servers.file_prompts import FilePrompt
+from mudroom.permissions.approved_rules import load_approved
+from mudroom.permissions.rules import Permissions
 from mudroom.testing import ScriptedModel
 
 Line = dict[str, Any]

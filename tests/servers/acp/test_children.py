@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mudroom._adapters.journals.sessions import open_store, read_events
 from mudroom._core.events import StoredEvent
-from mudroom.journals.sessions import open_store, read_events
-from mudroom.projections.run_tree import RunTree
-from mudroom.servers.acp.params import ClientAbilities
-from mudroom.servers.acp.updates import SessionUpdates
+from mudroom._projections.run_tree import RunTree
+from mudroom._servers.acp.params import ClientAbilities
+from mudroom._servers.acp.updates import SessionUpdates
 from mudroom.testing import Request, call
 
 from .conftest import Editor, MakeEditor

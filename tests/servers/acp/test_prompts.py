@@ -12,9 +12,9 @@ from tests.waiting import wait_until
 from mudroom._core.budgets import Budget
 from mudroom._core.messages import AssistantMessage, StopReason, TextBlock, ThinkingBlock
 from mudroom._core.runs import Reason, Report
+from mudroom._servers.acp.stop_reasons import describe_failure
+from mudroom._servers.file_prompts import FilePrompt
 from mudroom.errors import ModelRefused
-from mudroom.servers.acp.stop_reasons import describe_failure
-from mudroom.servers.file_prompts import FilePrompt
 from mudroom.testing import Request, call
 
 from .conftest import Line, MakeEditor

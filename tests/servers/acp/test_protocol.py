@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.servers.acp.params import InitializeParams
+from mudroom._servers.acp.params import InitializeParams
 from mudroom.testing import Request
 
 from .conftest import Line, MakeEditor

@@ -8,11 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from mudroom._adapters.workspaces.shared import SharedWorkspace
+from mudroom._servers.acp.errors import RequestError
+from mudroom._servers.acp.unsaved_files import MAX_BYTES, UNSAVED_NOTE, UnsavedFiles
 from mudroom.errors import WorkspaceError
-from mudroom.servers.acp.errors import RequestError
-from mudroom.servers.acp.unsaved_files import MAX_BYTES, UNSAVED_NOTE, UnsavedFiles
 from mudroom.testing import call
-from mudroom.workspaces.shared import SharedWorkspace
 
 from .conftest import Editor, Line, MakeEditor
 

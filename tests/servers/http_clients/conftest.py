@@ -16,21 +16,21 @@ from msgspec.structs import replace
 from tests.waiting import SECONDS
 
 from mudroom import Session
+from mudroom._adapters.journals.sessions import open_store
 from mudroom._core.agents import Agent, Mode
 from mudroom._core.ports import Approver, SessionStore
-from mudroom.journals.sessions import open_store
-from mudroom.permissions.rules import Permissions
-from mudroom.servers.http.records.state_file import StateFile
-from mudroom.servers.http.records.tokens import TokenRecords
-from mudroom.servers.http.server import HttpServer
-from mudroom.servers.http.setup import (
+from mudroom._servers.http.records.state_file import StateFile
+from mudroom._servers.http.records.tokens import TokenRecords
+from mudroom._servers.http.server import HttpServer
+from mudroom._servers.http.setup import (
     CommandLine,
     ListedAgent,
     PlannedSession,
     ServerOptions,
     SessionPlan,
 )
-from mudroom.servers.listening import ServerAddress
+from mudroom._servers.listening import ServerAddress
+from mudroom.permissions.rules import Permissions
 from mudroom.testing import ScriptedModel
 
 Line = dict[str, Any]

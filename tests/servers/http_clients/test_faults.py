@@ -13,10 +13,10 @@ import pytest
 from tests.waiting import SECONDS, wait_until
 from yarl import URL
 
+from mudroom._adapters.journals.postgres.background_loop import get_background_loop
+from mudroom._adapters.journals.sessions import open_store
 from mudroom._core.ports import SessionStore
-from mudroom.journals.postgres.background_loop import get_background_loop
-from mudroom.journals.sessions import open_store
-from mudroom.servers.http.request_log import Faults
+from mudroom._servers.http.request_log import Faults
 from mudroom.testing import Request
 
 from .conftest import Client, Line, MakeSite, Site

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from tests.waiting import SECONDS, wait_until
 
-from mudroom.servers.http.hosted_session import HostedSession
+from mudroom._servers.http.hosted_session import HostedSession
 from mudroom.testing import Request, call
 
 from .conftest import Client, Line, MakeSite, is_idle

@@ -16,10 +16,10 @@ from tests.waiting import SECONDS, wait_until
 from mudroom import Usage
 from mudroom._core.messages import AssistantMessage, TextBlock
 from mudroom._core.ports import SessionStore
+from mudroom._servers.fair_slots import FairSlots
+from mudroom._servers.http.records.spending import Amounts, SpendingRecords
+from mudroom._servers.http.records.state_file import StateFile
 from mudroom.errors import MudroomError
-from mudroom.servers.fair_slots import FairSlots
-from mudroom.servers.http.records.spending import Amounts, SpendingRecords
-from mudroom.servers.http.records.state_file import StateFile
 from mudroom.testing import Request, call
 
 from .conftest import Client, MakeSite
@@ -299,9 +299,9 @@ async def test_a_server_lets_prompts_end(make_site: MakeSite, is_slow: bool) -> 
     options = {"drain_seconds": 0.05 if is_slow else SECONDS, "parallel": 1, "per_owner": 1}
     site = make_site(answer, options=options)
     addresses: list[Any] = []
-    from mudroom.journals.sessions import open_store
-    from mudroom.servers.http.server import HttpServer
-    from mudroom.servers.http.setup import CommandLine, ListedAgent
+    from mudroom._adapters.journals.sessions import open_store
+    from mudroom._servers.http.server import HttpServer
+    from mudroom._servers.http.setup import CommandLine, ListedAgent
 
     def make_server() -> HttpServer:
         listed = [ListedAgent(name="reader", description="It reads.")]

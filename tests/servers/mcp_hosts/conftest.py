@@ -24,14 +24,14 @@ from tests.waiting import SECONDS
 from mudroom import Permissions, Session
 from mudroom._core.agents import Mode
 from mudroom._core.ports import Approver
-from mudroom.servers.http.records.state_file import StateFile
-from mudroom.servers.http.records.tokens import TokenRecords
-from mudroom.servers.line_input import LineInput
-from mudroom.servers.line_output import LineOutput
-from mudroom.servers.listening import ListenOptions, ServerAddress
-from mudroom.servers.mcp.host_tokens import find_owner
-from mudroom.servers.mcp.server import McpServer, Pipes, ServerOptions
-from mudroom.servers.mcp.stdio import MessageWriter
+from mudroom._servers.http.records.state_file import StateFile
+from mudroom._servers.http.records.tokens import TokenRecords
+from mudroom._servers.line_input import LineInput
+from mudroom._servers.line_output import LineOutput
+from mudroom._servers.listening import ListenOptions, ServerAddress
+from mudroom._servers.mcp.host_tokens import find_owner
+from mudroom._servers.mcp.server import McpServer, Pipes, ServerOptions
+from mudroom._servers.mcp.stdio import MessageWriter
 from mudroom.testing import ScriptedModel
 
 EXTENSION = "io.modelcontextprotocol/tasks"

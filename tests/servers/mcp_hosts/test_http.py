@@ -18,16 +18,16 @@ from tests.waiting import SECONDS
 
 from mudroom import Budget, Session
 from mudroom._platform.connection_limits import ConnectionLimits
+from mudroom._servers.listening import ListenOptions
+from mudroom._servers.mcp import http as http_server
+from mudroom._servers.mcp.host_task import Owner
+from mudroom._servers.mcp.host_tasks import HostTasks
+from mudroom._servers.mcp.http import serve_http
+from mudroom._servers.mcp.protocol import McpProtocol
+from mudroom._servers.mcp.protocol_tasks import ProtocolTasks
+from mudroom._servers.mcp.results import AnswerMaker
+from mudroom._servers.mcp.task_request import TaskArguments
 from mudroom.errors import MudroomError, UsageError
-from mudroom.servers.listening import ListenOptions
-from mudroom.servers.mcp import http as http_server
-from mudroom.servers.mcp.host_task import Owner
-from mudroom.servers.mcp.host_tasks import HostTasks
-from mudroom.servers.mcp.http import serve_http
-from mudroom.servers.mcp.protocol import McpProtocol
-from mudroom.servers.mcp.protocol_tasks import ProtocolTasks
-from mudroom.servers.mcp.results import AnswerMaker
-from mudroom.servers.mcp.task_request import TaskArguments
 from mudroom.testing import Request, ScriptedModel
 
 from ...half_open import check_half_open, open_half

@@ -19,11 +19,11 @@ from mcp.client.streamable_http import streamable_http_client
 from tests.waiting import SECONDS, is_alive, wait_until
 
 from mudroom import Session
+from mudroom._adapters.journals.sessions import open_store, read_events
 from mudroom._core.messages import ToolCallBlock
+from mudroom._servers.http.records.state_file import StateFile
+from mudroom._servers.http.records.tokens import TokenRecords
 from mudroom.events import RunFinished, RunStarted
-from mudroom.journals.sessions import open_store, read_events
-from mudroom.servers.http.records.state_file import StateFile
-from mudroom.servers.http.records.tokens import TokenRecords
 from mudroom.testing import ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer
 
@@ -34,7 +34,7 @@ END_SECONDS = 3.0
 
 PRINTING = """
 import os, subprocess, sys, warnings
-from mudroom.servers.mcp.server import claim_standard_streams
+from mudroom._servers.mcp.server import claim_standard_streams
 with claim_standard_streams() as pipes:
     print("print")
     sys.stdout.flush()
@@ -209,7 +209,7 @@ async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> No
 
 
 def test_flags_of_http_need_an_address(capsys: pytest.CaptureFixture[str]) -> None:
-    from mudroom.cli.main import run
+    from mudroom._cli.main import run
 
     assert run(["mcp", "serve", "--host-name", "box"]) == 2
     assert "these flags are for HTTP. Add --listen HOST:PORT." in capsys.readouterr().err
@@ -218,8 +218,8 @@ def test_flags_of_http_need_an_address(capsys: pytest.CaptureFixture[str]) -> No
 def test_without_the_package_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mudroom.cli.main import run
-    from mudroom.servers.mcp import server
+    from mudroom._cli.main import run
+    from mudroom._servers.mcp import server
 
     def find_nothing(_: str) -> None:
         return None

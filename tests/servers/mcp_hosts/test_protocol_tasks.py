@@ -9,10 +9,10 @@ from pathlib import Path
 from tests.waiting import wait_until
 
 from mudroom import Budget
-from mudroom.servers.mcp.host_task import LOCAL_OWNER, HostTask
-from mudroom.servers.mcp.host_tasks import DEFAULT_PARALLEL, HostTasks
-from mudroom.servers.mcp.protocol_tasks import FOLDER, KEPT_SECONDS, ProtocolTasks
-from mudroom.servers.mcp.task_request import TaskArguments
+from mudroom._servers.mcp.host_task import LOCAL_OWNER, HostTask
+from mudroom._servers.mcp.host_tasks import DEFAULT_PARALLEL, HostTasks
+from mudroom._servers.mcp.protocol_tasks import FOLDER, KEPT_SECONDS, ProtocolTasks
+from mudroom._servers.mcp.task_request import TaskArguments
 from mudroom.testing import Request
 
 from .conftest import EXTENSION, MakeHost, TaskHost

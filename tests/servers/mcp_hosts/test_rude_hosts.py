@@ -11,8 +11,8 @@ import pytest
 from tests.waiting import SECONDS, wait_until
 
 from mudroom import Reason
+from mudroom._servers.line_input import MAX_LINE
 from mudroom.events import RunFinished
-from mudroom.servers.line_input import MAX_LINE
 from mudroom.testing import Request
 
 from .conftest import MakeHost, RawHost

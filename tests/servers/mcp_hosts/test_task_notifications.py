@@ -15,13 +15,13 @@ from tests.waiting import wait_until
 from mudroom import Agent, Budget
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.runs import Brief
+from mudroom._servers.mcp.following import Context
+from mudroom._servers.mcp.host_task import LOCAL_OWNER, HostTask, Question
+from mudroom._servers.mcp.host_tasks import HostTasks
+from mudroom._servers.mcp.protocol import _MAX_STREAMS, _PAUSE, TaskNotifications
+from mudroom._servers.mcp.protocol_tasks import ProtocolTasks
+from mudroom._servers.mcp.task_request import TaskArguments
 from mudroom.events import RunStarted
-from mudroom.servers.mcp.following import Context
-from mudroom.servers.mcp.host_task import LOCAL_OWNER, HostTask, Question
-from mudroom.servers.mcp.host_tasks import HostTasks
-from mudroom.servers.mcp.protocol import _MAX_STREAMS, _PAUSE, TaskNotifications
-from mudroom.servers.mcp.protocol_tasks import ProtocolTasks
-from mudroom.servers.mcp.task_request import TaskArguments
 
 from .conftest import EXTENSION
 

@@ -10,7 +10,7 @@ from tests.servers.acp.trees import act, make_tree
 
 from mudroom import Budget
 from mudroom._core.events import AnyEvent, Delta, TurnFinished
-from mudroom.projections.run_tree import RunTree
+from mudroom._projections.run_tree import RunTree
 
 from .conftest import MakeHost, get_values
 

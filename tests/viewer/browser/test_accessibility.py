@@ -15,12 +15,12 @@ from tests.compaction.conftest import Stage, make_talker
 from tests.viewer.sessions import SessionBuilder, write_session
 from tests.workspaces.git_projects import make_repository
 
+from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._core.tools import ToolResult
+from mudroom._viewer.server import open_viewer
+from mudroom._viewer.sources import StoredSessions
 from mudroom.events import PermissionDecided
-from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.testing.event_builders import tool_call
-from mudroom.viewer.server import open_viewer
-from mudroom.viewer.sources import StoredSessions
 
 from .conftest import Page
 from .test_lanes import record_team

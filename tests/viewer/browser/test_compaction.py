@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.compaction.conftest import Stage, is_summary, list_message_texts, make_talker
 from tests.viewer.sessions import SessionBuilder
 
+from mudroom._adapters.models.scripted import Request
 from mudroom._core.events import ResultsCleared
-from mudroom.models.scripted import Request
 from mudroom.testing.event_builders import (
     run_started,
     tool_call,

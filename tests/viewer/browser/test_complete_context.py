@@ -11,8 +11,8 @@ from tests.session.test_request_heads import delegate, read_request
 from tests.viewer.sessions import SessionBuilder
 
 from mudroom import Session
+from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom.events import RunStarted, StoredEvent, TurnFinished
-from mudroom.journals.memory import MemoryJournal
 from mudroom.testing.model_server import ModelServer, ServerRequest
 
 from .conftest import Page

@@ -11,9 +11,9 @@ from tests.integrations.mcp_servers.test_elicitation import FORM
 from tests.viewer.sessions import SessionBuilder
 
 from mudroom import ApprovalDecision, ApprovalRequest, Permissions, Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.events import InputAnswered
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Rule, Verdict
 from mudroom.ports import HookCallback
 from mudroom.testing.event_builders import (

@@ -10,8 +10,8 @@ from tests.viewer.browser.test_compaction import BLOCKS
 from tests.viewer.sessions import SessionBuilder
 
 from mudroom import Session
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 
 from .conftest import Page
 from .test_page import SCREENSHOTS, open_page, read_selection, read_texts

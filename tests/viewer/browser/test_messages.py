@@ -10,10 +10,10 @@ from tests.compaction.conftest import Stage, make_talker
 from tests.viewer.sessions import SessionBuilder
 
 from mudroom import Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._projections.ledger import Ledger
 from mudroom.events import MessageDelivered, StoredEvent
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.projections.ledger import Ledger
 
 from .conftest import Page
 from .test_page import SCREENSHOTS, open_page, read_selection, read_texts

@@ -17,6 +17,8 @@ from tests.viewer.sessions import (
     write_session,
 )
 
+from mudroom._adapters.journals.sqlite.journal import SqliteJournal
+from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._core.events import RunResumed, StoredEvent, ToolCallStarted, TurnFinished, TurnStarted
 from mudroom._core.messages import (
     ImageBlock,
@@ -27,15 +29,13 @@ from mudroom._core.messages import (
     append_placeholders,
 )
 from mudroom._core.tools import ToolResult
-from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.projections.ledger import Ledger
-from mudroom.projections.run_tree import RunTree
-from mudroom.projections.transcript import build_transcript
+from mudroom._projections.ledger import Ledger
+from mudroom._projections.run_tree import RunTree
+from mudroom._projections.transcript import build_transcript
+from mudroom._viewer.export import render_single_file
+from mudroom._viewer.server import open_viewer
+from mudroom._viewer.sources import SingleSession, StoredSessions
 from mudroom.testing.event_builders import turn_events
-from mudroom.viewer.export import render_single_file
-from mudroom.viewer.server import open_viewer
-from mudroom.viewer.sources import SingleSession, StoredSessions
 
 from .conftest import Page
 

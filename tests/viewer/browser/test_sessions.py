@@ -10,11 +10,11 @@ from pathlib import Path
 
 from tests.viewer.sessions import SessionBuilder, write_session
 
+from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._core.runs import Reason
-from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.viewer.export import render_single_file
-from mudroom.viewer.server import open_viewer
-from mudroom.viewer.sources import SingleSession, StoredSessions
+from mudroom._viewer.export import render_single_file
+from mudroom._viewer.server import open_viewer
+from mudroom._viewer.sources import SingleSession, StoredSessions
 
 from .conftest import Page
 from .test_page import SCREENSHOTS, read_texts

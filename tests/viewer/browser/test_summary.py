@@ -10,6 +10,7 @@ from tests.viewer.sessions import SessionBuilder, build_large_session
 from mudroom._core.messages import TextBlock, ToolCallBlock
 from mudroom._core.runs import Reason
 from mudroom._core.tools import ToolResult
+from mudroom._projections.ledger import Ledger, PromptLedgers, describe_ledger
 from mudroom.events import (
     NoteInjected,
     RunFinished,
@@ -18,7 +19,6 @@ from mudroom.events import (
     TurnFailed,
     TurnStarted,
 )
-from mudroom.projections.ledger import Ledger, PromptLedgers, describe_ledger
 from mudroom.testing.event_builders import tool_call_started
 
 from .conftest import Page

@@ -10,11 +10,11 @@ from tests.compaction.conftest import list_message_texts
 from tests.viewer.sessions import SessionBuilder
 
 from mudroom import Session
+from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import TeamMessageSent
-from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.projections.current_team import describe_state, list_teammates
-from mudroom.projections.run_tree import RunTree
+from mudroom._projections.current_team import describe_state, list_teammates
+from mudroom._projections.run_tree import RunTree
 
 from .conftest import Page
 from .test_lanes import record_team

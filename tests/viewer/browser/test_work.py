@@ -9,11 +9,11 @@ import pytest
 from tests.workspaces.git_projects import make_repository
 
 from mudroom import Session
-from mudroom.cli.main import run
-from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.viewer.server import open_viewer
-from mudroom.viewer.sources import StoredSessions
+from mudroom._adapters.journals.sqlite.store import SqliteStore
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._cli.main import run
+from mudroom._viewer.server import open_viewer
+from mudroom._viewer.sources import StoredSessions
 
 from .conftest import Page
 from .test_page import SCREENSHOTS, read_texts

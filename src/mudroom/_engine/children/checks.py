@@ -11,9 +11,9 @@ from ..._core.messages import ToolCallBlock
 from ..._core.ports import ApprovalRequest, Isolation
 from ..._core.runs import Check
 from ..._core.tools import ToolCategory
+from ..._projections.engine_text import quote
+from ..._projections.safe_text import sanitize
 from ...errors import UsageError, WorkspaceError
-from ...projections.engine_text import quote
-from ...projections.safe_text import sanitize
 from ..run_context import RunContext
 from .decisions import decide
 

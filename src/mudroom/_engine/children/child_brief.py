@@ -20,8 +20,8 @@ from ..._core.tool_patterns import (
     select_tools,
 )
 from ..._core.tools import Tool, ToolCategory
-from ...projections.engine_text import quote
-from ...projections.team import MESSAGE_TOOL
+from ..._projections.engine_text import quote
+from ..._projections.team import MESSAGE_TOOL
 from ..inbox.inbox import format_message
 from ..recorded_conversations import find_workspace
 from ..run_context import RunContext

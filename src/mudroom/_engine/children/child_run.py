@@ -15,8 +15,8 @@ from ..._core.ports import RunHandle
 from ..._core.run_ids import make_following_id
 from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._core.tools import ToolResult
+from ..._projections.engine_text import quote
 from ...errors import MudroomError
-from ...projections.engine_text import quote
 from ..call_context import CallContext
 from ..changes.watch import select_outside
 from ..child_report import format_report, join_evidence

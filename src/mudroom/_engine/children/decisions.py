@@ -20,7 +20,7 @@ from ..._core.ports import (
 )
 from ..._core.tools import PreviewLine, ToolCategory
 from ..._platform.binary_files import is_binary
-from ...projections.differences import diff_texts
+from ..._projections.differences import diff_texts
 from ..call_context import CallContext
 from ..run_context import RunContext
 

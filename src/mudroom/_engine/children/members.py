@@ -8,7 +8,7 @@ from ..._core.agents import Agent
 from ..._core.events import TeamMessageSent
 from ..._core.ports import RunHandle
 from ..._core.runs import Brief, InboxMessage
-from ...projections.team import Teammate, normalize_name
+from ..._projections.team import Teammate, normalize_name
 from ..run_context import RunContext
 from ..team_text import check_name, make_agent_name
 

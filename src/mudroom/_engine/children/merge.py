@@ -12,9 +12,9 @@ from ..._core.events import CheckFinished, FileWriteIntended, RunStarted, WorkMe
 from ..._core.listings import count_noun
 from ..._core.ports import MERGE, NO_CHOICE, Isolation, MergeChoice, MergeConflict, MergePlan
 from ..._core.runs import Brief, Check, Report, Work
+from ..._projections.engine_text import format_value, quote
+from ..._projections.safe_text import sanitize_line
 from ...errors import BoardError, MudroomError
-from ...projections.engine_text import format_value, quote
-from ...projections.safe_text import sanitize_line
 from ..call_context import CallContext, CallWrites
 from ..changes.merged_files import ChangedMeanwhileError, write_merged_files
 from ..changes.quiet_files import wait_until_quiet

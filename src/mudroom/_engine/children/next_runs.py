@@ -8,8 +8,8 @@ from ..._core.budgets import Grant
 from ..._core.messages import ToolCallBlock
 from ..._core.run_ids import find_first_id, make_first_id, make_next_id, split_run_id
 from ..._core.runs import Brief, InboxMessage
+from ..._projections.team import MESSAGE_TOOL, Teammate
 from ...errors import MudroomError
-from ...projections.team import MESSAGE_TOOL, Teammate
 from ..call_context import CallContext
 from ..phase import OPEN_PHASES
 from ..team_registry import MAX_RUNS

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from ..._core.file_conflicts import FileConflict
 from ..._core.listings import count_noun
-from ...projections.engine_text import format_value, quote
-from ...projections.safe_text import sanitize_line
+from ..._projections.engine_text import format_value, quote
+from ..._projections.safe_text import sanitize_line
 
 SIDES = {
     "mine": "your version",

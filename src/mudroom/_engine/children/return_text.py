@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..._core.events import WorkMerged
 from ..._core.file_conflicts import FileConflict
-from ...projections.engine_text import format_value, quote
+from ..._projections.engine_text import format_value, quote
 from .resolutions import SIDES
 
 _MAX_LISTED = 20

@@ -11,8 +11,8 @@ from ..._core.listings import find_entries
 from ..._core.run_ids import split_run_id
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import ToolResult
+from ..._projections.engine_text import quote
 from ...errors import BudgetExceeded, suggest_names
-from ...projections.engine_text import quote
 from ..call_context import CallContext
 from ..inbox.inbox import make_notification
 from ..resume import report_interrupted

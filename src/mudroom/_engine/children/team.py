@@ -12,10 +12,10 @@ from ..._core.ports import Board, RunHandle
 from ..._core.ports.board import BoardTask
 from ..._core.run_ids import find_first_id
 from ..._core.runs import Brief, InboxMessage, Reason
+from ..._projections.board_lines import format_prompt
+from ..._projections.reason_words import describe_reason
+from ..._projections.team import Teammate, TeammateState, normalize_name
 from ...errors import MudroomError, SessionPaused, suggest_names
-from ...projections.board_lines import format_prompt
-from ...projections.reason_words import describe_reason
-from ...projections.team import Teammate, TeammateState, normalize_name
 from ..phase import OPEN_PHASES, Phase
 from ..run_context import RunContext
 from ..team_registry import ALL, MAX_RUNS, PARENT, PARENT_NAMES, TeamReply, TeamRequest

@@ -13,9 +13,9 @@ from ..._core.messages import AssistantMessage, Message, TextBlock, UserMessage
 from ..._core.ports.hooks import check_hook_result
 from ..._core.runs import has_summary
 from ..._core.token_counts import CHARACTERS_PER_TOKEN, estimate_message_tokens, estimate_tokens
-from ...projections.engine_text import quote, wrap
-from ...projections.facts import ConversationFacts, collect_facts, format_facts
-from ...projections.user_rules import REMOVED_RULE, find_rules
+from ..._projections.engine_text import quote, wrap
+from ..._projections.facts import ConversationFacts, collect_facts, format_facts
+from ..._projections.user_rules import REMOVED_RULE, find_rules
 from ..context_policy import Thresholds
 from ..run_context import RunContext
 from .record_file import ConversationRecord, find_record_path

@@ -20,7 +20,7 @@ from ..._core.events import (
 )
 from ..._core.messages import TextBlock, ToolCallBlock
 from ..._platform.private_files import make_spill_file, write_private_file
-from ...projections.context import ContextBuilder
+from ..._projections.context import ContextBuilder
 from ..normalize import normalize_conversation
 from ..run_context import RunContext
 

@@ -15,7 +15,7 @@ from ..._core.messages import ToolCallBlock
 from ..._core.ports import RunHandle, Worker
 from ..._core.runs import InboxMessage, Reason
 from ..._core.tools import ToolResult
-from ...projections.engine_text import quote
+from ..._projections.engine_text import quote
 from ..phase import Phase, RunControl
 from ..recorder import Recorder
 from .inbox import Inbox, make_end_id, make_notification

@@ -15,8 +15,8 @@ from ..._core.run_ids import split_run_id
 from ..._core.runs import InboxMessage, Reason
 from ..._core.tools import ToolResult
 from ..._platform.private_files import make_spill_file, write_private_file
-from ...projections.engine_text import guard_end, quote, wrap
-from ...projections.safe_text import sanitize_line
+from ..._projections.engine_text import guard_end, quote, wrap
+from ..._projections.safe_text import sanitize_line
 from ..recorder import Recorder
 
 

@@ -10,8 +10,8 @@ from ..._core.events import WorkMerged
 from ..._core.ports import MergeChoice
 from ..._core.runs import Brief, Work
 from ..._core.tools import ToolResult
+from ..._projections.engine_text import quote
 from ...errors import suggest_names
-from ...projections.engine_text import quote
 from ..call_context import CallContext
 from ..children.child_run import ChildRun, make_start_result, prepare_return
 from ..children.merge import find_recorded_merge, merge_once

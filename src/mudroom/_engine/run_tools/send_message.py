@@ -11,8 +11,8 @@ from ..._core.events import MessageSent
 from ..._core.ports import RunHandle
 from ..._core.runs import InboxMessage
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
+from ..._projections.team import MESSAGE_TOOL, normalize_name
 from ...errors import suggest_names
-from ...projections.team import MESSAGE_TOOL, normalize_name
 from ..children.open_team import open_team
 from ..run_context import RunContext
 from ..team_registry import ALL, PARENT_NAMES, TeamRequest

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
+from ..._projections.team import normalize_name
 from ...errors import suggest_names
-from ...projections.team import normalize_name
 from ..children.open_team import open_team
 
 if TYPE_CHECKING:

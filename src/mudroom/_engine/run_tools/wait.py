@@ -10,8 +10,8 @@ from msgspec import Struct, field
 
 from ..._core.run_ids import is_run_above
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
+from ..._projections.team import normalize_name
 from ...errors import suggest_names
-from ...projections.team import normalize_name
 from ..children.open_team import open_team
 from ..team_registry import PARENT_NAMES
 

@@ -19,8 +19,8 @@ from ..._core.ports import ToolServers
 from ..._core.tool_names import FORWARDING_TOOL, SERVER_PREFIX
 from ..._core.tool_patterns import select_tools
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
+from ..._projections.engine_text import quote
 from ...errors import suggest_names
-from ...projections.engine_text import quote
 from .run_servers import list_granted
 
 MAX_FULL_BYTES = 4_000

@@ -15,9 +15,9 @@ from ..._core.messages import ToolCallBlock, clean_call
 from ..._core.ports import ApprovalDecision, ApprovalRequest, Hooks, PermissionVerdict
 from ..._core.ports.hooks import ToolHookDecision, check_hook_result
 from ..._core.tools import Effect, ToolCategory, ToolResult, clean_result, join_reasons
+from ..._projections.engine_text import quote_appended, quote_hook
+from ..._projections.safe_text import make_call_title
 from ...errors import UsageError
-from ...projections.engine_text import quote_appended, quote_hook
-from ...projections.safe_text import make_call_title
 from ..call_batch import CallOutcome
 from ..call_context import CallContext
 from ..evidence import keep_evidence

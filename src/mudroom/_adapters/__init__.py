@@ -1,0 +1,1 @@
+"""Adapters: one package for each port, or kind of outside program. Standard library only."""

@@ -1,0 +1,109 @@
+"""Agent files: Markdown files with frontmatter become Agents; also skills, context files and
+the files of the built-in agents.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ..._core.agents import Agent
+
+if TYPE_CHECKING:
+    from .agents import (
+        TEMPLATE_DESCRIPTION,
+        LoadedAgents,
+        load_agent_file,
+        load_agent_files,
+        parse_agent_keys,
+    )
+    from .commands import check_commands, load_commands
+    from .context_files import ContextFiles, load_context_files
+    from .declared_servers import DeclaredServer, may_declare_servers, may_have_rights
+    from .diagnostics import Diagnostic, Severity, count_by_severity
+    from .fields import fold_name, normalize_name
+    from .output_styles import (
+        NO_STYLE,
+        OutputStyle,
+        apply_style,
+        find_style,
+        load_output_styles,
+    )
+    from .safe_read import find_files
+    from .skills import Skill, load_skill, load_skills
+
+BUILTIN_AGENTS = ("general", "explore", "plan")
+"""Agents that always exist. An agent file replaces one if it is the user's, or trusted."""
+
+_MODULES = {
+    "agents": "LoadedAgents TEMPLATE_DESCRIPTION load_agent_file load_agent_files parse_agent_keys",
+    "commands": "check_commands load_commands",
+    "context_files": "ContextFiles load_context_files",
+    "declared_servers": "DeclaredServer may_declare_servers may_have_rights",
+    "diagnostics": "Diagnostic Severity count_by_severity",
+    "fields": "fold_name normalize_name",
+    "output_styles": "NO_STYLE OutputStyle apply_style find_style load_output_styles",
+    "safe_read": "find_files",
+    "skills": "Skill load_skill load_skills",
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = [  # noqa: RUF022  (by theme)
+    "BUILTIN_AGENTS",
+    "load_builtin_agent",
+    "load_agent_files",
+    "load_agent_file",
+    "parse_agent_keys",
+    "may_declare_servers",
+    "DeclaredServer",
+    "LoadedAgents",
+    "TEMPLATE_DESCRIPTION",
+    "Diagnostic",
+    "Severity",
+    "count_by_severity",
+    "Skill",
+    "load_skill",
+    "load_skills",
+    "load_commands",
+    "check_commands",
+    "may_have_rights",
+    "load_output_styles",
+    "find_style",
+    "apply_style",
+    "OutputStyle",
+    "NO_STYLE",
+    "ContextFiles",
+    "load_context_files",
+    "normalize_name",
+    "fold_name",
+    "find_files",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
+
+
+def load_builtin_agent(name: str) -> Agent:
+    """Load the built-in agent "main" or one of BUILTIN_AGENTS.
+
+    Its frontmatter is plain enough to be read without YAML, which costs start-up time.
+    """
+    _, frontmatter, body = read_builtin_source(name).split("---\n", 2)
+    keys = dict(line.split(": ", 1) for line in frontmatter.splitlines())
+    tools = keys.get("tools")
+    return Agent(
+        name=keys["name"],
+        description=keys["description"],
+        instructions=body.strip(),
+        tools=tuple(tools.split(", ")) if tools else None,
+    )
+
+
+def read_builtin_source(name: str) -> str:
+    """Return the text of a built-in agent's file."""
+    with open(f"{os.path.dirname(__file__)}/{name}.md", encoding="utf-8") as file:
+        return file.read()

@@ -1,0 +1,289 @@
+"""Loading of all agent files of a project and a user, with the diagnostics of each file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..._core.agents import Agent, Mode
+from . import BUILTIN_AGENTS
+from .codex_config import CONFIG_NAME, read_declared_agents
+from .declared_servers import DeclaredServer, list_declared
+from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
+from .fields import AgentDraft, draft_agent, fold_name, normalize_name
+from .frontmatter import Entry, parse_document
+from .locations import AGENT_LOCATIONS, Location
+from .plugin_folders import PluginFolders, list_locations, make_part_name
+from .safe_read import list_files, read_text
+from .skills import Skill, format_preloaded, load_skills
+from .toml_document import parse_toml
+
+TEMPLATE_DESCRIPTION = "when to use this agent (the only text that its caller reads)"
+"""Description of an agent file that `mudroom agents new` writes."""
+_NAMED_BY_FILE = ("agents", "opencode")
+_RESERVED = ("main", *BUILTIN_AGENTS)
+
+
+class LoadedAgents(Struct, frozen=True, kw_only=True):
+    """The usable agents and skills, and all diagnostics.
+
+    Arguments:
+        agents: usable as child and as root agent, highest precedence first.
+        main_agents: usable as root agent only. skills: by name. diagnostics: file by file.
+        servers: the MCP servers that agent files declare.
+        paths: agent name -> its file. personal_names: names of agents from the user's home.
+        shadowing: agents of a folder that is not trusted, which have the name of a built-in agent
+            or of one of the user's: name -> file. They are not used.
+    """
+
+    agents: tuple[Agent, ...] = ()
+    main_agents: tuple[Agent, ...] = ()
+    skills: dict[str, Skill] = {}
+    diagnostics: tuple[Diagnostic, ...] = ()
+    servers: tuple[DeclaredServer, ...] = ()
+    paths: dict[str, str] = {}
+    personal_names: frozenset[str] = frozenset()
+    shadowing: Mapping[str, str] = {}
+
+
+def load_agent_files(
+    folder: str,
+    *,
+    user_home: str | None = None,
+    tools: Collection[str],
+    plugins: Iterable[PluginFolders] = (),
+    trusts_folder: bool = True,
+) -> LoadedAgents:
+    """Load the agents and skills of a project, of the folders above it in its git repository,
+    of the user, and of plugins.
+
+    Arguments:
+        folder: of the project.
+        user_home: the user's home; None is the home of this process, "" leaves it out.
+        tools: names of all tools; others get a warning.
+        trusts_folder: false if agents and skills of the project must not take the place of
+            built-in ones and of the user's own.
+
+    Never raises for the contents of a file.
+    """
+    user_home = os.path.expanduser("~") if user_home is None else user_home
+    plugins = tuple(plugins)
+    skills = load_skills(folder, user_home=user_home, plugins=plugins, trusts_folder=trusts_folder)
+    diagnostics = list(skills.diagnostics)
+    found = _Agents(skills.by_name, trusts_folder=trusts_folder)
+    declared_paths: set[str] = set()
+    locations = list_locations(
+        AGENT_LOCATIONS, "agents", folder, user_home, plugins, trusts_folder=trusts_folder
+    )
+    for location in locations:
+        for path, declared in _list_agent_files(location, declared_paths, diagnostics):
+            diagnostics += found.load(path, location, tools, declared)
+    return LoadedAgents(
+        agents=tuple(found.agents),
+        main_agents=tuple(found.main_agents),
+        skills=skills.by_name,
+        diagnostics=tuple(diagnostics),
+        servers=tuple(found.servers),
+        paths=found.paths,
+        personal_names=frozenset(found.personal_names),
+        shadowing=found.shadowing,
+    )
+
+
+class _Agents:
+    """Agents that are loaded one after the other; of those with one name, the first is used."""
+
+    def __init__(self, skills: dict[str, Skill], *, trusts_folder: bool) -> None:
+        self.agents: list[Agent] = []
+        self.main_agents: list[Agent] = []
+        self.servers: list[DeclaredServer] = []
+        self.paths: dict[str, str] = {}
+        self.personal_names = set[str]()
+        self.shadowing: dict[str, str] = {}
+        self._trusts_folder = trusts_folder
+        self._skills = skills
+        self._first_paths: dict[str, str] = {}
+
+    def load(
+        self, path: str, location: Location, tools: Collection[str], declared: Mapping[str, Entry]
+    ) -> list[Diagnostic]:
+        """Load an agent file; return its diagnostics."""
+        agent, draft = load_agent_file(
+            path,
+            location.kind.dialect,
+            boundary=location.boundary,
+            tools=tools,
+            skills=_list_near_skills(self._skills, location.plugin),
+            folder=location.folder,
+            declared=declared,
+        )
+        if agent is None:
+            return draft.diagnostics.items
+        agent = _fit_to_location(agent, location)
+        if draft.servers and location.plugin:
+            draft.diagnostics.add_note(1, "MCP servers of an agent of a plugin are not used")
+        if self._is_shadowing(agent.name, location):
+            self.shadowing.setdefault(agent.name, path)
+            draft.diagnostics.add_note(1, "not used before you trust the folder: its name is taken")
+            return draft.diagnostics.items
+        first_path = self._first_paths.setdefault(fold_name(agent.name), path)
+        if first_path != path:
+            return [*draft.diagnostics.items, make_name_clash(path, first_path, agent.name)]
+        (self.main_agents if draft.is_main else self.agents).append(agent)
+        self.paths[agent.name] = path
+        if not location.plugin:
+            self.servers += list_declared(agent.name, draft.servers, path, location)
+        if location.is_personal:
+            self.personal_names.add(agent.name)
+        return draft.diagnostics.items
+
+    def _is_shadowing(self, name: str, location: Location) -> bool:
+        """Return whether a stranger's agent has a name that already means another agent."""
+        if self._trusts_folder or location.is_personal:
+            return False
+        own = (*_RESERVED, *self.personal_names)
+        return fold_name(name) in set(map(fold_name, own))
+
+
+def _fit_to_location(agent: Agent, location: Location) -> Agent:
+    """Return an agent with the name of its plugin; there a mode may only make it read-only."""
+    if not location.plugin:
+        return agent
+    mode = agent.mode if agent.mode is Mode.PLAN else None
+    return replace(agent, name=make_part_name(location, agent.name), mode=mode)
+
+
+def _list_near_skills(skills: dict[str, Skill], plugin: str) -> dict[str, Skill]:
+    """Return the skills that an agent may name; those of its plugin also without that name."""
+    if not plugin:
+        return skills
+    prefix = f"{plugin}:"
+    near = {name: skill for name, skill in skills.items() if name.startswith(prefix)}
+    return {**skills, **{name.removeprefix(prefix): skill for name, skill in near.items()}}
+
+
+def _list_agent_files(
+    location: Location, declared_paths: set[str], diagnostics: list[Diagnostic]
+) -> Iterator[tuple[str, Mapping[str, Entry]]]:
+    """Yield the agent files of a folder, each with the keys that a Codex `config.toml` declares.
+
+    Arguments:
+        declared_paths: files that such a configuration names; they are yielded only with it.
+    """
+    kind = location.kind
+    paths = list_files(
+        location.folder,
+        kind.suffix,
+        diagnostics,
+        boundary=location.boundary,
+        recursive=kind.is_recursive,
+    )
+    for path in paths:
+        if kind.suffix == CONFIG_NAME:
+            findings = FileDiagnostics(path)
+            declared = read_declared_agents(path, location.boundary, findings)
+            diagnostics += findings.items
+            declared_paths.update(declared)
+            yield from declared.items()
+        elif path not in declared_paths:
+            yield path, {}
+
+
+def load_agent_file(
+    path: str,
+    dialect: str = "agents",
+    *,
+    tools: Collection[str],
+    boundary: str = "",
+    skills: dict[str, Skill] | None = None,
+    folder: str = "",
+    declared: Mapping[str, Entry] | None = None,
+) -> tuple[Agent | None, AgentDraft]:
+    """Load one agent file. The agent is None when it cannot be used; the draft says why.
+
+    Arguments:
+        dialect: program that the file is written for, see `locations.AGENT_LOCATIONS`.
+        boundary: see `safe_read.read_text`. tools: see `load_agent_files`. skills: known skills.
+        folder: folder of all agent files; names of opencode agents have the path below it.
+        declared: keys that are declared outside the file; keys of the file replace them.
+    """
+    diagnostics = FileDiagnostics(path)
+    text = read_text(path, boundary, diagnostics)
+    if text is None:
+        return None, AgentDraft(diagnostics, tools)
+    body = ""
+    body_line = 1
+    if path.endswith(".toml"):
+        entries = parse_toml(text, diagnostics)
+    else:
+        entries, body, body_line = _parse_markdown(text, diagnostics)
+    if entries is None:
+        return None, AgentDraft(diagnostics, tools)
+    entries = {**(declared or {}), **entries}
+    draft = draft_agent(entries, diagnostics, tools)
+    if body:
+        draft.fields["instructions"] = body
+    if dialect == "opencode" or (dialect in _NAMED_BY_FILE and "name" not in draft.fields):
+        name = os.path.relpath(path, folder or os.path.dirname(path))
+        draft.fields["name"] = normalize_name(name.rpartition(".")[0])
+    return _finish(draft, entries, body_line, skills or {}), draft
+
+
+def parse_agent_keys(
+    keys: dict[str, Any], name: str, path: str, tools: Collection[str]
+) -> tuple[Agent | None, AgentDraft]:
+    """Make an agent from a mapping of keys, as `load_agent_file` does.
+
+    Arguments:
+        path: place that the diagnostics name.
+    """
+    entries = {key: Entry(value, 1) for key, value in keys.items()}
+    draft = draft_agent(entries, FileDiagnostics(path), tools)
+    draft.fields["name"] = normalize_name(name)
+    return _finish(draft, {}, 1, {}), draft
+
+
+def _finish(
+    draft: AgentDraft, entries: dict[str, Entry], body_line: int, skills: dict[str, Skill]
+) -> Agent | None:
+    """Return the agent if the draft has all it needs."""
+    diagnostics = draft.diagnostics
+    if not draft.fields.get("name"):
+        diagnostics.add_error(1, "no name")
+    if not draft.fields.get("description"):
+        diagnostics.add_error(1, "no description: a model cannot know when to call the agent")
+    if draft.fields.get("description") == TEMPLATE_DESCRIPTION:
+        diagnostics.add_note(
+            entries["description"].line,
+            "the description is that of the template: say when to use the agent",
+        )
+    if not draft.fields.get("instructions"):
+        diagnostics.add_error(body_line, "no instructions: say below what the agent must do")
+    if draft.unused_reason:
+        diagnostics.add_note(1, f"not used: {draft.unused_reason}")
+    if diagnostics.has_errors or draft.unused_reason:
+        return None
+    agent = draft.build_agent()
+    line = entries["skills"].line if "skills" in entries else 1
+    for name in draft.skills:
+        if name not in skills:
+            diagnostics.add_warning(line, f"unknown skill {name!r}")
+    loaded = [skills[name] for name in draft.skills if name in skills]
+    if not loaded:
+        return agent
+    return replace(agent, instructions=f"{agent.instructions}\n\n{format_preloaded(loaded)}")
+
+
+def _parse_markdown(
+    text: str, diagnostics: FileDiagnostics
+) -> tuple[dict[str, Entry] | None, str, int]:
+    document = parse_document(text, diagnostics)
+    if document is not None:
+        return document.entries, document.body, document.body_line
+    if not diagnostics.items:
+        diagnostics.add_note(1, "no frontmatter: treated as documentation")
+    return None, "", 1

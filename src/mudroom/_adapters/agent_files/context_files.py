@@ -1,0 +1,296 @@
+"""Context files: AGENTS.md, CLAUDE.md and GEMINI.md of a user and a project, outermost first."""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from ..._platform.lazy_pattern import compile_later
+from ..._platform.open_beneath import find_real_path
+from ..._projections.engine_text import wrap
+from .diagnostics import Diagnostic, FileDiagnostics, Severity
+from .locations import list_project_folders
+from .safe_read import is_beneath, read_text
+
+MAX_TOTAL_BYTES = 32 << 10
+"""Bytes of all context files together."""
+MAX_IMPORT_DEPTH = 5
+"""Levels of files that import one another."""
+MAX_IMPORTS_TRIED = 1_000
+"""Maximum number of possible imports that are checked in one file and its imports."""
+
+_IMPORT = compile_later(r"(?<![\w`@/.])@([^\s`'\"<>]+)")
+_FENCE = compile_later(r"\s*(`{3,}|~{3,})")
+_BACKTICKS = compile_later(r"`+")
+_TITLE = "Instructions from files of the user and of this project; later ones take precedence:"
+_TITLE_BEFORE_TRUST = (
+    "Instructions from files of this project, which the user has not trusted, and of the user; "
+    "those of the user come last and take precedence:"
+)
+
+
+class ContextFile(Struct, frozen=True):
+    """One context file, with the text of its imports in place.
+
+    Arguments:
+        path: absolute. is_personal: true in the user's home.
+        omitted_bytes: bytes cut from the end because of MAX_TOTAL_BYTES.
+    """
+
+    path: str
+    text: str
+    is_personal: bool = False
+    omitted_bytes: int = 0
+
+
+class ContextFiles(Struct, frozen=True):
+    """The context files, lowest precedence first, and their diagnostics."""
+
+    files: tuple[ContextFile, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    trusts_folder: bool = True
+
+    def to_prompt(self, *, include_personal: bool = True) -> str:
+        """Return the text for a system prompt, "" without files."""
+        files = [file for file in self.files if include_personal or not file.is_personal]
+        if not files:
+            return ""
+        title = _TITLE if self.trusts_folder else _TITLE_BEFORE_TRUST
+        return "\n".join([title, *map(_format, files)])
+
+
+def load_context_files(
+    folder: str,
+    *,
+    user_home: str,
+    max_bytes: int = MAX_TOTAL_BYTES,
+    trusts_folder: bool = True,
+) -> ContextFiles:
+    """Load the context files that apply to a folder.
+
+    The innermost file takes precedence. Before the user trusts the folder, the user's own files
+    do, and a long file of the project does not push them out.
+
+    Arguments:
+        user_home: the user's home; "" leaves it out.
+        max_bytes: of all files together; those of the lowest precedence are cut first.
+    """
+    files: list[ContextFile] = []
+    diagnostics: list[Diagnostic] = []
+    seen_paths = set[str]()
+    seen_texts = set[str]()
+    for path, boundary, is_personal in _find_files(folder, user_home):
+        import_home = find_real_path(user_home) if is_personal else ""
+        imports = _Imports(boundary, import_home, FileDiagnostics(path), seen_paths)
+        text = _load(path, imports)
+        diagnostics += imports.diagnostics.items
+        if text and text not in seen_texts:
+            seen_texts.add(text)
+            files.append(ContextFile(path, text, is_personal))
+    if not trusts_folder:
+        files.sort(key=lambda file: file.is_personal)
+    cut = _cut_to_size(files, max_bytes)
+    diagnostics += [_make_cut_diagnostic(file, max_bytes) for file in cut if file.omitted_bytes]
+    return ContextFiles(tuple(cut), tuple(diagnostics), trusts_folder)
+
+
+def _find_files(folder: str, user_home: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield (path, folder that imports must stay in, is_personal), outermost first."""
+    if user_home:
+        for name in (".agents/AGENTS.md", ".claude/CLAUDE.md"):
+            path = os.path.join(user_home, name)
+            if os.path.lexists(path):
+                yield path, os.path.dirname(find_real_path(path)), True
+    folders = list_project_folders(folder)
+    for parent in reversed(folders):
+        for path in _list_project_files(parent):
+            if not _is_personal_file(path, parent, user_home):
+                yield path, folders[-1], False
+
+
+def _list_project_files(folder: str) -> list[str]:
+    candidates = [
+        _find_existing(folder, "AGENTS.override.md", "AGENTS.md"),
+        _find_existing(folder, "CLAUDE.md", ".claude/CLAUDE.md"),
+        _find_existing(folder, "CLAUDE.local.md"),
+    ]
+    paths = [path for path in candidates if path]
+    if paths:
+        return paths
+    gemini = _find_existing(folder, "GEMINI.md")
+    return [gemini] if gemini else []
+
+
+def _is_personal_file(path: str, folder: str, user_home: str) -> bool:
+    """Return True for the user's CLAUDE.md when the home is a folder of the project."""
+    is_home = bool(user_home) and find_real_path(folder) == find_real_path(user_home)
+    return is_home and path.endswith(".claude/CLAUDE.md")
+
+
+def _find_existing(folder: str, *names: str) -> str:
+    paths = (os.path.join(folder, name) for name in names)
+    return next((path for path in paths if os.path.lexists(path)), "")
+
+
+class _Imports(Struct):
+    """The state of the imports of one context file.
+
+    Arguments:
+        boundary: real path of the folder that imports must stay in.
+        user_home: the folder that ~ means, "" to refuse ~.
+        seen: real paths of files that are loaded already; shared by all context files.
+        remaining: imports that may still be tried.
+    """
+
+    boundary: str
+    user_home: str
+    diagnostics: FileDiagnostics
+    seen: set[str]
+    remaining: int = MAX_IMPORTS_TRIED
+
+    def warn(self, path: str, line: int, text: str) -> None:
+        """Add a warning about a line of a file."""
+        self.diagnostics.items.append(Diagnostic(path, line, Severity.WARNING, text))
+
+
+def _load(path: str, imports: _Imports) -> str:
+    """Return the file with its imports in place; "" for a file that is loaded already."""
+    real = find_real_path(path)
+    if real in imports.seen:
+        return ""
+    imports.seen.add(real)
+    text = read_text(path, imports.boundary, imports.diagnostics)
+    return "" if text is None else _replace_imports(text, real, imports, 1).strip()
+
+
+def _replace_imports(text: str, path: str, imports: _Imports, depth: int) -> str:
+    """Replace each `@path` outside code by the text of that file."""
+    lines: list[str] = []
+    fence = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        mark = _FENCE.match(line)
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and mark[1][0] == fence[0] and len(mark[1]) >= len(fence):
+            fence = ""
+        elif not fence and "@" in line:
+            line = _replace_in_line(line, number, path, imports, depth)
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _replace_in_line(line: str, number: int, path: str, imports: _Imports, depth: int) -> str:
+    code = _find_code_spans(line)
+
+    def replace(match: re.Match[str]) -> str:
+        is_code = bisect(code, match.start()) % 2 == 1
+        if is_code or not imports.remaining:
+            return match[0]
+        imports.remaining -= 1
+        return _import_text(match, number, path, imports, depth)
+
+    return _IMPORT.sub(replace, line)
+
+
+def _find_code_spans(line: str) -> list[int]:
+    """Return the starts and ends of code spans, alternating, in linear time.
+
+    A span reaches from a run of backticks to the next run of the same length.
+    """
+    runs = list(_BACKTICKS.finditer(line))
+    closing: dict[int, int] = {}
+    latest: dict[int, int] = {}
+    for index in range(len(runs) - 1, -1, -1):
+        length = len(runs[index][0])
+        closing[index] = latest.get(length, -1)
+        latest[length] = index
+    positions: list[int] = []
+    index = 0
+    while index < len(runs):
+        end = closing[index]
+        if end >= 0:
+            positions += (runs[index].start(), runs[end].end())
+            index = end
+        index += 1
+    return positions
+
+
+def _import_text(
+    match: re.Match[str], number: int, path: str, imports: _Imports, depth: int
+) -> str:
+    """Return the text that replaces an import; the import itself when it is not followed."""
+    name = match[1].rstrip(".,;:!?)")
+    rest = match[1][len(name) :]
+    real = _resolve(name, path, imports)
+    is_file = os.path.isfile(real)
+    if not is_beneath(real, imports.boundary):
+        if name.endswith(".md") or is_file:
+            imports.warn(path, number, f"@{name} is outside {imports.boundary}, so it is not read")
+        return match[0]
+    if not is_file:
+        if name.endswith(".md"):
+            imports.warn(path, number, f"@{name} does not exist")
+        return match[0]
+    if depth >= MAX_IMPORT_DEPTH:
+        imports.warn(
+            path, number, f"@{name} is on import level {depth + 1}; {MAX_IMPORT_DEPTH} are read"
+        )
+        return match[0]
+    if real in imports.seen:
+        return rest
+    imports.seen.add(real)
+    diagnostics = FileDiagnostics(path)
+    text = read_text(real, imports.boundary, diagnostics)
+    imports.diagnostics.items += diagnostics.items
+    if text is None:
+        return match[0]
+    return _replace_imports(text, real, imports, depth + 1).strip() + rest
+
+
+def _resolve(name: str, path: str, imports: _Imports) -> str:
+    """Return the real path of an import, "" for a name that no path can have."""
+    if "\0" in name:
+        return ""
+    if name.startswith("~/") and imports.user_home:
+        return find_real_path(os.path.join(imports.user_home, name[2:]))
+    return find_real_path(os.path.join(os.path.dirname(path), name))
+
+
+def _cut_to_size(files: list[ContextFile], max_bytes: int) -> list[ContextFile]:
+    """Cut the ends of files; the innermost files keep most."""
+    cut: list[ContextFile] = []
+    bytes_left = max_bytes
+    for file in reversed(files):
+        data = file.text.encode("utf-8", "replace")
+        if len(data) > bytes_left:
+            text = data[:bytes_left].decode("utf-8", "ignore")
+            omitted = len(data) - bytes_left
+            file = ContextFile(file.path, text, file.is_personal, omitted)
+        cut.append(file)
+        bytes_left = max(0, bytes_left - len(data))
+    return cut[::-1]
+
+
+def _make_cut_diagnostic(file: ContextFile, max_bytes: int) -> Diagnostic:
+    size = len(file.text.encode()) + file.omitted_bytes
+    return Diagnostic(
+        file.path,
+        1,
+        Severity.WARNING,
+        f"{file.omitted_bytes:,} of its {size:,} bytes are left out: "
+        f"all context files together may have {max_bytes:,}",
+    )
+
+
+def _format(file: ContextFile) -> str:
+    omission = ""
+    if file.omitted_bytes:
+        omission = (
+            f"\n[… {file.omitted_bytes:,} bytes left out: the context files are too large; "
+            "read the file if it matters]"
+        )
+    return wrap("file", f"{file.text}{omission}", path=file.path)

@@ -1,0 +1,98 @@
+"""MCP servers that agent files declare for one agent alone, not yet checked.
+
+Also quick looks at the bytes of files, for the start of a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from ..._platform.regular_files import read_regular_file
+from .locations import (
+    AGENT_LOCATIONS,
+    COMMAND_LOCATIONS,
+    SKILL_LOCATIONS,
+    Location,
+    find_locations,
+)
+from .safe_read import list_files
+from .servers_field import Entry
+
+_KEYS = (b"mcpServers", b"mcp_servers", b"mcp-servers")
+_RIGHTS = (b"!`", b"```!", b"!{", b"allowed-tools")
+"""Texts without which a command or skill neither runs a shell command nor allows a tool."""
+
+
+class DeclaredServer(Struct, frozen=True):
+    """A server of the runs of one agent.
+
+    Arguments:
+        entry: its configuration, as in `.mcp.json`.
+        path: the agent file. dialect: program that it is written for.
+        place: the project folder of the file; "" for a file of the user.
+    """
+
+    agent: str
+    name: str
+    entry: Entry
+    path: str
+    dialect: str
+    place: str = ""
+
+
+def list_declared(
+    agent: str, servers: Mapping[str, Entry | None], path: str, location: Location
+) -> Iterator[DeclaredServer]:
+    """Yield the servers of an agent that have a configuration.
+
+    Arguments:
+        servers: see AgentDraft. path: the agent file.
+    """
+    for name, entry in servers.items():
+        if entry is not None:
+            yield DeclaredServer(agent, name, entry, path, location.kind.dialect, location.place)
+
+
+def may_declare_servers(folder: str, user_home: str) -> bool:
+    """Return whether an agent file of a project or of the user names MCP servers.
+
+    This is quick: it looks for the key in the bytes of the files.
+
+    Arguments:
+        folder: of the project. user_home: the user's home; "" leaves it out.
+    """
+    return _have_text(find_locations(AGENT_LOCATIONS, folder, user_home), _KEYS)
+
+
+def may_have_rights(folder: str, user_home: str) -> bool:
+    """Return whether a command or skill of the project runs shell commands or allows tools.
+
+    This is quick, too. Arguments as for `may_declare_servers`.
+    """
+    locations = find_locations((*COMMAND_LOCATIONS, *SKILL_LOCATIONS), folder, user_home)
+    return _have_text((each for each in locations if each.place), _RIGHTS)
+
+
+def _have_text(locations: Iterable[Location], texts: tuple[bytes, ...]) -> bool:
+    """Return whether a file in one of the folders contains one of the texts."""
+    return any(
+        _has_text(path, texts)
+        for location in locations
+        for path in list_files(
+            location.folder,
+            location.kind.suffix,
+            [],
+            boundary=location.boundary,
+            recursive=location.kind.is_recursive,
+        )
+    )
+
+
+def _has_text(path: str, texts: tuple[bytes, ...]) -> bool:
+    try:
+        content = read_regular_file(path)
+    except (OSError, ValueError):  # the reader of the file reports it
+        return False
+    return any(text in content for text in texts)

@@ -1,0 +1,282 @@
+"""Frontmatter of Markdown files: YAML between two `---` lines, each key with its line number.
+
+The parser reads YAML events, within limits: a tag creates no object, aliases are refused, the
+depth is bounded. Plain scalars get their type from YAML 1.2's core schema, as in the programs
+that these files are written for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, json
+
+from ..._core.json_values import JsonValue
+from ..._platform.lazy_pattern import compile_later
+from .diagnostics import FileDiagnostics
+
+if TYPE_CHECKING:
+    from yaml import Event
+
+MAX_DEPTH = 20
+"""Levels of lists and maps."""
+MAX_CHARACTERS = 64 << 10
+"""Characters of frontmatter."""
+
+
+class Entry(Struct, frozen=True):
+    """The value of a key, and its line in the file."""
+
+    value: JsonValue
+    line: int
+
+
+class Document(Struct, frozen=True):
+    """A file with frontmatter.
+
+    Arguments:
+        entries: key -> value and line. body: the text below, stripped.
+        body_line: line at which the body begins.
+    """
+
+    entries: dict[str, Entry]
+    body: str
+    body_line: int
+
+
+def parse_document(text: str, diagnostics: FileDiagnostics) -> Document | None:
+    """Split a file into frontmatter and body.
+
+    Blank lines and comments may stand above the frontmatter. Returns None without frontmatter, with
+    a warning in `diagnostics` where keys stand in the wrong place; and None, with an error, for
+    frontmatter that is invalid.
+    """
+    lines = text.split("\n")
+    start = _find_start(lines)
+    if start is None:
+        _warn_of_misplaced_keys(lines, diagnostics)
+        return None
+    end = _find_end(lines, start)
+    if end is None:
+        diagnostics.add_error(start + 1, "the frontmatter that begins here has no closing line ---")
+        return None
+    yaml_text = "\n".join(lines[start + 1 : end])
+    entries = parse_mapping(yaml_text, diagnostics, first_line=start + 2)
+    if entries is None:
+        return None
+    return Document(entries, "\n".join(lines[end + 1 :]).strip(), end + 2)
+
+
+_FENCE = "---"
+_FIRST_KEY = compile_later(r"(?:name|description|tools|model|mode|prompt|allowed-tools)[ \t]*:.*")
+"""A line that no text begins with by accident, but the keys of agents, skills and commands do."""
+
+
+def _find_start(lines: Sequence[str]) -> int | None:
+    """Return the line, from 0, of the fence above the frontmatter; None if other text is first."""
+    if lines[0].strip() == _FENCE:
+        return 0
+    in_comment = False
+    for index, line in enumerate(lines):
+        text = line.strip()
+        if in_comment or text.startswith("<!--"):
+            in_comment = "-->" not in text
+        elif text == _FENCE:
+            return index if _has_key_below(lines, index) else None
+        elif text and not text.startswith("#"):
+            return None
+    return None
+
+
+def _find_end(lines: Sequence[str], start: int) -> int | None:
+    """Return the line of the fence below the frontmatter, None if there is none."""
+    for index in range(start + 1, len(lines)):
+        if lines[index].rstrip() == _FENCE:
+            return index
+    # An indented line may be text of a value, so it counts only where no other one is found.
+    return next((at for at in range(start + 1, len(lines)) if lines[at].strip() == _FENCE), None)
+
+
+def _has_key_below(lines: Sequence[str], index: int) -> bool:
+    """Return whether the next line that is neither blank nor a comment has a familiar key."""
+    texts = (lines[below].strip() for below in range(index + 1, len(lines)))
+    first = next((text for text in texts if text and not text.startswith("#")), "")
+    return bool(_FIRST_KEY.fullmatch(first))
+
+
+def _warn_of_misplaced_keys(lines: Sequence[str], diagnostics: FileDiagnostics) -> None:
+    """Warn of keys that look like frontmatter and are not read as such.
+
+    They are in the first lines of the file, or below a fence that is not in a block of code.
+    """
+    first = next((index for index, line in enumerate(lines) if line.strip()), None)
+    if first is None:
+        return
+    is_rule = not any(character.isalnum() for character in lines[first])
+    if _FIRST_KEY.fullmatch(lines[first].strip()) or (is_rule and _has_key_below(lines, first)):
+        text = "these keys are not used: frontmatter begins and ends with a line ---"
+        diagnostics.add_warning(first + 1, text)
+        return
+    in_code = False
+    for index, line in enumerate(lines):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code and line.strip() == _FENCE and _has_key_below(lines, index):
+            text = "these keys are not used: frontmatter is the first text of a file"
+            diagnostics.add_warning(index + 1, text)
+            return
+
+
+def parse_mapping(
+    text: str, diagnostics: FileDiagnostics, *, first_line: int
+) -> dict[str, Entry] | None:
+    """Parse a YAML mapping with text keys; None, with an error, for anything else.
+
+    Accepts values without quotes that contain a colon, or begin with `*` or `@`, as plain texts:
+    they are common, but not YAML.
+
+    Arguments:
+        first_line: line of the file at which `text` begins.
+    """
+    import yaml
+
+    if len(text) > MAX_CHARACTERS:
+        diagnostics.add_error(
+            first_line, f"the frontmatter has more than {MAX_CHARACTERS:,} characters"
+        )
+        return None
+    try:
+        return _read_entries(text, diagnostics, first_line)
+    except _InvalidFrontmatter as error:
+        diagnostics.add_error(error.line + first_line, error.reason)
+        return None
+    except (yaml.YAMLError, UnicodeError) as error:
+        problem = _convert_error(error)
+    quoted, lines = _quote_plain_texts(text)
+    try:
+        entries = _read_entries(quoted, diagnostics, first_line) if lines else None
+    except (yaml.YAMLError, _InvalidFrontmatter):
+        entries = None
+    if entries is None:
+        diagnostics.add_error(problem.line + first_line, f"not YAML: {problem.reason}")
+        return None
+    for line in lines:
+        diagnostics.add_warning(
+            line + first_line, "not YAML: this text needs quotes; read as one text"
+        )
+    return entries
+
+
+class _InvalidFrontmatter(Exception):
+    """Frontmatter that is not accepted; `line` counts from 0."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+        self.reason = reason
+
+
+def _convert_error(error: Exception) -> _InvalidFrontmatter:
+    mark: Any = getattr(error, "problem_mark", None)
+    reason = getattr(error, "problem", None) or str(error).split("\n")[0]
+    return _InvalidFrontmatter(mark.line if mark else 0, reason)
+
+
+def _read_entries(text: str, diagnostics: FileDiagnostics, first_line: int) -> dict[str, Entry]:
+    import yaml
+
+    events: Iterator[Event] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    entries: dict[str, Entry] = {}
+    event = next(events)
+    while isinstance(event, (yaml.StreamStartEvent, yaml.DocumentStartEvent)):
+        event = next(events)
+    if isinstance(event, yaml.StreamEndEvent):
+        return entries
+    if not isinstance(event, yaml.MappingStartEvent):
+        raise _InvalidFrontmatter(
+            _find_line(event), "the frontmatter is not a list of `key: value` lines"
+        )
+    for key, value, line in _read_pairs(events, 1):
+        if key in entries:
+            diagnostics.add_warning(
+                line + first_line, f"{key!r} appears twice; the last value counts"
+            )
+        entries[key] = Entry(value, line + first_line)
+    return entries
+
+
+def _read_pairs(events: Iterator[Event], depth: int) -> Iterator[tuple[str, JsonValue, int]]:
+    """Yield keys, values and lines up to the end of a mapping whose start was read."""
+    import yaml
+
+    for event in events:
+        if isinstance(event, yaml.MappingEndEvent):
+            return
+        line = _find_line(event)
+        if not isinstance(event, yaml.ScalarEvent):
+            raise _InvalidFrontmatter(line, "a key is not a text")
+        yield event.value, _read_value(next(events), events, depth), line
+
+
+def _find_line(event: Event) -> int:
+    """Return the line of an event, from 0. Every event of a parsed text has a mark."""
+    return event.start_mark.line if event.start_mark else 0
+
+
+def _read_value(event: Event, events: Iterator[Event], depth: int) -> JsonValue:
+    import yaml
+
+    line = _find_line(event)
+    if isinstance(event, yaml.ScalarEvent):
+        return _convert_scalar(event.value) if event.implicit[0] else event.value
+    if isinstance(event, yaml.AliasEvent):
+        raise _InvalidFrontmatter(line, "aliases (*name) are not supported; write the value itself")
+    if depth >= MAX_DEPTH:
+        raise _InvalidFrontmatter(line, f"more than {MAX_DEPTH} levels deep")
+    if isinstance(event, yaml.MappingStartEvent):
+        return {key: value for key, value, _ in _read_pairs(events, depth + 1)}
+    items: list[JsonValue] = []
+    for item in events:
+        if isinstance(item, yaml.SequenceEndEvent):
+            break
+        items.append(_read_value(item, events, depth + 1))
+    return items
+
+
+_INTEGER = compile_later(r"[-+]?[0-9]{1,18}")
+_NUMBER = compile_later(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
+_CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
+
+
+def _convert_scalar(text: str) -> JsonValue:
+    if text.lower() in _CONSTANTS:
+        return _CONSTANTS[text.lower()]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else text
+
+
+_KEY_LINE = compile_later(r"([A-Za-z_][\w-]*):[ \t]+([^\s\"'|>\[{&!#].*)")
+_ALIAS = compile_later(r"\*[\w-]+\s*")
+_RESERVED = "*@`%"
+"""Characters that begin texts in real agent files, but no plain text in YAML."""
+
+
+def _quote_plain_texts(text: str) -> tuple[str, list[int]]:
+    """Put quotes around values that are plain texts, but not in YAML.
+
+    Return the text and the changed lines, from 0.
+    """
+    lines = text.split("\n")
+    quoted: list[int] = []
+    for number, line in enumerate(lines):
+        match = _KEY_LINE.fullmatch(line)
+        if match is None:
+            continue
+        key, value = match.groups()
+        has_colon = ": " in value or value.endswith(":") or " #" in value
+        if has_colon or (value[0] in _RESERVED and not _ALIAS.fullmatch(value)):
+            lines[number] = f"{key}: {json.encode(value.strip()).decode()}"
+            quoted.append(number)
+    return "\n".join(lines), quoted

@@ -1,0 +1,149 @@
+"""Locations of agent files, skills and commands, nearest first: project folders, then the home."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from ..._platform.open_beneath import find_real_path
+from .safe_read import is_beneath
+
+
+class LocationKind(Struct, frozen=True):
+    """The layout in which one program keeps its agents.
+
+    Arguments:
+        dialect: name of the program. suffix: end of the file names.
+        folder: path below a project folder or the user's home.
+        is_recursive: true when subfolders count, too.
+        user_folder: path below the user's home when it differs from `folder`.
+        is_project_only: true if the user's home is not searched.
+    """
+
+    dialect: str
+    folder: str
+    suffix: str = ".md"
+    is_recursive: bool = False
+    user_folder: str = ""
+    is_project_only: bool = False
+
+
+AGENT_LOCATIONS = (
+    LocationKind("agents", ".agents/agents"),
+    LocationKind("agents", ".mudroom/agents"),
+    LocationKind("claude", ".claude/agents", is_recursive=True),
+    LocationKind("gemini", ".gemini/agents"),
+    LocationKind(
+        "opencode",
+        ".opencode/agents",
+        is_recursive=True,
+        user_folder=".config/opencode/agents",
+    ),
+    LocationKind(
+        "opencode", ".opencode/agent", is_recursive=True, user_folder=".config/opencode/agent"
+    ),
+    LocationKind("codex", ".codex", "config.toml"),
+    LocationKind("codex", ".codex/agents", ".toml"),
+    LocationKind("qwen", ".qwen/agents"),
+    LocationKind("goose", ".goose/agents"),
+)
+SKILL_LOCATIONS = (
+    LocationKind("agents", ".agents/skills", "SKILL.md", is_recursive=True),
+    LocationKind("agents", ".mudroom/skills", "SKILL.md", is_recursive=True),
+    LocationKind("claude", ".claude/skills", "SKILL.md", is_recursive=True),
+    LocationKind("plain", "skills", ".md", is_recursive=True, is_project_only=True),
+)
+COMMAND_LOCATIONS = (
+    LocationKind("agents", ".agents/commands", is_recursive=True),
+    LocationKind("agents", ".mudroom/commands", is_recursive=True),
+    LocationKind("claude", ".claude/commands", is_recursive=True),
+    LocationKind("gemini", ".gemini/commands", ".toml", is_recursive=True),
+)
+STYLE_LOCATIONS = (
+    LocationKind("agents", ".agents/output-styles"),
+    LocationKind("agents", ".mudroom/output-styles"),
+    LocationKind("claude", ".claude/output-styles"),
+)
+
+
+class Location(Struct, frozen=True):
+    """An existing folder with agent files or skills.
+
+    Arguments:
+        folder: absolute path; of a plugin it may also be the path of one file.
+        boundary: real path that the files must lie beneath, links resolved; "" for anywhere.
+        is_personal: true in the user's home, false in the project.
+        plugin: name of the plugin that it belongs to, "" for none.
+        plugin_place: project folder whose settings turned the plugin on, "" for none.
+    """
+
+    kind: LocationKind
+    folder: str
+    boundary: str
+    is_personal: bool
+    plugin: str = ""
+    plugin_place: str = ""
+
+    @property
+    def place(self) -> str:
+        """The project folder that it belongs to, "" for one of the user."""
+        if self.is_personal or self.plugin:
+            return self.plugin_place
+        return self.folder.removesuffix(f"/{self.kind.folder}")
+
+
+def list_project_folders(folder: str) -> list[str]:
+    """Return the real paths from `folder` up to its git root; only `folder` without a git root."""
+    start = find_real_path(folder)
+    folders = [start]
+    while not os.path.exists(os.path.join(folders[-1], ".git")):
+        parent = os.path.dirname(folders[-1])
+        if parent == folders[-1]:
+            return [start]
+        folders.append(parent)
+    return folders
+
+
+def find_locations(
+    kinds: tuple[LocationKind, ...], folder: str, user_home: str
+) -> Iterator[Location]:
+    """Yield the existing folders, highest precedence first, each once.
+
+    Arguments:
+        folder: of the project. user_home: the user's home; "" leaves it out.
+    """
+    project = list_project_folders(folder)
+    home = os.path.realpath(user_home) if user_home else ""
+    seen = set[str]()
+    for parent in project:
+        for kind in kinds:
+            path = os.path.join(parent, kind.folder)
+            # The home may be a repository, or hold the session; its files are still the user's.
+            location = Location(kind, path, project[-1], parent == home)
+            if _remember_folder(location, seen):
+                yield location
+    if not user_home:
+        return
+    for kind in kinds:
+        if kind.is_project_only:
+            continue
+        path = os.path.join(user_home, kind.user_folder or kind.folder)
+        location = Location(kind, path, "", True)
+        if _remember_folder(location, seen):
+            yield location
+
+
+def _remember_folder(location: Location, seen: set[str]) -> bool:
+    """Add a folder to `seen`; return False if it is there, is a file, or does not exist.
+
+    `find_files` reports what cannot be listed.
+    """
+    path = location.folder
+    real = find_real_path(path)
+    if real in seen or not os.path.lexists(path) or os.path.isfile(path):
+        return False
+    if not location.boundary or is_beneath(real, location.boundary):
+        seen.add(real)
+    return True

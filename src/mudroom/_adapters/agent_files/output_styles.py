@@ -1,0 +1,220 @@
+"""Output styles: Markdown files that say how the root agent answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..._core.agents import Agent
+from ..._core.json_values import clean_text
+from . import load_builtin_agent
+from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
+from .fields import fold_name
+from .frontmatter import Document, Entry, parse_document
+from .locations import STYLE_LOCATIONS, Location
+from .plugin_folders import PluginFolders, list_locations, make_part_name
+from .safe_read import list_files, read_text
+
+NO_STYLE = "default"
+"""Name that stands for no output style."""
+STYLE_FOLDER = "output-styles"
+"""Name of the folders with styles."""
+MAX_CHARACTERS = 100_000
+"""Characters of a style. All of them are in each request of the root agent."""
+
+_KEYS = ("name", "description", "keep-coding-instructions", "force-for-plugin")
+
+
+class OutputStyle(Struct, frozen=True):
+    """One output style.
+
+    Arguments:
+        name: after the name of its plugin, if it is of one.
+        text: what the root agent is told. path: absolute path of its file.
+        keeps_instructions: the built-in agent keeps its own sentence about answers.
+        is_personal: false if it is of the project.
+    """
+
+    name: str
+    description: str
+    text: str
+    path: str
+    keeps_instructions: bool = False
+    is_personal: bool = False
+
+
+class LoadedStyles(Struct, frozen=True):
+    """The usable output styles by name, and the diagnostics of their files.
+
+    Arguments:
+        untrusted: styles of a folder that is not trusted, by name. They are not used: a style is
+            part of the instructions of the agent that the user talks with.
+    """
+
+    by_name: dict[str, OutputStyle]
+    diagnostics: tuple[Diagnostic, ...]
+    untrusted: Mapping[str, OutputStyle] = {}
+
+    def explain_untrusted(self, name: str) -> str:
+        """Return how to use a style that is left out for lack of trust, "" for any other name."""
+        style = find_style(self.untrusted, name)
+        if style is None:
+            return ""
+        return (
+            f"{style.path} has a style of this name, but you have not trusted its folder. "
+            "Read the file, then: mudroom trust add, or --trust for one run."
+        )
+
+
+def load_output_styles(
+    folder: str,
+    *,
+    user_home: str,
+    plugins: Iterable[PluginFolders] = (),
+    trusts_folder: bool = True,
+) -> LoadedStyles:
+    """Load the output styles of a project's folder, of the user and of plugins.
+
+    Of several with one name, the nearest one counts.
+
+    Arguments:
+        user_home: the user's home; "" leaves it out.
+        trusts_folder: false if the styles of the project must not be used.
+    """
+    styles: dict[str, OutputStyle] = {}
+    untrusted: dict[str, OutputStyle] = {}
+    first_paths: dict[str, str] = {}
+    diagnostics: list[Diagnostic] = []
+    locations = list_locations(
+        STYLE_LOCATIONS, "output_styles", folder, user_home, plugins, trusts_folder=trusts_folder
+    )
+    for location in locations:
+        for path in list_files(
+            location.folder,
+            ".md",
+            diagnostics,
+            boundary=location.boundary,
+            recursive=location.kind.is_recursive,
+        ):
+            style, remarks = load_output_style(path, location)
+            diagnostics += remarks
+            if style is None:
+                continue
+            if not (trusts_folder or location.is_personal):
+                untrusted.setdefault(style.name, style)
+                continue
+            first = first_paths.setdefault(fold_name(style.name), path)
+            if first == path:
+                styles[style.name] = style
+            else:
+                diagnostics.append(make_name_clash(path, first, style.name))
+    return LoadedStyles(styles, tuple(diagnostics), untrusted)
+
+
+def load_output_style(
+    path: str, location: Location | None = None
+) -> tuple[OutputStyle | None, list[Diagnostic]]:
+    """Load the style of a file, None if it cannot be used, and its diagnostics.
+
+    Arguments:
+        location: the folder that it belongs to; None for one that is read by itself.
+    """
+    location = location or Location(STYLE_LOCATIONS[0], os.path.dirname(path), "", False)
+    diagnostics = FileDiagnostics(path)
+    text = read_text(path, location.boundary, diagnostics)
+    document = parse_document(text, diagnostics) if text is not None else None
+    if document is None:
+        document = Document({}, (text or "").strip(), 1)
+    if diagnostics.has_errors:
+        return None, diagnostics.items
+    style = _read_style(document, location, diagnostics)
+    return (None if diagnostics.has_errors else style), diagnostics.items
+
+
+def _read_style(
+    document: Document, location: Location, diagnostics: FileDiagnostics
+) -> OutputStyle:
+    entries, body = document.entries, document.body
+    for key, entry in entries.items():
+        if key not in _KEYS:
+            diagnostics.add_warning(entry.line, f"unknown key {key!r}")
+    if force := entries.get("force-for-plugin"):
+        text = "'force-for-plugin' has no effect here: the setting output_style chooses a style"
+        diagnostics.add_note(force.line, text)
+    if not body:
+        diagnostics.add_error(document.body_line, "the style has no text")
+    if len(body) > MAX_CHARACTERS:
+        problem = f"the style has {len(body):,} characters; {MAX_CHARACTERS:,} are the limit"
+        diagnostics.add_error(document.body_line, problem)
+    name, line = _read_line(entries, "name", diagnostics)
+    name = name or os.path.splitext(os.path.basename(diagnostics.path))[0]
+    name = clean_text(name)  # it is recorded
+    if fold_name(name) == NO_STYLE:
+        diagnostics.add_error(line, f"the name {name!r} means no style; choose another one")
+    description, _ = _read_line(entries, "description", diagnostics)
+    return OutputStyle(
+        name=make_part_name(location, name),
+        description=description or body.partition("\n")[0].strip("# "),
+        text=body,
+        path=diagnostics.path,
+        keeps_instructions=_read_choice(entries, "keep-coding-instructions", diagnostics),
+        is_personal=location.is_personal,
+    )
+
+
+def _read_line(
+    entries: Mapping[str, Entry], key: str, diagnostics: FileDiagnostics
+) -> tuple[str, int]:
+    """Return a value as one line of text, "" when it is missing or not a text, and its line."""
+    entry = entries.get(key)
+    if entry is None:
+        return "", 1
+    if isinstance(entry.value, str):
+        return " ".join(entry.value.split()), entry.line
+    diagnostics.add_warning(entry.line, f"{key} is not a text")
+    return "", entry.line
+
+
+def _read_choice(entries: Mapping[str, Entry], key: str, diagnostics: FileDiagnostics) -> bool:
+    """Return a value that is true or false; false when it is missing or something else."""
+    entry = entries.get(key)
+    if entry is None or isinstance(entry.value, bool):
+        return entry is not None and entry.value is True
+    diagnostics.add_warning(entry.line, f"{key} is neither true nor false; false is used")
+    return False
+
+
+def find_style(styles: Mapping[str, OutputStyle], name: str) -> OutputStyle | None:
+    """Return the style of a name; case, separators and the name of its plugin do not matter.
+
+    None if there is none, or more than one.
+    """
+    if name in styles:
+        return styles[name]
+    wanted = fold_name(name)
+    for own_name in (fold_name, _fold_own_name):
+        matching = [style for key, style in styles.items() if own_name(key) == wanted]
+        if matching:
+            return matching[0] if len(matching) == 1 else None
+    return None
+
+
+def _fold_own_name(name: str) -> str:
+    return fold_name(name.rpartition(":")[2])
+
+
+def apply_style(agent: Agent, style: OutputStyle) -> Agent:
+    """Return an agent that answers in a style.
+
+    The style takes the place of the sentence about answers in the built-in agent, unless the style
+    keeps it. All other instructions stay.
+    """
+    instructions = agent.instructions
+    if not style.keeps_instructions:
+        about_answers = load_builtin_agent("main").instructions.rpartition("\n")[2]
+        instructions = instructions.replace(about_answers, "").strip()
+    text = f"# Output style: {style.name}\n{style.text}"
+    return replace(agent, instructions=f"{instructions}\n\n{text}".strip())

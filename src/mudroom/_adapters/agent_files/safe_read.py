@@ -1,0 +1,138 @@
+"""Safe reading of untrusted files: bounded, text only, never outside the folder they belong to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from ..._platform.open_beneath import find_real_path, open_real_path
+from ..._platform.regular_files import read_regular_file
+from .diagnostics import Diagnostic, FileDiagnostics
+
+MAX_FILES = 1_000
+"""Files listed below one folder."""
+MAX_DEPTH = 6
+"""Levels of folders that are listed."""
+
+
+def read_text(path: str, boundary: str, diagnostics: FileDiagnostics) -> str | None:
+    """Read a text file, without byte order mark, with \\n at line ends.
+
+    Returns None, and adds an error to `diagnostics`, when that is not possible.
+
+    Arguments:
+        boundary: real path that the file must lie beneath, links resolved; "" for anywhere.
+    """
+    real = find_real_path(path)
+    if boundary and not is_beneath(real, boundary):
+        diagnostics.add_error(1, f"a link that leads out of {boundary}")
+        return None
+    try:
+        data = read_regular_file(real, beneath=boundary)
+    except (OSError, ValueError) as error:
+        diagnostics.add_error(1, f"cannot be read: {getattr(error, 'strerror', None) or error}")
+        return None
+    return _decode(data, diagnostics)
+
+
+def _decode(data: bytes, diagnostics: FileDiagnostics) -> str | None:
+    nul = data.find(b"\0")
+    if nul >= 0:
+        diagnostics.add_error(data.count(b"\n", 0, nul) + 1, "binary, not text")
+        return None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        diagnostics.add_error(data.count(b"\n", 0, error.start) + 1, "not UTF-8")
+        return None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def is_beneath(path: str, folder: str) -> bool:
+    """Return True when a path is `folder` or inside it. Both are absolute, without links."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def find_files(
+    folder: str,
+    suffix: str,
+    diagnostics: list[Diagnostic],
+    *,
+    boundary: str = "",
+    recursive: bool = True,
+) -> Iterator[str]:
+    """Yield the sorted paths of files, and of folders in their place, that end with `suffix`.
+
+    Links to folders are not followed. Yields at most MAX_FILES files, MAX_DEPTH folders deep, and
+    adds to `diagnostics` what is left out.
+
+    Arguments:
+        boundary: see `read_text`.
+    """
+    problems = FileDiagnostics(folder)
+    real = find_real_path(folder)
+    folders = [("", 1)]
+    if boundary and not is_beneath(real, boundary):
+        add = problems.add_warning if os.path.isdir(folder) else problems.add_error
+        add(1, f"a link that leads out of {boundary}; its files are not used")
+        folders.clear()
+    remaining = MAX_FILES
+    while folders and remaining >= 0:
+        parent, depth = folders.pop()
+        path = os.path.join(folder, parent) if parent else folder
+        listed = _list_folder(path, os.path.join(real, parent), boundary or real, diagnostics)
+        subfolders: list[tuple[str, int]] = []
+        for name, is_folder in listed:
+            is_named_like_file = suffix and name.endswith(suffix)
+            if is_folder and not is_named_like_file:
+                subfolders.append((os.path.join(parent, name), depth + 1))
+            elif name.endswith(suffix):
+                remaining -= 1
+                if remaining >= 0:
+                    yield os.path.join(path, name)
+        if recursive and depth < MAX_DEPTH:
+            folders.extend(reversed(subfolders))
+        elif recursive and subfolders:
+            problem = FileDiagnostics(path)
+            problem.add_note(1, f"its folders are not searched: {MAX_DEPTH} levels are the limit")
+            diagnostics += problem.items
+    if remaining < 0:
+        problems.add_warning(1, f"more than {MAX_FILES:,} files; the others are not used")
+    diagnostics += problems.items
+
+
+def list_files(
+    path: str,
+    suffix: str,
+    diagnostics: list[Diagnostic],
+    *,
+    boundary: str = "",
+    recursive: bool = True,
+) -> Iterator[str]:
+    """Yield a path that is a file, else the files of the folder; see `find_files`."""
+    if os.path.isfile(path):
+        yield path
+    else:
+        yield from find_files(path, suffix, diagnostics, boundary=boundary, recursive=recursive)
+
+
+def _list_folder(
+    folder: str, real: str, beneath: str, diagnostics: list[Diagnostic]
+) -> list[tuple[str, bool]]:
+    """Return the sorted names in a folder, each with True for a folder.
+
+    Arguments:
+        real: the path of the folder without links. beneath: see `read_regular_file`.
+    """
+    try:
+        descriptor = open_real_path(real, beneath, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with os.scandir(descriptor) as scan:
+                return sorted((each.name, each.is_dir(follow_symlinks=False)) for each in scan)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        problem = FileDiagnostics(folder)
+        problem.add_error(1, f"the folder cannot be listed: {error.strerror}")
+        diagnostics += problem.items
+        return []

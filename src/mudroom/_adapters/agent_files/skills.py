@@ -1,0 +1,292 @@
+"""Agent Skills: folders with a SKILL.md. The text is loaded when it is needed.
+
+A skill may also be one file `skills/NAME.md`, with or without frontmatter.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..._core.json_values import JsonValue
+from ..._platform.lazy_pattern import compile_later
+from ..._projections.engine_text import wrap
+from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
+from .frontmatter import Document, Entry, parse_document
+from .locations import SKILL_LOCATIONS, Location
+from .plugin_folders import PluginFolders, list_locations, make_part_name
+from .prompt_template import PromptTemplate, load_template
+from .safe_read import find_files, list_files, read_text
+
+NAME_PATTERN = compile_later(r"[a-z0-9]+(-[a-z0-9]+)*")
+"""A skill's name by the specification; at most MAX_NAME characters."""
+MAX_NAME = 64
+MAX_DESCRIPTION = 1_024
+MAX_COMPATIBILITY = 500
+"""Characters of a compatibility note."""
+MAX_LISTED_FILES = 100
+"""Files of a skill that are listed when it is loaded."""
+
+_KEYS = (
+    "name description license compatibility metadata allowed-tools when_to_use argument-hint "
+    "arguments disable-model-invocation user-invocable disallowed-tools model effort context "
+    "agent background hooks paths shell version"
+)
+_WITHOUT_EFFECT = "effort hooks paths shell disallowed-tools background"
+_FOR_CALLS_OF_THE_USER = frozenset(["context", "agent", "model", "allowed-tools"])
+_KNOWN_KEYS = frozenset(_KEYS.split())
+_KEYS_WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())
+_PLACEHOLDER = compile_later(
+    r"\$\{(?:CLAUDE_)?SKILL_DIR\}|\$ARGUMENTS(?:\[(\d{1,2})\])?|\$(\d)(?![\d.,]*\d)"
+)
+_COMMAND = compile_later(r"!`[^`]+`")
+
+
+class Skill(Struct, frozen=True):
+    """One skill.
+
+    Arguments:
+        description: when to use it. path: absolute path of its SKILL.md.
+        boundary: see `safe_read.read_text`. is_hidden: true when models do not see it.
+        is_personal: false if it is of the project.
+        place: project folder that it belongs to, "" for a skill of the user.
+    """
+
+    name: str
+    description: str
+    path: str
+    boundary: str = ""
+    is_hidden: bool = False
+    is_personal: bool = False
+    place: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Absolute path of its folder."""
+        return os.path.dirname(self.path)
+
+    def list_files(self) -> list[str]:
+        """Return its other files, relative to its folder; after MAX_LISTED_FILES a remark."""
+        if os.path.basename(self.path) != "SKILL.md":
+            return []
+        files = find_files(self.folder, "", [], boundary=self.boundary)
+        paths = (os.path.relpath(path, self.folder) for path in files)
+        others = [path for path in paths if path != "SKILL.md"]
+        if len(others) > MAX_LISTED_FILES:
+            others[MAX_LISTED_FILES:] = ["… and more files; list the folder to see them"]
+        return others
+
+    def load_template(self) -> PromptTemplate:
+        """Return the text and the settings for a call by the user."""
+        return load_template(self.path, self.boundary, is_command=False)
+
+    def load_text(self, arguments: str = "") -> str:
+        """Return the text with its placeholders filled in, "" when it cannot be read.
+
+        No command in the text is run. Text that comes from an argument is not filled in again.
+        """
+        diagnostics = FileDiagnostics(self.path)
+        text = read_text(self.path, self.boundary, diagnostics)
+        if text is None:
+            return ""
+        document = parse_document(text, diagnostics)
+        words = arguments.split()
+        has_arguments = False
+
+        def fill(match: re.Match[str]) -> str:
+            nonlocal has_arguments
+            if match[0].startswith("${"):
+                return self.folder
+            if not words and match[2]:
+                return match[0]  # without arguments "$5" is an amount of money
+            has_arguments = True
+            number = match[1] or match[2]
+            if number is None:
+                return arguments
+            return words[int(number)] if int(number) < len(words) else ""
+
+        body = _PLACEHOLDER.sub(fill, document.body if document else text)
+        if has_arguments or not arguments:
+            return body
+        return f"{body}\n\nARGUMENTS: {arguments}"
+
+
+class LoadedSkills(Struct, frozen=True):
+    """The usable skills by name, and the diagnostics of their files."""
+
+    by_name: dict[str, Skill]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def load_skills(
+    folder: str,
+    *,
+    user_home: str,
+    plugins: Iterable[PluginFolders] = (),
+    trusts_folder: bool = True,
+) -> LoadedSkills:
+    """Load the skills of a project's folder, of the user and of plugins.
+
+    Arguments:
+        user_home: the user's home; "" leaves it out.
+        trusts_folder: false if the user's skills go before those of the project.
+    """
+    skills: dict[str, Skill] = {}
+    diagnostics: list[Diagnostic] = []
+    locations = list_locations(
+        SKILL_LOCATIONS, "skills", folder, user_home, plugins, trusts_folder=trusts_folder
+    )
+    for location in locations:
+        suffix = location.kind.suffix
+        paths = list_files(location.folder, suffix, diagnostics, boundary=location.boundary)
+        for path in paths:
+            is_single_file = suffix == ".md" and _is_single_file(path, location)
+            if os.path.basename(path) != "SKILL.md" and not is_single_file:
+                continue
+            skill, remarks = load_skill(path, location.boundary)
+            diagnostics += remarks
+            if skill is None:
+                continue
+            name = make_part_name(location, skill.name)
+            skill = replace(
+                skill, name=name, is_personal=location.is_personal, place=location.place
+            )
+            if skill.name in skills:
+                diagnostics.append(make_name_clash(path, skills[skill.name].path, skill.name))
+            else:
+                skills[skill.name] = skill
+    return LoadedSkills(skills, tuple(diagnostics))
+
+
+def _is_single_file(path: str, location: Location) -> bool:
+    """Return whether a file directly in the folder is a skill."""
+    return os.path.dirname(path) == location.folder and _derive_name(path).lower() != "readme"
+
+
+def _derive_name(path: str) -> str:
+    """Return the name that a path gives to its skill: of the folder, or of a single file."""
+    folder, file = os.path.split(path)
+    return os.path.basename(folder) if file == "SKILL.md" else os.path.splitext(file)[0]
+
+
+def load_skill(path: str, boundary: str = "") -> tuple[Skill | None, list[Diagnostic]]:
+    """Load the skill of a SKILL.md, None if it cannot be used, and its diagnostics."""
+    diagnostics = FileDiagnostics(path)
+    text = read_text(path, boundary, diagnostics)
+    document = parse_document(text, diagnostics) if text is not None else None
+    if document is None:
+        description = _find_first_line(text or "")[:MAX_DESCRIPTION]
+        if not diagnostics.has_errors and not description:
+            diagnostics.add_error(1, "the file is empty")
+        if diagnostics.has_errors:
+            return None, diagnostics.items
+        if os.path.basename(path) == "SKILL.md":
+            diagnostics.add_warning(1, "no frontmatter: the first line is used as description")
+        return Skill(_derive_name(path), description, path, boundary), diagnostics.items
+    skill = _read_skill(path, boundary, document, diagnostics)
+    return (None if diagnostics.has_errors else skill), diagnostics.items
+
+
+def _read_skill(
+    path: str, boundary: str, document: Document, diagnostics: FileDiagnostics
+) -> Skill:
+    entries = document.entries
+    _check_keys(entries, diagnostics)
+    name = _read_name(path, entries, diagnostics)
+    description, line = _read_text(entries, "description", diagnostics)
+    if not description:
+        diagnostics.add_warning(line, "no description: the first line of the text is used")
+        description = _find_first_line(document.body)
+    if not description:
+        diagnostics.add_error(line, "no description: a model cannot know when to use the skill")
+    if len(description) > MAX_DESCRIPTION:
+        diagnostics.add_warning(
+            line,
+            f"the description has {len(description):,} characters; "
+            f"the first {MAX_DESCRIPTION:,} are used",
+        )
+    when_to_use, _ = _read_text(entries, "when_to_use", diagnostics)
+    if when_to_use:
+        description = f"{description} {when_to_use}"
+    if command := _COMMAND.search(document.body):
+        line = document.body_line + document.body.count("\n", 0, command.start())
+        diagnostics.add_note(line, "commands in a skill's text are run only when the user calls it")
+    hidden = entries.get("disable-model-invocation")
+    return Skill(
+        " ".join(name.split())[:MAX_NAME],
+        description[:MAX_DESCRIPTION],
+        path,
+        boundary,
+        is_hidden=hidden is not None and hidden.value is True,
+    )
+
+
+def _read_name(path: str, entries: dict[str, Entry], diagnostics: FileDiagnostics) -> str:
+    folder = _derive_name(path)
+    name, line = _read_text(entries, "name", diagnostics)
+    if not name:
+        diagnostics.add_warning(line, f"no name; its folder's name {folder!r} is used")
+        return folder
+    if not NAME_PATTERN.fullmatch(name) or len(name) > MAX_NAME:
+        diagnostics.add_warning(
+            line, f"name {name!r}: use up to {MAX_NAME} of a-z, 0-9 and single hyphens"
+        )
+    elif name != folder:
+        diagnostics.add_warning(line, f"name {name!r} differs from its folder's, {folder!r}")
+    return name
+
+
+def _find_first_line(text: str) -> str:
+    """Return the first line of a Markdown text, without the signs of a heading."""
+    return text.strip().partition("\n")[0].strip("# ")
+
+
+def _check_keys(entries: dict[str, Entry], diagnostics: FileDiagnostics) -> None:
+    for key, entry in entries.items():
+        if key not in _KNOWN_KEYS:
+            diagnostics.add_warning(entry.line, f"unknown key {key!r}")
+        elif key in _KEYS_WITHOUT_EFFECT:
+            diagnostics.add_note(entry.line, f"{key!r} has no effect here")
+        elif key in _FOR_CALLS_OF_THE_USER:
+            diagnostics.add_note(entry.line, f"{key!r} counts only when the user calls the skill")
+    compatibility = entries.get("compatibility")
+    if compatibility and len(str(compatibility.value)) > MAX_COMPATIBILITY:
+        diagnostics.add_warning(
+            compatibility.line, f"compatibility: more than {MAX_COMPATIBILITY} characters"
+        )
+    metadata = entries.get("metadata")
+    if metadata and not _is_text_map(metadata.value):
+        diagnostics.add_warning(metadata.line, "metadata is not a map of texts")
+    for key in ("license", "compatibility"):
+        if key in entries and not isinstance(entries[key].value, str):
+            diagnostics.add_warning(entries[key].line, f"{key} is not a text")
+
+
+def _is_text_map(value: JsonValue) -> bool:
+    if not isinstance(value, dict):
+        return False
+    return all(isinstance(text, str) for text in value.values())
+
+
+def _read_text(
+    entries: dict[str, Entry], key: str, diagnostics: FileDiagnostics
+) -> tuple[str, int]:
+    """Return a value as one line of text, "" when it is missing or not a text, and its line."""
+    entry = entries.get(key)
+    if entry is None:
+        return "", 1
+    if not isinstance(entry.value, str):
+        diagnostics.add_warning(entry.line, f"{key} is not a text")
+        return "", entry.line
+    return " ".join(entry.value.split()), entry.line
+
+
+def format_preloaded(skills: Iterable[Skill]) -> str:
+    """Return the texts of skills that an agent gets from the start."""
+    return "\n\n".join(
+        wrap("skill", skill.load_text(), name=skill.name, folder=skill.folder) for skill in skills
+    )

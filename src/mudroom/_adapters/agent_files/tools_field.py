@@ -1,0 +1,211 @@
+"""Tools that an agent file allows or denies, in any program's spelling, as tool patterns.
+
+An agent never gets more than its file says: a limit that cannot be understood raises ValueError,
+and the file is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import cast
+
+from msgspec import Struct
+
+from ..._core.json_values import JsonValue
+from ..._core.tool_names import normalize_tool_name
+from ..._core.tool_patterns import parse_tool_pattern
+from ..._platform.lazy_pattern import compile_later
+from ...errors import UnknownName
+from .diagnostics import FileDiagnostics
+
+_VERDICTS = ("allow", "ask", "deny")
+_LIST_ITEM = compile_later(r"[^,(]+(?:\([^)]*\)?)?[^,(]*")
+_GEMINI_MCP = compile_later(r"mcp_([^_]+)_(.+)")
+
+
+class ToolsField(Struct, frozen=True):
+    """The tools and agents that a file names.
+
+    Arguments:
+        tools: tool patterns. agents: names or patterns that `task` is limited to; None for all.
+    """
+
+    tools: tuple[str, ...]
+    agents: tuple[str, ...] | None = None
+
+
+def parse_names(value: JsonValue) -> list[str]:
+    """Return the names of a list, or of a text with commas. Raises ValueError for others."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [name.strip() for name in _LIST_ITEM.findall(value) if name.strip()]
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return [name.strip() for name in cast("list[str]", value) if name.strip()]
+    raise ValueError("is not a list of names")
+
+
+def parse_allowed(
+    value: JsonValue, known: Collection[str], diagnostics: FileDiagnostics, line: int
+) -> ToolsField:
+    """Parse allowed tools: a list, a text with commas, or a map of names to true and false.
+
+    Arguments:
+        known: names of the existing tools. Unknown names are kept, with a warning.
+
+    Raises ValueError when the value cannot be understood.
+    """
+    if isinstance(value, dict):
+        return _parse_map(value, known, diagnostics, line)
+    tools: dict[str, None] = {}
+    agents: tuple[str, ...] | None = None
+    for name in parse_names(value):
+        pattern = parse_tool_pattern(name)
+        if pattern.tool == "task" and pattern.calls and not pattern.is_excluded:
+            agents = tuple(parse_names(pattern.calls))
+            tools["task"] = None
+        else:
+            tools[_resolve_pattern(name, known, diagnostics, line)] = None
+    return ToolsField(tuple(tools), agents)
+
+
+def parse_denied(
+    value: JsonValue, known: Collection[str], diagnostics: FileDiagnostics, line: int
+) -> tuple[str, ...]:
+    """Parse denied tools and calls; return excluding patterns. Raises ValueError."""
+    return tuple(
+        f"!{_resolve_pattern(name, known, diagnostics, line)}" for name in parse_names(value)
+    )
+
+
+def parse_permission(value: JsonValue, diagnostics: FileDiagnostics, line: int) -> ToolsField:
+    """Parse opencode's `permission`: a map of tools to allow, ask, deny, or to a map of calls.
+
+    Returns excluding patterns or, when "*" is denied, the allowed tools. Raises ValueError.
+    """
+    if value in _VERDICTS:
+        value = {"*": value}
+    if not isinstance(value, dict):
+        raise ValueError("is not a map of tools to allow, ask or deny")
+    allowed = {
+        normalize_tool_name(name): _is_allowed(name, verdict, diagnostics, line)
+        for name, verdict in value.items()
+    }
+    if "edit" in allowed:
+        allowed.setdefault("write", allowed["edit"])
+    if allowed.pop("*", True):
+        tools = tuple(f"!{tool}" for tool, is_allowed in allowed.items() if not is_allowed)
+    else:
+        tools = tuple(tool for tool, is_allowed in allowed.items() if is_allowed) or ("!*",)
+    return ToolsField((*tools, *_read_denied_calls(value)), _read_allowed_agents(value))
+
+
+def _read_allowed_agents(permission: Mapping[str, JsonValue]) -> tuple[str, ...] | None:
+    verdicts = _get_call_verdicts(permission.get("task"))
+    if verdicts is None:
+        return None
+    if verdicts.get("*") == "deny":
+        return tuple(
+            name for name, verdict in verdicts.items() if name != "*" and verdict != "deny"
+        )
+    return ("*", *(f"!{name}" for name, verdict in verdicts.items() if verdict == "deny"))
+
+
+def _read_denied_calls(permission: Mapping[str, JsonValue]) -> Iterator[str]:
+    """Yield excluding patterns for single calls of tools that are not denied whole."""
+    for name, verdict in permission.items():
+        tool = normalize_tool_name(name)
+        calls = _get_call_verdicts(verdict) or {}
+        if tool == "task" or calls.get("*") == "deny":
+            continue
+        yield from (
+            f"!{_check_pattern(f'{tool}({call})')}"
+            for call, call_verdict in calls.items()
+            if call_verdict == "deny"
+        )
+
+
+def _get_call_verdicts(value: JsonValue) -> Mapping[str, JsonValue] | None:
+    """Return the map of calls to verdicts, None when there is one verdict for all calls."""
+    return value if isinstance(value, dict) else None
+
+
+def _is_allowed(name: str, value: JsonValue, diagnostics: FileDiagnostics, line: int) -> bool:
+    """Return whether the agent gets a tool. Raises ValueError for an unknown verdict."""
+    by_call = _get_call_verdicts(value)
+    verdicts = [value] if by_call is None else list(by_call.values())
+    unknown = [verdict for verdict in verdicts if verdict not in _VERDICTS]
+    if unknown:
+        raise ValueError(f"{name}: {unknown[0]!r} is not one of allow, ask, deny")
+    denies_all = all(verdict == "deny" for verdict in verdicts) and bool(verdicts)
+    if by_call is not None and normalize_tool_name(name) == "task":
+        return bool(verdicts) and not denies_all
+    if by_call is not None and by_call.get("*") == "deny" and not denies_all:
+        diagnostics.add_warning(
+            line,
+            f"permission of {name}: allowing single calls of a denied tool is not supported, "
+            "so the agent does not get the tool",
+        )
+        denies_all = True
+    if "ask" in verdicts and not denies_all:
+        diagnostics.add_note(line, f"permission of {name}: the session decides when to ask")
+    return not denies_all
+
+
+def _resolve_pattern(
+    text: str, known: Collection[str], diagnostics: FileDiagnostics, line: int
+) -> str:
+    """Return a pattern with mudroom's name of its tool. Raises ValueError for an unclear one."""
+    name, bracket, calls = text.partition("(")
+    is_excluded = name.startswith("!")
+    tool = resolve_tool_name(name.removeprefix("!"), known, diagnostics, line)
+    pattern = _check_pattern(f"{tool}{bracket}{calls}")
+    return f"!{pattern}" if is_excluded else pattern
+
+
+def _check_pattern(text: str) -> str:
+    """Return a pattern in its shortest form. Raises ValueError for an unclear one."""
+    pattern = parse_tool_pattern(text)
+    if not pattern.is_valid:
+        raise ValueError(f"{text}: is not a tool pattern; write for example bash(git:*)")
+    return f"{pattern.written_name}({pattern.calls})" if pattern.calls else pattern.written_name
+
+
+def resolve_tool_name(
+    name: str, known: Collection[str], diagnostics: FileDiagnostics, line: int
+) -> str:
+    """Return mudroom's name, or pattern, of a tool; add a warning for an unknown one."""
+    name = name.strip()
+    gemini = _GEMINI_MCP.fullmatch(name)
+    if gemini:
+        name = f"mcp__{gemini[1]}__{gemini[2]}"
+    elif name in ("mcp_*", "mcp__*"):
+        name = "mcp__*"
+    elif name.startswith("mcp__"):
+        name = parse_tool_pattern(name).tool
+    if name == "*" or name.startswith("mcp__"):
+        return name
+    tool = normalize_tool_name(name)
+    if tool == "web_search":
+        diagnostics.add_note(
+            line,
+            f"{name} is available only with --allow-net or an allow rule, on models whose provider "
+            "searches the web",
+        )
+    elif tool == "web_fetch":
+        diagnostics.add_note(line, f"{name} is available only with --allow-net or an allow rule")
+    elif tool not in known:
+        diagnostics.add_warning(line, str(UnknownName("tool", name, known)))
+    return tool
+
+
+def _parse_map(
+    value: Mapping[str, JsonValue], known: Collection[str], diagnostics: FileDiagnostics, line: int
+) -> ToolsField:
+    if not all(isinstance(is_allowed, bool) for is_allowed in value.values()):
+        raise ValueError("is not a map of names to true and false")
+    tools = {name: resolve_tool_name(name, known, diagnostics, line) for name in value}
+    if value.get("*") is False:
+        return ToolsField(tuple(tools[name] for name, is_allowed in value.items() if is_allowed))
+    denied = (f"!{tools[name]}" for name, is_allowed in value.items() if not is_allowed)
+    return ToolsField(("*", *denied))

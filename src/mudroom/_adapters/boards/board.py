@@ -1,0 +1,380 @@
+"""Task board: add tasks, claim them, complete them. Each task has one owner at a time."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..._core.json_values import clean_text
+from ..._core.ports.board import BoardTask
+from ...errors import UsageError
+from .file import begin_change, connect, translate_errors
+from .owner_lock import OwnerLock, is_owner_alive
+from .task_rows import read_blockers, read_tasks
+from .tasks import format_metadata, require_no_cycle, require_subject
+
+_OPEN_BLOCKER = (
+    "EXISTS (SELECT 1 FROM edge LEFT JOIN task AS other ON other.id = edge.blocker "
+    "WHERE edge.task = task.id AND other.status IS NOT 'completed')"
+)
+_TAKE = (
+    "UPDATE task SET status = 'in_progress', owner = ?, lock = ?, run = ?, "
+    "revision = revision + 1 "
+    f"WHERE id = ? AND status = 'pending' AND NOT {_OPEN_BLOCKER} "
+    "AND (? IS NULL OR agent IN ('', ?))"
+)
+
+
+class TaskBoard:
+    """The task board of a project. Use one object per thread; any number of processes share it.
+
+    Arguments:
+        path: its file, which is created if it is missing.
+        read_clock: returns seconds since 1970, for the log.
+        lock_name: name of the lock for claims, if another object holds it.
+
+    Methods raise BoardError when the file cannot be used, UsageError for wrong arguments.
+    """
+
+    def __init__(
+        self, path: Path, read_clock: Callable[[], float] = time.time, lock_name: str = ""
+    ) -> None:
+        self.path = path
+        self._connection = connect(path)
+        self._read_clock = read_clock
+        self._lock: OwnerLock | None = None
+        self.lock_name = lock_name
+
+    def __enter__(self) -> TaskBoard:
+        """Return the board."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the board."""
+        self.close()
+
+    def close(self, *, keeps_tasks: bool = False) -> None:
+        """Return the tasks that this process still owns to the board, and close the file.
+
+        Arguments:
+            keeps_tasks: leave them with their owner, as a crash would: it continues later.
+        """
+        try:
+            if self._lock and not keeps_tasks:
+                with self.change() as sql:
+                    self._return_tasks(sql, self._lock.name)
+        finally:
+            self._connection.close()
+            if self._lock:
+                self._lock.release()
+
+    def hold_lock(self, name: str = "") -> None:
+        """Hold the lock for claims until `close`. Without a name, it gets one of its own."""
+        with translate_errors(self.path):
+            self._lock = OwnerLock(self.path, name)
+        self.lock_name = self._lock.name
+
+    @contextmanager
+    def change(self, *, is_durable: bool = True) -> Generator[sqlite3.Connection]:
+        """Return the connection inside a write transaction; an exception undoes all changes.
+
+        A change inside a change belongs to the outer one.
+
+        Arguments:
+            is_durable: write it to the disk now. A claim needs no such wait: when the machine
+                fails, the claim ends with its process.
+        """
+        if self._connection.in_transaction:
+            yield self._connection
+            return
+        with translate_errors(self.path):
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
+            begin_change(self._connection)
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def list_tasks(self) -> list[BoardTask]:
+        """Return all tasks, lowest id first. Tasks of ended processes are pending again."""
+        self.return_abandoned()
+        return self.read_tasks()
+
+    def get(self, task_id: int) -> BoardTask:
+        """Return one task."""
+        tasks = self.read_tasks(task_id)
+        if not tasks:
+            raise UsageError(
+                f"the board has no task #{task_id}",
+                where=str(self.path),
+                remedy="mudroom board list shows the tasks.",
+            )
+        return tasks[0]
+
+    def count_open(self) -> int:
+        """Return the number of tasks that are not completed."""
+        select = "SELECT count(*) FROM task WHERE status <> 'completed'"
+        with translate_errors(self.path):
+            return int(self._connection.execute(select).fetchone()[0])
+
+    def add(
+        self,
+        subject: str,
+        description: str = "",
+        blockers: Iterable[int] = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> BoardTask:
+        """Add a task that depends on other tasks, and return it."""
+        line = require_subject(clean_text(subject))
+        row = (line, clean_text(description), format_metadata(metadata or {}))
+        with self.change() as sql:
+            insert = "INSERT INTO task (subject, description, metadata) VALUES (?, ?, ?)"
+            task_id = sql.execute(insert, row).lastrowid or 0
+            self._add_edges(sql, task_id, blockers)
+            self.write_log(sql, task_id, "added")
+        return self.get(task_id)
+
+    def add_blockers(self, task_id: int, blockers: Iterable[int]) -> BoardTask:
+        """Let a task depend on further tasks. Refuses a cycle and names its path."""
+        self.get(task_id)
+        with self.change() as sql:
+            self._add_edges(sql, task_id, blockers)
+        return self.get(task_id)
+
+    def claim(self, task_id: int, owner: str, run: str = "", agent: str | None = None) -> BoardTask:
+        """Take one task for an owner in this process. Raises UsageError if it is not ready.
+
+        Arguments:
+            run: session and run, see `BoardTask`.
+            agent: agent of the run; None takes a task for any agent.
+        """
+        self.return_abandoned()
+        with self.change(is_durable=False) as sql:
+            if not self._take(sql, task_id, owner, run, agent):
+                refusal = self._explain_refusal(task_id, agent)
+                raise UsageError(refusal, remedy="Choose another task.")
+        return self.get(task_id)
+
+    def claim_next(
+        self,
+        owner: str,
+        without: Collection[int] = (),
+        run: str = "",
+        agent: str | None = None,
+    ) -> BoardTask | None:
+        """Take the first ready task, or return None. The highest priority is first, then the id.
+
+        Arguments:
+            without: ids of tasks not to take.
+            run, agent: see `claim`.
+        """
+        task_id = self._claim_ready(owner, without, run, agent)
+        if task_id is None and self.return_abandoned():
+            task_id = self._claim_ready(owner, without, run, agent)
+        return None if task_id is None else self.get(task_id)
+
+    def complete(self, task: BoardTask, report: str = "") -> list[int] | None:
+        """Complete a claimed task; return the ids of the tasks that are ready now.
+
+        Returns None if it has another owner now: it is not completed then, and the board is
+        unchanged.
+        """
+        with self.change() as sql:
+            update = (
+                "UPDATE task SET status = 'completed', lock = '', report = ?, "
+                "revision = revision + 1 WHERE id = ? AND revision = ? AND lock = ? "
+                "AND status = 'in_progress'"
+            )
+            if not sql.execute(
+                update, (clean_text(report), task.id, task.revision, self.lock_name)
+            ).rowcount:
+                return None
+            self.write_log(sql, task.id, "completed", task.owner)
+            return self._list_unblocked(sql, task.id)
+
+    def mark_done(self, task_id: int, report: str = "") -> list[int]:
+        """Complete a task that no process works on; return the ids of the ready dependants."""
+        self.return_abandoned()
+        task = self.get(task_id)
+        with self.change() as sql:
+            update = (
+                "UPDATE task SET status = 'completed', report = ?, revision = revision + 1 "
+                f"WHERE id = ? AND status <> 'completed' AND lock = '' AND NOT {_OPEN_BLOCKER}"
+            )
+            if not sql.execute(update, (clean_text(report), task_id)).rowcount:
+                raise UsageError(self._explain_refusal(task_id), where=str(self.path))
+            self.write_log(sql, task_id, "completed", task.owner)
+            return self._list_unblocked(sql, task_id)
+
+    def release(self, task: BoardTask, report: str = "") -> None:
+        """Return a claimed task to the board, with the reason in `report`."""
+        with self.change() as sql:
+            update = (
+                "UPDATE task SET status = 'pending', owner = '', lock = '', run = '', report = ?, "
+                "revision = revision + 1 WHERE id = ? AND revision = ?"
+            )
+            if sql.execute(update, (clean_text(report), task.id, task.revision)).rowcount:
+                self.write_log(sql, task.id, "returned", task.owner)
+
+    def release_run(self, run: str, keep: int = 0) -> None:
+        """Return all tasks of a run of this process to the board. `keep`: id of another one."""
+        with self.change() as sql:
+            self._return_tasks(sql, self.lock_name, run, keep)
+
+    def edit(self, task_id: int, **texts: str) -> None:
+        """Change subject, description or owner of a task. Raises UsageError for a blank subject.
+
+        A task that a process works on keeps its owner.
+        """
+        if "subject" in texts:
+            texts["subject"] = require_subject(texts["subject"])
+        self.get(task_id)
+        with self.change() as sql:
+            for name, text in texts.items():
+                condition = " AND lock = ''" if name == "owner" else ""
+                update = f"UPDATE task SET {name} = ? WHERE id = ?{condition}"
+                if not sql.execute(update, (clean_text(text), task_id)).rowcount:
+                    raise UsageError(self._explain_refusal(task_id), where=str(self.path))
+            self.write_log(sql, task_id, "edited")
+
+    def reopen(self, task_id: int) -> BoardTask:
+        """Make a task pending that no process works on; its dependants wait for it again."""
+        self.return_abandoned()
+        self.get(task_id)
+        with self.change() as sql:
+            update = (
+                "UPDATE task SET status = 'pending', owner = '', run = '', "
+                "revision = revision + 1 WHERE id = ? AND status <> 'pending' AND lock = ''"
+            )
+            if not sql.execute(update, (task_id,)).rowcount:
+                raise UsageError(self._explain_refusal(task_id), where=str(self.path))
+            self.write_log(sql, task_id, "reopened")
+        return self.get(task_id)
+
+    def remove(self, task_ids: Collection[int]) -> None:
+        """Remove tasks. Their ids are not used again.
+
+        Refuses tasks that a process works on, and tasks that others depend on.
+        """
+        self.return_abandoned()
+        for task_id in task_ids:
+            task = self.get(task_id)
+            if dependants := [other for other in task.blocks if other not in task_ids]:
+                others = ", ".join(f"#{other}" for other in dependants)
+                raise UsageError(
+                    f"task #{task_id} cannot be removed: {others} depends on it",
+                    remedy="Remove these tasks, too, or mark it as done.",
+                )
+        with self.change() as sql:
+            for task_id in task_ids:
+                delete = "DELETE FROM task WHERE id = ? AND lock = ''"
+                if not sql.execute(delete, (task_id,)).rowcount:
+                    raise UsageError(self._explain_refusal(task_id), where=str(self.path))
+                sql.execute("DELETE FROM edge WHERE task = ?", (task_id,))
+                self.write_log(sql, task_id, "removed")
+
+    def return_abandoned(self) -> list[int]:
+        """Return tasks of ended processes to the board; return their ids."""
+        with translate_errors(self.path):
+            select = "SELECT DISTINCT lock FROM task WHERE status = 'in_progress' AND lock <> ''"
+            locks = [str(row[0]) for row in self._connection.execute(select)]
+            ended = [lock for lock in locks if not is_owner_alive(self.path, lock)]
+        returned: list[int] = []
+        if ended:
+            with self.change() as sql:
+                for lock in ended:
+                    returned += self._return_tasks(sql, lock)
+        return returned
+
+    def write_log(
+        self, sql: sqlite3.Connection, task_id: int, change: str, owner: str = ""
+    ) -> None:
+        """Append one line to the log of the board."""
+        row = (self._read_clock(), task_id, change, owner)
+        sql.execute("INSERT INTO log (at, task, change, owner) VALUES (?, ?, ?, ?)", row)
+
+    def edit_metadata(self, task_id: int, changes: Mapping[str, Any]) -> None:
+        """Change values of a task's metadata; None removes one."""
+        with self.change() as sql:
+            text = format_metadata({**self.get(task_id).metadata, **changes})
+            sql.execute("UPDATE task SET metadata = ? WHERE id = ?", (text, task_id))
+            self.write_log(sql, task_id, "edited")
+
+    def _claim_ready(
+        self, owner: str, without: Collection[int], run: str, agent: str | None
+    ) -> int | None:
+        marks = ", ".join("?" * len(without))
+        select = (
+            f"SELECT id FROM task WHERE status = 'pending' AND NOT {_OPEN_BLOCKER} "
+            f"AND (? IS NULL OR agent IN ('', ?)) AND id NOT IN ({marks}) "
+            "ORDER BY priority DESC, id LIMIT 1"
+        )
+        with self.change(is_durable=False) as sql:
+            row = sql.execute(select, (agent, agent, *without)).fetchone()
+            if row is not None and self._take(sql, row[0], owner, run, agent):
+                return int(row[0])
+        return None
+
+    def _take(
+        self, sql: sqlite3.Connection, task_id: int, owner: str, run: str, agent: str | None
+    ) -> bool:
+        if not self.lock_name:
+            self.hold_lock()
+        row = (owner, self.lock_name, run, task_id, agent, agent)
+        if not sql.execute(_TAKE, row).rowcount:
+            return False
+        self.write_log(sql, task_id, "claimed", owner)
+        return True
+
+    def _return_tasks(
+        self, sql: sqlite3.Connection, lock: str, run: str = "", keep: int = 0
+    ) -> list[int]:
+        """Return the tasks of a lock to the board, or only those of a run."""
+        update = (
+            "UPDATE task SET status = 'pending', owner = '', lock = '', run = '', "
+            "revision = revision + 1 WHERE lock = ? AND status = 'in_progress' "
+            "AND ? IN ('', run) AND id <> ? RETURNING id"
+        )
+        task_ids = [int(row[0]) for row in sql.execute(update, (lock, run, keep)).fetchall()]
+        for task_id in task_ids:
+            self.write_log(sql, task_id, "returned")
+        return task_ids
+
+    def _add_edges(self, sql: sqlite3.Connection, task_id: int, blockers: Iterable[int]) -> None:
+        for blocker in blockers:
+            self.get(blocker)
+            sql.execute("INSERT OR IGNORE INTO edge VALUES (?, ?)", (task_id, blocker))
+        require_no_cycle(read_blockers(sql))
+
+    def _list_unblocked(self, sql: sqlite3.Connection, blocker: int) -> list[int]:
+        select = (
+            "SELECT id FROM task WHERE status = 'pending' AND id IN "
+            f"(SELECT task FROM edge WHERE blocker = ?) AND NOT {_OPEN_BLOCKER} ORDER BY id"
+        )
+        return [int(row[0]) for row in sql.execute(select, (blocker,))]
+
+    def _explain_refusal(self, task_id: int, agent: str | None = None) -> str:
+        """Return why a task cannot be claimed, completed or removed now."""
+        task = self.get(task_id)
+        if task.status == "completed":
+            return f"task #{task_id} is completed already"
+        if task.status == "in_progress":
+            return f"{task.owner or 'another process'} works on task #{task_id}"
+        if agent is not None and task.agent not in ("", agent):
+            return f"only the agent {task.agent!r} may claim task #{task_id}"
+        if not task.waits_for:
+            return f"task #{task_id} is pending"
+        others = ", ".join(f"#{other}" for other in task.waits_for)
+        return f"task #{task_id} waits for {others}"
+
+    def read_tasks(self, task_id: int | None = None) -> list[BoardTask]:
+        """Return one task, or all; return no tasks of ended processes to the board."""
+        with translate_errors(self.path):
+            return read_tasks(self._connection, task_id)

@@ -1,0 +1,66 @@
+"""Addresses of hooks: the input is sent in a POST request, the output is the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from .outcome import HookOutcome, read_ending
+from .spec import HookSpec
+
+if TYPE_CHECKING:
+    from ...._platform.http1.pool import ConnectionPool, Response
+
+_MAX_ANSWER = 8 << 20
+"""Bytes of an answer that are read."""
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+
+
+async def post_input(
+    spec: HookSpec, event: str, data: bytes, seconds: float, environ: Mapping[str, str]
+) -> tuple[HookOutcome, str]:
+    """Send the input of a hook; return its outcome and a short text about the answer."""
+    from ...._platform.http1.errors import HttpError
+    from ...._platform.http1.pool import ConnectionPool
+
+    pool = ConnectionPool(read_timeout=seconds)
+    try:
+        async with asyncio.timeout(seconds):
+            status, body = await _post(pool, spec, data, environ)
+    except TimeoutError:
+        text = f"no answer within {seconds:g} s"
+        return HookOutcome(failure=f"there was {text}"), text
+    except HttpError as error:
+        return HookOutcome(failure=f"the request failed: {error}"), "no answer"
+    finally:
+        await pool.close()
+    if not 200 <= status < 300:
+        return HookOutcome(failure=f"the answer has status {status}"), f"status {status}"
+    return read_ending(event, 0, body.decode("utf-8", "replace"), ""), f"status {status}"
+
+
+async def _post(
+    pool: ConnectionPool, spec: HookSpec, data: bytes, environ: Mapping[str, str]
+) -> tuple[int, bytes]:
+    headers = {name: fill_variables(spec, value, environ) for name, value in spec.headers.items()}
+    headers = {"Content-Type": "application/json", "User-Agent": "mudroom", **headers}
+    response: Response = await pool.post(spec.url, headers, lambda: data)
+    body = bytearray()
+    try:
+        while (chunk := await response.read()) and len(body) < _MAX_ANSWER:
+            body += chunk
+    finally:
+        response.close(is_answered=False)
+    return response.status, bytes(body)
+
+
+def fill_variables(spec: HookSpec, text: str, environ: Mapping[str, str]) -> str:
+    """Return a header with the variables that the hook may use; others become empty."""
+
+    def fill(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        return environ.get(name, "") if name in spec.allowed_variables else ""
+
+    return _VARIABLE.sub(fill, text)

@@ -1,0 +1,512 @@
+"""The hooks of a session: selects those of an event, runs them at once, joins their outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache, partial
+from typing import IO, Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from ...._core.ports import HookCallback
+from .event_names import explain_never_fires
+from .event_rules import RULES
+from .matcher import parse_matcher
+from .outcome import HookOutcome, merge_outcomes, read_ending, read_output
+from .run_log import HookRun, RunLog
+from .server_tools import CallServerTool, call_hook_tool
+from .spec import HookSpec
+
+log = logging.getLogger("mudroom")
+
+MAX_PROCESSES = 32
+"""Programs of hooks that run at once in a session."""
+
+MatchesCondition = Callable[[str], bool]
+"""Takes a permission rule; returns whether a tool call matches it."""
+
+
+class HookSet:
+    """The hooks of a session.
+
+    Arguments:
+        specs: hooks of settings files, in order. callbacks: functions of the caller, by event.
+        folder: working folder of programs.
+        environ: variables of programs.
+        call_tool: calls a tool of an MCP server; None where no session is open.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[HookSpec],
+        callbacks: Mapping[str, Sequence[HookCallback]],
+        *,
+        session: str,
+        folder: str,
+        environ: Mapping[str, str],
+        run_log: RunLog,
+        call_tool: CallServerTool | None = None,
+    ) -> None:
+        self._specs = [spec for spec in specs if not find_problem(spec)]
+        self._callbacks = callbacks
+        self._session = session
+        self._folder = folder
+        self._environ = _make_environ(environ, folder)
+        self._log = run_log
+        self._call_tool = call_tool
+        self._threads = ThreadPoolExecutor(MAX_PROCESSES, "hook")
+        self._background: set[asyncio.Task[None]] = set()
+        self._finished_once: set[int] = set()
+        self._acted_for: set[str] = set()
+
+    def has(self, event: str) -> bool:
+        """Return whether an event has hooks."""
+        return event in self._callbacks or any(spec.event == event for spec in self._specs)
+
+    async def fire(
+        self,
+        event: str,
+        fields: dict[str, Any],
+        *,
+        matches_condition: MatchesCondition | None = None,
+        seconds: float | None = None,
+    ) -> HookOutcome:
+        """Run the hooks of an event and return their outcome.
+
+        Arguments:
+            fields: the input.
+            matches_condition: None for an event without a tool: conditions then select nothing.
+            seconds: a limit below that of the event.
+        """
+        subject = str(fields.get(RULES[event].subject, ""))
+        specs = self._select(event, subject, matches_condition)
+        callbacks = [
+            callback
+            for callback in self._callbacks.get(event, ())
+            if parse_matcher(callback.matcher).matches(subject)
+        ]
+        if not specs and not callbacks:
+            return HookOutcome()
+        self._acted_for.add(str(fields.get("agent_id", "")))
+        runs = [self._run_spec(spec, fields, seconds) for spec in specs]
+        runs += [self._run_callback(event, each, fields, seconds) for each in callbacks]
+        outcomes = await _gather(runs)
+        for outcome in outcomes:
+            if outcome.message:
+                log.warning("%s (%s hook, %s)", outcome.message, event, outcome.origin)
+        return merge_outcomes(outcomes)
+
+    def take_acted(self, run_id: str) -> bool:
+        """Return whether hooks of a run have run since the last call.
+
+        Arguments:
+            run_id: "" for a run without a parent.
+        """
+        has_acted = run_id in self._acted_for
+        self._acted_for.discard(run_id)
+        return has_acted
+
+    def _select(
+        self, event: str, subject: str, matches_condition: MatchesCondition | None
+    ) -> list[HookSpec]:
+        selected: dict[object, HookSpec] = {}
+        for spec in self._specs:
+            if spec.event != event or not is_selected(spec, subject):
+                continue
+            if spec.condition and not (matches_condition and matches_condition(spec.condition)):
+                continue
+            if spec.once:
+                if id(spec) in self._finished_once:
+                    continue
+                self._finished_once.add(id(spec))
+            selected.setdefault(_make_key(spec), spec)
+        return list(selected.values())
+
+    async def _run_spec(
+        self, spec: HookSpec, fields: Mapping[str, Any], seconds: float | None
+    ) -> HookOutcome:
+        if not spec.in_background:
+            return await self._run_to_end(spec, fields, seconds)
+        task = asyncio.create_task(self._run_in_background(spec, fields))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return HookOutcome()
+
+    async def _run_in_background(self, spec: HookSpec, fields: Mapping[str, Any]) -> None:
+        await self._run_to_end(spec, fields, None)
+
+    async def _run_to_end(
+        self, spec: HookSpec, fields: Mapping[str, Any], seconds: float | None
+    ) -> HookOutcome:
+        is_gemini = spec.dialect == "gemini"
+        data = msgspec.json.encode(to_gemini_input(spec, fields) if is_gemini else fields)
+        limit = spec.timeout or RULES[spec.event].seconds
+        limit = limit if seconds is None else min(limit, seconds)
+        started_at = time.time()
+        if spec.kind == "http":
+            outcome, ending = await post_to(spec, data, limit, {**self._environ, **spec.env})
+        elif spec.kind == "mcp_tool":
+            outcome, ending = await call_hook_tool(spec, fields, limit, self._call_tool)
+        else:
+            outcome, ending = await self._run_program(spec, fields, data, limit)
+        self._log.append(
+            HookRun(
+                at=started_at,
+                session=self._session,
+                event=spec.event,
+                origin=spec.origin,
+                hook=spec.shown,
+                agent=str(fields.get("agent_id", "")),
+                seconds=round(time.time() - started_at, 3),
+                ending=ending,
+            )
+        )
+        return self._add_origin(outcome, spec)
+
+    def _add_origin(self, outcome: HookOutcome, spec: HookSpec) -> HookOutcome:
+        if outcome.failure:
+            text = f"A hook failed: {spec.shown}: {outcome.failure}"
+            log.warning("%s (%s, %s)", text, spec.event, spec.origin)
+            if spec.blocks_on_failure and RULES[spec.event].blocks:
+                reason = f"a hook that must succeed failed: {outcome.failure}"
+                outcome = HookOutcome(decision="deny", reason=reason)
+        return msgspec.structs.replace(outcome, origin=f"hook:{spec.event} {spec.origin}".strip())
+
+    async def _run_program(
+        self, spec: HookSpec, fields: Mapping[str, Any], data: bytes, seconds: float
+    ) -> tuple[HookOutcome, str]:
+        command = spec.command if spec.args is None else (spec.command, *spec.args)
+        program = HookProgram(command, self._folder, {**self._environ, **spec.env})
+        loop = asyncio.get_running_loop()
+        running = loop.run_in_executor(self._threads, program.run, data, seconds)
+        try:
+            ending = await asyncio.shield(running)
+        except asyncio.CancelledError:
+            program.stop()
+            await asyncio.wait({running})
+            raise
+        if ending.code is None:
+            return HookOutcome(failure=ending.failure), ending.failure
+        stdout = ending.stdout.decode("utf-8", "replace")
+        stderr = ending.stderr.decode("utf-8", "replace")
+        if spec.dialect == "gemini":
+            convert = partial(from_gemini_output, spec, fields)
+            outcome = read_ending(spec.event, ending.code, stdout, stderr, convert)
+        else:
+            outcome = read_ending(spec.event, ending.code, stdout, stderr)
+        return outcome, f"exit code {ending.code}"
+
+    async def _run_callback(
+        self, event: str, callback: HookCallback, fields: dict[str, Any], seconds: float | None
+    ) -> HookOutcome:
+        limit = callback.timeout or RULES[event].seconds
+        limit = limit if seconds is None else min(limit, seconds)
+        try:
+            async with asyncio.timeout(limit):
+                output = await callback.function(dict(fields))
+            outcome = HookOutcome() if output is None else read_output(event, output)
+        except TimeoutError:
+            outcome = HookOutcome(failure=f"it did not end within {limit:g} s")
+        except Exception as error:  # noqa: BLE001  a function of the caller may raise anything
+            outcome = HookOutcome(failure=f"{type(error).__name__}: {error}")
+        name = getattr(callback.function, "__name__", "function")
+        spec = HookSpec(
+            event=event,
+            kind="command",
+            origin="function",
+            scope="user",
+            shown=name,
+            blocks_on_failure=callback.blocks_on_failure,
+        )
+        return self._add_origin(outcome, spec)
+
+    async def close(self) -> None:
+        """Stop hooks in the background."""
+        for task in self._background:
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
+        self._threads.shutdown(wait=False)
+
+
+def _make_key(spec: HookSpec) -> object:
+    """Return what identical hooks have in common: such hooks run once."""
+    called = msgspec.json.encode([spec.options.get(name) for name in ("server", "tool", "input")])
+    return (spec.kind, spec.command, spec.args, spec.url, called, *spec.env.items())
+
+
+def is_selected(spec: HookSpec, subject: str) -> bool:
+    """Return whether the matcher of a hook selects a subject, by its program's own name too."""
+    matcher = parse_matcher(spec.matcher)
+    if matcher.matches(subject):
+        return True
+    return spec.dialect == "gemini" and matcher.matches(get_gemini_name(subject))
+
+
+async def post_to(
+    spec: HookSpec, data: bytes, seconds: float, environ: Mapping[str, str]
+) -> tuple[HookOutcome, str]:
+    """Send the input to the address of a hook; see `post_input`."""
+    from .addresses import post_input
+
+    return await post_input(spec, spec.event, data, seconds, environ)
+
+
+async def _gather(runs: Sequence[Any]) -> list[HookOutcome]:
+    """Await all; if this is cancelled, all are."""
+    if len(runs) == 1:
+        return [await runs[0]]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(run) for run in runs]
+    return [task.result() for task in tasks]
+
+
+def find_problem(spec: HookSpec) -> str:
+    """Return why a hook never runs here, "" if it does."""
+    return explain_never_fires(spec.event, spec.kind) or parse_matcher(spec.matcher).problem
+
+
+def _make_environ(environ: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Return the variables of programs: those of this process and of the session."""
+    known = {**os.environ, **environ}
+    own = {name: value for name, value in known.items() if not name.startswith("OTEL_")}
+    return {**own, "CLAUDE_PROJECT_DIR": folder, "PWD": folder}
+
+
+_TOOLS = {
+    "Bash": "run_shell_command",
+    "Read": "read_file",
+    "Write": "write_file",
+    "Edit": "replace",
+    "Glob": "glob",
+    "Grep": "search_file_content",
+    "WebFetch": "web_fetch",
+    "WebSearch": "google_web_search",
+    "TodoWrite": "write_todos",
+}
+"""Tools of Claude Code -> those of the Gemini CLI."""
+
+
+def get_gemini_name(tool: str) -> str:
+    """Return the Gemini CLI's name of a tool of Claude Code. Return an unknown one unchanged."""
+    return _TOOLS.get(tool, tool)
+
+
+def to_gemini_input(spec: HookSpec, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the input of a hook with the names of the Gemini CLI."""
+    named = {**fields, "hook_event_name": spec.file_event or spec.event}
+    if "tool_name" in fields:
+        named["tool_name"] = get_gemini_name(fields["tool_name"])
+    return named
+
+
+def from_gemini_output(
+    spec: HookSpec, fields: Mapping[str, Any], output: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return an output of the Gemini CLI as one of Claude Code.
+
+    Its `tool_input` has only the arguments that change.
+    """
+    own = output.get("hookSpecificOutput")
+    if not isinstance(own, dict):
+        return dict(output)
+    specific = cast("dict[str, Any]", own)
+    if specific.get("hookEventName") == spec.file_event:
+        specific = {**specific, "hookEventName": spec.event}
+    changed = specific.get("tool_input")
+    if spec.event == "PreToolUse" and isinstance(changed, dict):
+        whole = {**fields.get("tool_input", {}), **cast("dict[str, Any]", changed)}
+        specific = {**specific, "updatedInput": whole}
+    return {**output, "hookSpecificOutput": specific}
+
+
+MAX_OUTPUT = 8 << 20
+"""Bytes of one output that are kept; the program may write more."""
+_CHUNK = 1 << 16
+_CHECK_SECONDS = 0.05
+"""Seconds between two looks whether the program has ended, or must end."""
+_REST_SECONDS = 0.2
+"""Seconds for output of other processes, after the end of the program itself."""
+_KILL_SECONDS = 1.0
+"""Seconds in which a killed process must have ended."""
+
+
+class ProgramEnding(Struct, frozen=True):
+    """End of a program.
+
+    Arguments:
+        code: exit code, negative for a signal; None if it did not end by itself.
+        failure: why there is no exit code.
+    """
+
+    code: int | None = None
+    stdout: bytes = b""
+    stderr: bytes = b""
+    failure: str = ""
+
+
+class HookProgram:
+    """One run of a program, in a thread; `stop` may be called from another one."""
+
+    def __init__(
+        self, command: str | Sequence[str], folder: str, environ: Mapping[str, str]
+    ) -> None:
+        is_line = isinstance(command, str)
+        self._command = [_find_shell(), "-c", command] if is_line else list(command)
+        self._folder = folder
+        self._environ = environ
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Kill the program and the processes of its group."""
+        self._stopped.set()
+
+    def run(self, data: bytes, seconds: float) -> ProgramEnding:
+        """Run the program to its end and return that; blocks the thread.
+
+        Arguments:
+            data: its standard input.
+        """
+        if self._stopped.is_set():
+            return ProgramEnding(failure="it was stopped")
+        try:
+            process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd=self._folder,
+                env=dict(self._environ),
+                start_new_session=True,
+                bufsize=0,
+            )
+        except (OSError, ValueError) as error:
+            return ProgramEnding(failure=f"it cannot be started: {error}")
+        pipes = _Pipes(process, data)
+        try:
+            failure = self._wait(process, pipes, time.monotonic() + seconds)
+            if failure:
+                failure = failure.format(seconds=seconds)
+                _kill_group(process)
+            return ProgramEnding(
+                None if failure else process.returncode,
+                bytes(pipes.outputs[process.stdout]),
+                bytes(pipes.outputs[process.stderr]),
+                failure,
+            )
+        finally:
+            pipes.close()
+
+    def _wait(self, process: subprocess.Popen[bytes], pipes: _Pipes, deadline: float) -> str:
+        """Wait for the end. Return "", or why the program must be killed."""
+        while True:
+            pipes.transfer(_CHECK_SECONDS)
+            if process.poll() is not None:
+                rest = time.monotonic() + _REST_SECONDS
+                while pipes.is_open and time.monotonic() < rest:
+                    pipes.transfer(_CHECK_SECONDS)
+                return ""
+            if self._stopped.is_set():
+                return "it was stopped"
+            if time.monotonic() >= deadline:
+                return "it did not end within {seconds:g} s"
+
+
+@cache
+def _find_shell() -> str:
+    """Return the shell for a command line: lines in settings files are written for bash."""
+    return shutil.which("bash") or "/bin/sh"
+
+
+class _Pipes:
+    """Pipes of a program. A pipe that the program closes is no error."""
+
+    def __init__(self, process: subprocess.Popen[bytes], data: bytes) -> None:
+        self._process = process
+        self._data = memoryview(data)
+        self._selector = selectors.DefaultSelector()
+        self.outputs: dict[IO[bytes] | None, bytearray] = {
+            process.stdout: bytearray(),
+            process.stderr: bytearray(),
+        }
+        for stream in (process.stdin, process.stdout, process.stderr):
+            assert stream is not None
+            os.set_blocking(stream.fileno(), False)
+            kind = selectors.EVENT_WRITE if stream is process.stdin else selectors.EVENT_READ
+            self._selector.register(stream, kind)
+
+    @property
+    def is_open(self) -> bool:
+        """True until both outputs have ended."""
+        return any(stream and not stream.closed for stream in self.outputs)
+
+    def transfer(self, seconds: float) -> None:
+        """Move what can be moved now; wait for that up to `seconds`."""
+        if not self._selector.get_map():
+            # The program most likely ends now: `wait` looks after half a millisecond.
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
+            return
+        for key, _ in self._selector.select(seconds):
+            stream = key.fileobj
+            if stream is self._process.stdin:
+                self._write()
+            else:
+                self._read(cast("IO[bytes]", stream))
+
+    def _write(self) -> None:
+        stream = self._process.stdin
+        assert stream is not None
+        try:
+            self._data = self._data[os.write(stream.fileno(), self._data[:_CHUNK]) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._data = self._data[:0]
+        if not self._data:
+            self._end(stream)
+
+    def _read(self, stream: IO[bytes]) -> None:
+        try:
+            chunk = os.read(stream.fileno(), _CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            chunk = b""
+        if not chunk:
+            self._end(stream)
+            return
+        output = self.outputs[stream]
+        output += chunk[: MAX_OUTPUT - len(output)]
+
+    def _end(self, stream: IO[bytes]) -> None:
+        self._selector.unregister(stream)
+        with suppress(OSError):
+            stream.close()
+
+    def close(self) -> None:
+        """Close the pipes."""
+        for stream in (self._process.stdin, *self.outputs):
+            if stream is not None and not stream.closed:
+                self._end(stream)
+        self._selector.close()
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program and all processes of its group, and wait for its end."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_KILL_SECONDS)

@@ -1,0 +1,77 @@
+"""Matchers of hooks: exact names, or regular expressions in the syntax of JavaScript."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from msgspec import Struct
+
+from ...._platform.lazy_pattern import compile_later
+
+_NAMES = compile_later(r"[A-Za-z0-9_\- ,|]*")
+_OTHER_NAMES = {"Agent": "Task"}
+"""Earlier names of tools, which a matcher may have."""
+_UNKNOWN_HERE = (
+    (compile_later(r"\\[pP]\{"), r"\p{...}"),
+    (compile_later(r"\\u\{"), r"\u{...}"),
+    (compile_later(r"\\c[A-Za-z]"), r"\cX"),
+    (compile_later(r"\[\^?\](?!.*\])"), "[] or [^]"),
+    (compile_later(r"\(\?P"), "(?P...), which JavaScript lacks"),
+    (compile_later(r"\\[AZ]"), r"\A or \Z, which JavaScript lacks"),
+)
+"""Syntax that Python lacks or reads in another way, with its name."""
+_MAX_LENGTH = 2_000
+"""Characters of a regular expression. Checking one takes the square of its length."""
+
+
+class Matcher(Struct, frozen=True):
+    """A matcher of a settings file.
+
+    Arguments:
+        names: exact names; None if the matcher is a regular expression or selects all.
+        pattern: the regular expression.
+        problem: why the matcher cannot be used, or "". It then selects nothing.
+    """
+
+    names: frozenset[str] | None = None
+    pattern: re.Pattern[str] | None = None
+    problem: str = ""
+
+    def matches(self, name: str) -> bool:
+        """Return whether the matcher selects a tool, agent, source or reason."""
+        if self.problem:
+            return False
+        candidates = {name, _OTHER_NAMES.get(name, name)}
+        if self.names is not None:
+            return not self.names.isdisjoint(candidates)
+        pattern = self.pattern
+        return pattern is None or any(pattern.search(each) for each in candidates)
+
+
+@lru_cache(maxsize=1024)
+def parse_matcher(text: str) -> Matcher:
+    """Parse a matcher. Never raises: see `Matcher.problem`."""
+    if text in ("", "*"):
+        return Matcher()
+    if _NAMES.fullmatch(text):
+        names = (name.strip() for name in re.split(r"[|,]", text))
+        return Matcher(names=frozenset(filter(None, names)))
+    if len(text) > _MAX_LENGTH:
+        start = f"{text[:40]!r}…"
+        return Matcher(problem=f"the matcher {start} has more than {_MAX_LENGTH:,} characters")
+    for syntax, name in _UNKNOWN_HERE:
+        if syntax.search(text):
+            return Matcher(problem=f"the matcher {text!r} has {name}")
+    try:
+        return Matcher(pattern=re.compile(_translate(text)))
+    except re.error as error:
+        return Matcher(problem=f"the matcher {text!r} is no regular expression: {error}")
+
+
+def _translate(text: str) -> str:
+    """Return an expression of JavaScript in the syntax of Python."""
+    text = re.sub(r"\(\?<(?![=!])", "(?P<", text)
+    text = re.sub(r"\\k<(\w+)>", r"(?P=\1)", text)
+    # In JavaScript `$` does not match before a final line feed.
+    return re.sub(r"(?<!\\)((?:\\\\)*)\$(?![^\[]*\])", r"\1\\Z", text)

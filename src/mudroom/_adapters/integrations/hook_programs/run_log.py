@@ -1,0 +1,105 @@
+"""Log of hook runs: one line of JSON for each, the same file for all sessions of a user."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ...._platform.private_files import make_private_folder, replace_private_file
+from .spec import HookSpec
+
+_MAX_BYTES = 1 << 20
+"""Size from which the older half of the log is removed."""
+
+_SHOWN_RUNS = 5
+
+
+class HookRun(Struct, frozen=True, omit_defaults=True):
+    """One run of a hook, or the beginning or end of a child that hooks were told about.
+
+    Arguments:
+        at: seconds since 1970. agent: run id of the child, "" for the root run.
+        hook: the command or address; "" for the beginning or end of a child.
+        ending: exit code, status, or the reason why there is none.
+    """
+
+    at: float
+    session: str
+    event: str
+    origin: str = ""
+    hook: str = ""
+    agent: str = ""
+    agent_type: str = ""
+    seconds: float = 0.0
+    ending: str = ""
+
+
+class RunLog:
+    """The log in the state folder. A log that cannot be written is no error.
+
+    Arguments:
+        home: mudroom's state folder.
+    """
+
+    def __init__(self, home: str) -> None:
+        self._path = Path(home, "hook-runs.jsonl")
+
+    def append(self, run: HookRun) -> None:
+        """Add a line; processes that write at the same time do not mix their lines."""
+        line = msgspec.json.encode(run) + b"\n"
+        with suppress(OSError):
+            self._shorten()
+            make_private_folder(self._path.parent)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            descriptor = os.open(self._path, flags, 0o600)
+            try:
+                os.write(descriptor, line)
+            finally:
+                os.close(descriptor)
+
+    def _shorten(self) -> None:
+        with suppress(FileNotFoundError):
+            if self._path.stat().st_size < _MAX_BYTES:
+                return
+            lines = self._path.read_bytes().splitlines(keepends=True)
+            replace_private_file(self._path, b"".join(lines[len(lines) // 2 :]))
+
+    def read(self) -> Iterator[HookRun]:
+        """Yield the runs, oldest first. Lines that cannot be read are left out."""
+        try:
+            data = self._path.read_bytes()
+        except OSError:
+            return
+        for line in data.splitlines():
+            with suppress(msgspec.DecodeError, msgspec.ValidationError):
+                yield msgspec.json.decode(line, type=HookRun)
+
+    def find_last_runs(self) -> dict[tuple[str, str, str], list[HookRun]]:
+        """Return the last runs of each hook, oldest first; keys as of `make_run_key`."""
+        runs: dict[tuple[str, str, str], list[HookRun]] = {}
+        for run in self.read():
+            if run.hook:
+                runs.setdefault((run.event, run.origin, run.hook), []).append(run)
+        return {key: of_hook[-_SHOWN_RUNS:] for key, of_hook in runs.items()}
+
+    def find_open_children(self, session: str) -> dict[str, str]:
+        """Return run id -> agent of the children of a session that began and did not end."""
+        children: dict[str, str] = {}
+        for run in self.read():
+            if run.session != session or run.hook or not run.agent:
+                continue
+            if run.event == "SubagentStart":
+                children[run.agent] = run.agent_type
+            elif run.event == "SubagentStop":
+                children.pop(run.agent, None)
+        return children
+
+
+def make_run_key(spec: HookSpec) -> tuple[str, str, str]:
+    """Return the key of a hook in `RunLog.find_last_runs`."""
+    return spec.event, spec.origin, spec.shown

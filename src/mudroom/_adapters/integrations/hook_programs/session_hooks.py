@@ -1,0 +1,412 @@
+"""The port Hooks with the hooks of settings files and functions of the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from ...._core.agents import Mode
+from ...._core.messages import ToolCallBlock
+from ...._core.ports import Hooks, MessageHookDecision, ToolHookDecision
+from ...._core.ports.hooks import HOOKS_UNWATCHED
+from ...._core.run_ids import find_root_id
+from ...._core.runs import Brief, Reason, Report
+from ...._core.tools import ToolResult
+from ...._platform.private_files import make_spill_file
+from ....errors import StoppedByHook
+from .hook_set import HookSet
+from .outcome import NO_REASON, HookOutcome
+from .run_log import HookRun, RunLog
+from .tool_shapes import (
+    ToolInput,
+    from_hook_input,
+    read_hook_response,
+    to_hook_input,
+    to_hook_response,
+)
+from .transcript_files import TranscriptFiles
+
+log = logging.getLogger("mudroom")
+
+MAX_BLOCKS = 8
+"""Times in a row that hooks may continue a run that has its final answer."""
+_ENDING_SECONDS = 1.5
+"""Limit of a hook at the end of a run that was cancelled."""
+
+
+class SessionFacts(Struct, frozen=True, kw_only=True):
+    """Facts that the input of hooks has.
+
+    Arguments:
+        model: model string of the root agent. mode: permission mode of the session.
+        can_ask: whether an approver is asked.
+    """
+
+    session: str
+    folder: str
+    spill_folder: str
+    model: str
+    mode: Mode
+    can_ask: bool
+
+
+class SessionHooks(Hooks):
+    """Hooks of a session.
+
+    Arguments:
+        matches_rule: for the conditions of hooks.
+        transcripts: written before hooks run.
+    """
+
+    def __init__(
+        self,
+        hooks: HookSet,
+        facts: SessionFacts,
+        *,
+        matches_rule: Callable[[str, ToolCallBlock], bool],
+        transcripts: TranscriptFiles,
+        run_log: RunLog,
+    ) -> None:
+        self._hooks = hooks
+        self._facts = facts
+        self._matches_rule = matches_rule
+        self.transcripts = transcripts
+        self._log = run_log
+        self._starting: asyncio.Task[HookOutcome] | None = None
+        self._awaits_compaction = False
+        self._children: dict[str, str] = {}
+        self._blocks: dict[str, int] = {}
+        self._started_at: dict[tuple[str, str], float] = {}
+        self._notifying: set[asyncio.Task[HookOutcome]] = set()
+
+    async def on_session_start(self, source: str) -> None:
+        """Start the hooks of SessionStart; the first prompt waits for them."""
+        if source in ("resume", "fork"):
+            await self.transcripts.load()
+        if source == "resume" and self._hooks.has("SubagentStop"):
+            self._children = self._log.find_open_children(self._facts.session)
+        self._begin(source)
+
+    def _begin(self, source: str) -> None:
+        """Start the hooks of SessionStart; the next prompt waits for them and has their text."""
+        if not self._hooks.has("SessionStart"):
+            return
+        if self._starting:
+            self._starting.cancel()
+        self._starting = asyncio.create_task(self._fire_session_start(source))
+
+    async def _fire_session_start(self, source: str) -> HookOutcome:
+        fields = self._make_fields("SessionStart", None)
+        fields |= {"source": source, "model": self._facts.model}
+        return await self._hooks.fire("SessionStart", fields)
+
+    async def on_session_end(self, reason: str) -> None:
+        """Run the hooks of SubagentStop for children without an end, then those of SessionEnd."""
+        tasks = [self._starting, *self._notifying]
+        for task in filter(None, tasks):
+            task.cancel()
+        await asyncio.gather(*filter(None, tasks), return_exceptions=True)
+        for run_id, agent in list(self._children.items()):
+            await self._end_child(run_id, agent, None, "", Reason.LOST)
+        if self._hooks.has("SessionEnd"):
+            fields = self._make_fields("SessionEnd", None) | {"reason": reason}
+            await self._hooks.fire("SessionEnd", fields)
+        await self._hooks.close()
+
+    async def on_prompt(self, brief: Brief) -> str:
+        """Run the hooks of UserPromptSubmit, or of SubagentStart for a task of a program."""
+        texts: list[str] = []
+        if self._starting and not brief.depth:
+            starting = self._starting
+            self._starting = None
+            outcome = await starting
+            self._check_stop(outcome)
+            texts.append(self._make_context("SessionStart", outcome))
+        if self._awaits_compaction and not brief.depth:
+            texts.append(await self.after_compaction(brief))
+        if brief.depth:
+            return await self.on_run_start(brief)
+        if self._hooks.has("UserPromptSubmit"):
+            fields = self._make_fields("UserPromptSubmit", brief)
+            outcome = await self._hooks.fire("UserPromptSubmit", fields | {"prompt": brief.prompt})
+            self._check_stop(outcome)
+            if outcome.decision == "deny":
+                raise StoppedByHook(f"a hook refused the prompt: {outcome.reason}")
+            texts.append(self._make_context("UserPromptSubmit", outcome))
+        return "\n\n".join(filter(None, texts))
+
+    async def on_message(self, brief: Brief, text: str) -> MessageHookDecision | None:
+        """Run the hooks of UserPromptSubmit for a message during a run."""
+        event = "UserPromptSubmit"
+        if not self._hooks.has(event):
+            return None
+        fields = self._make_fields(event, brief) | {"prompt": text}
+        outcome = await self._hooks.fire(event, fields)
+        self._check_stop(outcome)
+        if outcome.decision == "deny":
+            log.warning("a hook refused your message: %s", outcome.reason or NO_REASON)
+            return MessageHookDecision(denial=outcome.reason or NO_REASON)
+        context = self._make_context(event, outcome)
+        return MessageHookDecision(context=context) if context else None
+
+    async def on_run_start(self, brief: Brief) -> str:
+        """Run the hooks of SubagentStart, unless an earlier process has done so."""
+        if brief.run_id in self._children:
+            return ""
+        if self._hooks.has("SubagentStop"):
+            self._children[brief.run_id] = brief.agent.name
+        self._log_child("SubagentStart", brief.run_id, brief.agent.name)
+        if not self._hooks.has("SubagentStart"):
+            return ""
+        fields = self._make_fields("SubagentStart", brief)
+        outcome = await self._hooks.fire("SubagentStart", fields)
+        self._check_stop(outcome)
+        return self._make_context("SubagentStart", outcome)
+
+    async def on_run_end(self, brief: Brief, report: Report) -> None:
+        """Run the hooks of SubagentStop or PostCompact, unless they have run."""
+        self._blocks.pop(brief.run_id, None)
+        if brief.is_compaction:
+            if report.ok and self._hooks.has("PostCompact"):
+                fields = self._make_compaction_fields("PostCompact", brief)
+                await self._hooks.fire("PostCompact", fields | {"compact_summary": report.text})
+            if report.ok and not brief.parent:
+                self._begin("compact")
+        elif agent := self._children.get(brief.run_id):
+            await self._end_child(brief.run_id, agent, brief, report.text, report.reason)
+
+    async def _end_child(
+        self, run_id: str, agent: str, brief: Brief | None, text: str, reason: Reason
+    ) -> HookOutcome:
+        """Run the hooks of SubagentStop. `brief`: None for a child of an earlier process."""
+        fields = self._make_fields("SubagentStop", brief)
+        fields |= {
+            "agent_id": run_id,
+            "agent_type": agent,
+            "agent_transcript_path": self.transcripts.write(run_id)[1],
+            "stop_hook_active": run_id in self._blocks,
+            "last_assistant_message": text,
+            "reason": reason.value,
+        }
+        is_cut_off = reason in (Reason.CANCELLED, Reason.LOST)
+        # A hook that blocks continues the child: its end comes later.
+        self._children.pop(run_id, None)
+        self._log_child("SubagentStop", run_id, agent)
+        return await self._hooks.fire(
+            "SubagentStop", fields, seconds=_ENDING_SECONDS if is_cut_off else None
+        )
+
+    async def before_finish(self, brief: Brief, text: str) -> str:
+        """Run the hooks of Stop or SubagentStop; one that blocks continues the run."""
+        if brief.is_compaction:
+            return ""
+        if not brief.depth:
+            if not self._hooks.has("Stop"):
+                return ""
+            fields = self._make_fields("Stop", brief)
+            fields |= {
+                "stop_hook_active": brief.run_id in self._blocks,
+                "last_assistant_message": text,
+                "background_tasks": [],
+                "session_crons": [],
+            }
+            outcome = await self._hooks.fire("Stop", fields)
+        elif agent := self._children.get(brief.run_id):
+            outcome = await self._end_child(brief.run_id, agent, brief, text, Reason.GOAL)
+        else:
+            return ""
+        return self._continue_run(brief, outcome)
+
+    def _continue_run(self, brief: Brief, outcome: HookOutcome) -> str:
+        """Return the text with which a run continues, "" if it ends."""
+        event = "SubagentStop" if brief.depth else "Stop"
+        count = self._blocks.get(brief.run_id, 0)
+        is_blocked = outcome.decision == "deny" and not outcome.stop and count < MAX_BLOCKS
+        text = outcome.reason if is_blocked else outcome.context
+        if outcome.stop or count >= MAX_BLOCKS or not text:
+            return ""
+        self._blocks[brief.run_id] = count + 1
+        if brief.depth:
+            self._children[brief.run_id] = brief.agent.name
+        return self._cut_context(f"[hook {event}] {text}")
+
+    async def explain_changes(self, brief: Brief) -> str:
+        """Return the reason if hooks have run for the run, whatever their kind."""
+        run_id = brief.run_id if brief.depth else ""
+        return HOOKS_UNWATCHED if self._hooks.take_acted(run_id) else ""
+
+    async def before_compaction(self, brief: Brief) -> str:
+        """Run the hooks of PreCompact."""
+        if not self._hooks.has("PreCompact"):
+            return ""
+        fields = self._make_compaction_fields("PreCompact", brief)
+        outcome = await self._hooks.fire("PreCompact", fields | {"custom_instructions": ""})
+        self._check_stop(outcome)
+        if outcome.decision == "deny":
+            raise StoppedByHook(f"a hook refused the compaction: {outcome.reason}")
+        return self._make_context("PreCompact", outcome)
+
+    async def after_compaction(self, brief: Brief) -> str:
+        """Run the hooks of SessionStart. If an interrupt stops them, the next prompt runs them."""
+        if brief.depth or not self._hooks.has("SessionStart"):
+            return ""
+        self._awaits_compaction = True
+        outcome = await self._fire_session_start("compact")
+        self._awaits_compaction = False
+        self._check_stop(outcome)
+        return self._make_context("SessionStart", outcome)
+
+    async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
+        """Run the hooks of PreToolUse."""
+        self._started_at[brief.run_id, call.id] = time.monotonic()
+        if not self._hooks.has("PreToolUse"):
+            return None
+        sent = to_hook_input(call, self._facts.folder)
+        outcome = await self._fire_tool("PreToolUse", brief, call, sent)
+        return self._to_decision("PreToolUse", call, sent, outcome)
+
+    async def on_permission_request(
+        self, brief: Brief, call: ToolCallBlock, why: str
+    ) -> ToolHookDecision | None:
+        """Run the hooks of PermissionRequest; without a decision, those of Notification."""
+        sent = to_hook_input(call, self._facts.folder)
+        decision = None
+        if self._hooks.has("PermissionRequest"):
+            suggestions: list[Any] = []
+            outcome = await self._fire_tool(
+                "PermissionRequest", brief, call, sent, permission_suggestions=suggestions
+            )
+            decision = self._to_decision("PermissionRequest", call, sent, outcome)
+        if decision is None and self._facts.can_ask and self._hooks.has("Notification"):
+            fields = self._make_fields("Notification", brief) | {
+                "message": f"mudroom needs your permission to use {sent.name}",
+                "title": "Permission needed",
+                "notification_type": "permission_prompt",
+            }
+            task = asyncio.create_task(self._hooks.fire("Notification", fields))
+            self._notifying.add(task)
+            task.add_done_callback(self._notifying.discard)
+        return decision
+
+    async def on_permission_denied(self, brief: Brief, call: ToolCallBlock, why: str) -> None:
+        """Run the hooks of PermissionDenied."""
+        if self._hooks.has("PermissionDenied"):
+            sent = to_hook_input(call, self._facts.folder)
+            await self._fire_tool("PermissionDenied", brief, call, sent, reason=why)
+
+    async def after_tool(
+        self, brief: Brief, call: ToolCallBlock, result: ToolResult
+    ) -> ToolResult | None:
+        """Run the hooks of PostToolUse, or of PostToolUseFailure."""
+        started_at = self._started_at.pop((brief.run_id, call.id), None)
+        event = "PostToolUseFailure" if result.error else "PostToolUse"
+        if not self._hooks.has(event):
+            return None
+        sent = to_hook_input(call, self._facts.folder)
+        seconds = time.monotonic() - started_at if started_at else 0.0
+        fields: dict[str, Any] = {"duration_ms": round(seconds * 1000)}
+        if result.error:
+            fields |= {"error": result.text, "is_interrupt": False}
+        else:
+            fields["tool_response"] = to_hook_response(sent, result)
+        outcome = await self._fire_tool(event, brief, call, sent, **fields)
+        changed = result
+        if outcome.updated_output is not UNSET:
+            changed = replace(changed, text=read_hook_response(outcome.updated_output))
+        if context := self._make_context(event, outcome):
+            changed = replace(changed, context=context)
+        return None if changed is result else changed
+
+    async def _fire_tool(
+        self, event: str, brief: Brief, call: ToolCallBlock, sent: ToolInput, **further: Any
+    ) -> HookOutcome:
+        fields = self._make_fields(event, brief) | {
+            "tool_name": sent.name,
+            "tool_input": sent.arguments,
+            "tool_use_id": call.id,
+            **further,
+        }
+        outcome = await self._hooks.fire(
+            event, fields, matches_condition=lambda rule: self._matches_rule(rule, call)
+        )
+        self._check_stop(outcome)
+        return outcome
+
+    def _to_decision(
+        self, event: str, call: ToolCallBlock, sent: ToolInput, outcome: HookOutcome
+    ) -> ToolHookDecision | None:
+        context = self._make_context(event, outcome)
+        arguments = None
+        if outcome.updated_input is not None and outcome.decision != "deny":
+            arguments = from_hook_input(call, sent, outcome.updated_input)
+        if not (outcome.decision or context or arguments is not None):
+            return None
+        if outcome.decision == "deny":
+            return ToolHookDecision(
+                denial=outcome.reason or NO_REASON, context=context, rule=outcome.origin
+            )
+        return ToolHookDecision(
+            arguments=arguments,
+            # A deferred call waits for a decision from outside: here the approver gives it.
+            verdict="ask" if outcome.decision == "defer" else outcome.decision,
+            why=outcome.reason,
+            context=context,
+            rule=outcome.origin or f"hook:{event}",
+        )
+
+    def _make_fields(self, event: str, brief: Brief | None) -> dict[str, Any]:
+        """Return the fields that the input of every event has."""
+        facts = self._facts
+        run_id = brief.run_id if brief else ""
+        fields: dict[str, Any] = {
+            "session_id": facts.session,
+            "transcript_path": self.transcripts.write(run_id)[0],
+            "cwd": facts.folder,
+            "hook_event_name": event,
+        }
+        if brief:
+            fields["prompt_id"] = f"{facts.session}#{find_root_id(run_id)}"
+            fields["permission_mode"] = brief.mode.limit_to(facts.mode).value
+        if brief and brief.depth:
+            fields |= {"agent_id": run_id, "agent_type": brief.agent.name}
+        return fields
+
+    def _make_compaction_fields(self, event: str, brief: Brief) -> dict[str, Any]:
+        fields = self._make_fields(event, brief)
+        return fields | {"trigger": "auto" if brief.parent else "manual"}
+
+    def _log_child(self, event: str, run_id: str, agent: str) -> None:
+        """Note that hooks are told about a child, for a later process."""
+        if self._hooks.has("SubagentStop"):
+            run = HookRun(at=time.time(), session=self._facts.session, event=event)
+            self._log.append(replace(run, agent=run_id, agent_type=agent))
+
+    def _make_context(self, event: str, outcome: HookOutcome) -> str:
+        return self._cut_context(f"[hook {event}] {outcome.context}") if outcome.context else ""
+
+    def _cut_context(self, text: str) -> str:
+        return cut_hook_text(text, self._facts.spill_folder)
+
+    def _check_stop(self, outcome: HookOutcome) -> None:
+        if outcome.stop:
+            raise StoppedByHook(f"a hook stopped the run: {outcome.stop}")
+
+
+MAX_CONTEXT = 10_000
+"""Characters of a text for the model; the whole text is in a file."""
+
+
+def cut_hook_text(text: str, spill_folder: str) -> str:
+    """Return a text with at most MAX_CONTEXT characters; a file has the whole text."""
+    if len(text) <= MAX_CONTEXT:
+        return text
+    path = make_spill_file(spill_folder, "hook")
+    with open(path, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+    return f"{text[: MAX_CONTEXT - 200]}\n[… the whole text is in {path}]"

@@ -1,0 +1,592 @@
+"""Connection to one MCP server: opened at the first use, in a task of its own, and shared."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future, Task
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import AsyncExitStack, contextmanager, suppress
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from ...._core.ports.servers import ServerState
+from ....errors import MudroomError, UsageError
+from .elicitation import AskUser, Questions, decline
+from .limits import MAX_STARTS, START_WINDOW, OpenCall, PastStarts
+from .listing import Content, ListedTool, Listing, ServerResult
+from .server_process import ServerProcess, start_server_process
+from .spec import Redact, ServerPlace, ServerSpec
+
+if TYPE_CHECKING:
+    from . import package_client
+    from .package_client import Client, HttpTransport
+    from .stdio_transport import StdioTransport
+
+__all__ = ["Connection", "ServerError"]
+
+IDLE_SECONDS = 300.0
+"""Seconds of a call without progress until it fails."""
+_END_SECONDS = 3.0
+"""Longest time until a connection that is closed has ended."""
+
+INSTALL_COMMAND = "pip install 'mudroom[mcp]'"
+
+T = TypeVar("T")
+Send = Callable[["package_client.Client", Callable[[str], object]], Awaitable[T]]
+"""Function that sends one request; its argument takes lines about progress."""
+
+
+class Connection:
+    """Connection to one server.
+
+    The package needs a connection to be opened and closed in the same task, so each has a task of
+    its own. A server that ended starts again with the next call, but not too often.
+
+    Arguments:
+        folder: working directory of the process, and the workspace.
+        environ: variables of the session.
+        on_listing: called with the tools whenever the server listed them.
+        logins: folder of the stored logins of HTTP servers.
+        protocol: revision that an earlier session used, "" if it is not known.
+        logs_failures: log why the server cannot be used; False if the caller shows it.
+        redact: replaces secrets in errors and in the error output of the process.
+        note_headers: called with the headers of the requests before the first one is sent.
+
+    Attributes:
+        state: of the connection. reason: why it failed.
+        starts: number of starts so far.
+    """
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        folder: str,
+        environ: Mapping[str, str],
+        on_listing: Callable[[Listing], object],
+        *,
+        logins: str = "",
+        protocol: str = "",
+        idle_seconds: float = IDLE_SECONDS,
+        logs_failures: bool = True,
+        redact: Redact = str,
+        note_headers: Callable[[Mapping[str, str]], object] = dict,
+    ) -> None:
+        self.spec = spec
+        self.state: ServerState = "not started"
+        self.reason = ""
+        self.starts = 0
+        self._place = ServerPlace(folder, environ, logins, redact, note_headers)
+        self._on_listing = on_listing
+        self._idle_seconds = idle_seconds
+        self._link: Link | None = None
+        self._links: set[Link] = set()
+        self._past = PastStarts(protocol, logs_failures=logs_failures)
+        self._calls: set[OpenCall] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._questions = Questions(spec.name)
+        self._is_closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """Id of the process, None if there is none."""
+        link = self._link
+        return link.process.pid if link and link.process and link.is_open else None
+
+    @property
+    def needs_login(self) -> bool:
+        """True if the server failed because it wants a login or a token."""
+        transport = self._link.transport if self._link else None
+        return self.state == "failed" and transport is not None and transport.needs_login
+
+    @property
+    def last_lines(self) -> str:
+        """Last lines of the error output of the process."""
+        link = self._link
+        return link.process.get_last_lines() if link and link.process else ""
+
+    async def open(self) -> None:
+        """Start the server if it does not run, and wait until it is ready. Raises ServerError."""
+        await self._get_link()
+
+    async def call(
+        self,
+        tool: ListedTool,
+        arguments: dict[str, Any],
+        on_progress: Callable[[str], object],
+        ask: AskUser = decline,
+    ) -> ServerResult:
+        """Call a tool. Raises ServerError.
+
+        A call that was sent is sent again only if the server ended and is trusted, and says that
+        it may be repeated.
+        """
+        return await self._request(
+            lambda client, report: _get_package().call_tool(client, tool.name, arguments, report),
+            on_progress,
+            ask,
+            may_repeat=self.spec.is_trusted and (tool.is_read_only or tool.is_idempotent),
+        )
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> list[Content]:
+        """Return the messages of a prompt. Raises ServerError."""
+        return await self._request(
+            lambda client, _: _get_package().get_prompt(client, name, arguments), may_repeat=True
+        )
+
+    async def read_resource(self, uri: str) -> list[Content]:
+        """Return the parts of a resource. Raises ServerError."""
+        return await self._request(
+            lambda client, _: _get_package().read_resource(client, uri), may_repeat=True
+        )
+
+    async def _request(
+        self,
+        send: Send[T],
+        on_progress: Callable[[str], object] = str,
+        ask: AskUser = decline,
+        *,
+        may_repeat: bool,
+    ) -> T:
+        """Send a request; once more if the connection ended and that is safe.
+
+        Raises ServerError.
+        """
+        try:
+            return await self._request_once(send, on_progress, ask)
+        except ConnectionLost as error:
+            if not (may_repeat or error.was_refused):
+                raise
+        return await self._request_once(send, on_progress, ask)
+
+    async def _request_once(
+        self, send: Send[T], on_progress: Callable[[str], object], ask: AskUser
+    ) -> T:
+        link = await self._get_link()
+        call = OpenCall(self.spec.call_timeout, self._idle_seconds)
+
+        def report(line: str) -> None:
+            call.extend()
+            on_progress(line)
+
+        try:
+            async with call.timeout:
+                self._calls.add(call)
+                with self._questions.begin(ask, call.pause), link.use():
+                    return await send(link.client.result(), report)
+        except TimeoutError as error:
+            text = f"server {self.spec.name}: {call.describe_timeout()}"
+            raise ServerError(text, remedy="Try a smaller step, or do without.") from error
+        except Exception as error:  # noqa: BLE001  the package raises many kinds
+            await self._raise_for(link, error)
+        finally:
+            self._calls.discard(call)
+
+    async def _raise_for(self, link: Link, error: Exception) -> NoReturn:
+        """Raise the error of a call, with the end of the server if that is the cause."""
+        name = self.spec.name
+        if not _get_package().is_lost(error):
+            text = self._place.redact(_get_package().describe_error(error))
+            raise ServerError(f"server {name}: {text}") from error
+        raise await link.make_loss(name, error) from error
+
+    async def _get_link(self) -> Link:
+        """Return a connection that is ready. Raises ServerError."""
+        if self._is_closed:
+            raise ServerError(f"server {self.spec.name}: the session is closed")
+        if self._link is None or not self._link.is_open:
+            self._link = self._start()
+        link = self._link
+        try:
+            async with asyncio.timeout(self.spec.start_timeout):
+                return await self._wait_until_ready(link)
+        except TimeoutError as error:
+            self._fail(f"it was not ready within {self.spec.start_timeout:g} s")
+            if link.task:
+                link.task.cancel()
+            raise self._make_error() from error
+
+    async def _wait_until_ready(self, link: Link) -> Link:
+        """Return the connection. A server that refuses its earlier era is started again."""
+        try:
+            await asyncio.shield(link.client)
+            return link
+        except ServerError:
+            if not self._past.is_era_wrong:
+                raise
+        self._past.is_era_wrong = False
+        if self._link is link:
+            self._link = self._start()
+        again = self._link
+        assert again
+        await asyncio.shield(again.client)
+        return again
+
+    def _start(self) -> Link:
+        """Begin to open a connection. Raises ServerError if it failed too often."""
+        now = asyncio.get_running_loop().time()
+        times = self._past.times
+        if len(times) == MAX_STARTS and now - times[0] < START_WINDOW:
+            how = "it ended" if self.spec.transport == "stdio" else "its connection broke"
+            self._fail(self.reason or f"{how} {MAX_STARTS} times in {START_WINDOW:g} s")
+            raise self._make_error()
+        times.append(now)
+        self.starts += 1
+        self.state = "starting"
+        self.reason = ""
+        link = Link(self._place.redact)
+        self._links.add(link)
+        link.task = asyncio.create_task(self._run_link(link))
+        return link
+
+    def _fail(self, reason: str) -> None:
+        """Set the state, and tell the user each new reason: only the model reads the result."""
+        self.state = "failed"
+        self.reason = self._place.redact(reason)
+        self._past.report(self.spec.name, self.reason)
+
+    def _make_error(self) -> ServerError:
+        return ServerError(
+            f"server {self.spec.name} cannot be used: {self.reason}", where=self.spec.origin
+        )
+
+    async def _run_link(self, link: Link) -> None:
+        """Open a connection, keep it until `link.stop` is set, and close it: all in this task."""
+        try:
+            await self._serve(link)
+        except Exception as error:  # noqa: BLE001  the package raises many kinds
+            if not link.client.done():
+                await self._fail_start(link, error)
+        finally:
+            self._links.discard(link)
+            if not link.client.done():
+                link.client.set_exception(ServerError(f"server {self.spec.name}: start cancelled"))
+                link.client.exception()
+            if self.state == "ready" and self._link is link:
+                self.state = "not started"
+
+    async def _fail_start(self, link: Link, error: Exception) -> None:
+        self._past.is_era_wrong = bool(self._past.protocol) and _get_package().is_refusal(error)
+        self._past.protocol = ""
+        if isinstance(error, MudroomError):
+            place = "" if error.where == self.spec.origin else error.where
+            self._fail(str(MudroomError(error.message, where=place, remedy=error.remedy)))
+        else:
+            self._fail(await link.describe_end(error))
+        link.client.set_exception(self._make_error())
+        link.client.exception()  # asyncio must not log it if no caller waits any more
+
+    async def _serve(self, link: Link) -> None:
+        await load_package()
+        from . import package_client
+        from .package_listings import list_offers
+
+        place = self._place
+        async with AsyncExitStack() as stack:
+            if self.spec.transport == "stdio":
+                link.process = await start_server_process(self.spec, place)
+                link.transport = package_client.StdioTransport(link.process, link.stop.set)
+            elif self.spec.transport == "http":
+                headers = await collect_headers(self.spec, place.folder, place.environ)
+                place.note_headers(headers)
+                link.transport = package_client.HttpTransport(self.spec, headers, place.logins)
+            else:
+                raise ServerError(
+                    "the transport sse is not supported", remedy='Use the address for "http".'
+                )
+            client = await stack.enter_async_context(
+                package_client.make_client(
+                    self.spec.name,
+                    link.transport.connect(),
+                    place.folder,
+                    self._refresh_soon,
+                    self._extend_calls,
+                    self._questions.answer,
+                    known_protocol=self._past.protocol,
+                )
+            )
+            listing = await list_offers(client)
+            self._past.protocol = listing.protocol
+            self._on_listing(link.note_listing(listing))
+            link.listener = asyncio.create_task(self._listen(client))
+            stack.push_async_callback(_cancel, link.listener)
+            self.state = "ready"
+            link.client.set_result(client)
+            await link.stop.wait()
+
+    async def _listen(self, client: package_client.Client) -> None:
+        with suppress(Exception):  # without it, a failed call shows that the tools changed
+            await _get_package().listen_for_changes(client, self._refresh_soon)
+
+    def _extend_calls(self) -> None:
+        for call in self._calls:
+            call.extend()
+
+    def _refresh_soon(self) -> asyncio.Task[None]:
+        """List the tools again, in the background."""
+        task = asyncio.create_task(self._refresh())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _refresh(self) -> None:
+        from .package_listings import list_offers
+
+        with suppress(Exception):  # the next start lists them
+            link = await self._get_link()
+            async with asyncio.timeout(self.spec.start_timeout):
+                listing = await list_offers(link.client.result())
+            self._on_listing(link.note_listing(listing))
+
+    async def refresh_if_stale(self) -> None:
+        """List the tools of a server that runs again, if what it listed is not valid any more.
+
+        All that wait share one listing. If it takes too long, calls use the old list, and name
+        what has changed.
+        """
+        link = self._link
+        if self.state != "ready" or link is None or not link.is_open:
+            return
+        if link.is_stale:
+            seconds = min(LISTING_SECONDS, self.spec.start_timeout)
+            link.expect_listing(self._refresh_soon(), seconds)
+        await link.wait_for_listing()
+
+    async def restart(self) -> None:
+        """End the server and start it again; its open calls fail. Raises ServerError."""
+        await self._end_links()
+        self._past.times.clear()
+        self._past.reported = ""
+        await self._get_link()
+
+    async def close(self) -> None:
+        """End the server. The connection cannot be used again."""
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+        await self._end_links()
+
+    async def _end_links(self) -> None:
+        """End the connection, and those that end after their open calls."""
+        tasks = [link.task for link in self._links if link.task]
+        for link in self._links:
+            if link.task and not link.client.done():
+                link.task.cancel()
+            link.stop.set()
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=_END_SECONDS)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=_END_SECONDS)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def load_package() -> None:
+    """Import the client of the package in a thread. Raises ServerError if it is not installed."""
+    if find_spec("mcp") is None:
+        raise ServerError("the package mcp is not installed", remedy=f"Run: {INSTALL_COMMAND}")
+    await asyncio.to_thread(import_module, f"{__package__}.package_listings")
+
+
+def _get_package():
+    """Return the client of the package. Call this after a connection was opened."""
+    from . import package_client
+
+    return package_client
+
+
+_HELPER_SECONDS = 10.0
+
+
+async def collect_headers(
+    spec: ServerSpec, folder: str, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the headers of the requests to a server. Raises UsageError."""
+    headers = dict(spec.headers)
+    if variable := spec.bearer_token_variable:
+        token = environ.get(variable)
+        if not token:
+            raise UsageError(
+                f"the variable {variable} is not set",
+                where=spec.origin,
+                remedy="Set it to the token of the server.",
+            )
+        headers["Authorization"] = f"Bearer {token}"
+    if spec.headers_helper:
+        headers |= await _run_helper(spec, folder, environ)
+    return headers
+
+
+async def _run_helper(spec: ServerSpec, folder: str, environ: Mapping[str, str]) -> dict[str, str]:
+    process = await asyncio.create_subprocess_shell(
+        spec.headers_helper,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        cwd=folder,
+        env=dict(environ),
+    )
+    try:
+        async with asyncio.timeout(_HELPER_SECONDS):
+            output, _ = await process.communicate()
+        return msgspec.json.decode(output, type=dict[str, str])
+    except (TimeoutError, msgspec.DecodeError) as error:
+        raise UsageError(
+            f"headersHelper printed no JSON object of texts within {_HELPER_SECONDS:g} s",
+            where=spec.origin,
+            remedy=f"Run it alone to see why: {spec.headers_helper}",
+        ) from error
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+LISTING_SECONDS = 3.0
+"""Longest time that runs wait for a list of tools if they have an older one."""
+RETRY_SECONDS = 30.0
+"""Time until a server whose tools could not be listed again is asked once more."""
+
+
+class ServerError(MudroomError):
+    """A server cannot be used, or a call of it failed."""
+
+
+class ConnectionLost(ServerError):
+    """The connection ended while a call was open.
+
+    Attributes:
+        was_refused: whether the server refused the call unseen, so that it may be sent again.
+    """
+
+    was_refused = False
+
+
+class Link:
+    """One open connection: its task, and the client once it is ready.
+
+    Arguments:
+        redact: replaces secrets in errors, and in the reason of a short list.
+    """
+
+    def __init__(self, redact: Redact) -> None:
+        self.client: Future[Client] = asyncio.get_running_loop().create_future()
+        self.stop = asyncio.Event()
+        self.process: ServerProcess | None = None
+        self.transport: StdioTransport | HttpTransport | None = None
+        self.task: Task[None] | None = None
+        self.listener: Task[None] | None = None
+        self._fresh_until = float("inf")
+        self._listing: Task[None] | None = None
+        self._listing_deadline = 0.0
+        self._open_calls = 0
+        self._is_retired = False
+        self._redact = redact
+
+    @property
+    def is_open(self) -> bool:
+        """True if calls can use it, now or when it is ready."""
+        is_running = self.task is not None and not self.task.done()
+        return is_running and not self.stop.is_set() and not self._is_retired
+
+    @property
+    def is_stale(self) -> bool:
+        """True if the server must list its tools again: it does not report when they change."""
+        is_told = self.listener is not None and not self.listener.done()
+        is_listing = self._listing is not None and not self._listing.done()
+        is_old = asyncio.get_running_loop().time() >= self._fresh_until
+        return is_old and not is_told and not is_listing
+
+    def note_listing(self, listing: Listing) -> Listing:
+        """Note how long what the server listed now is valid. Return it without secrets in `fault`.
+
+        The server gives the reason why a list is short.
+        """
+        seconds = float("inf") if listing.fresh_seconds is None else listing.fresh_seconds
+        self._fresh_until = asyncio.get_running_loop().time() + seconds
+        return replace(listing, fault=self._redact(listing.fault))
+
+    def expect_listing(self, listing: Task[None], seconds: float) -> None:
+        """Note that the server lists its tools again. If that fails, the old list stays valid.
+
+        Arguments:
+            listing: ends after `note_listing`, or without it if it failed.
+            seconds: time after which its callers stop waiting.
+        """
+        now = asyncio.get_running_loop().time()
+        self._listing = listing
+        self._listing_deadline = now + seconds
+        self._fresh_until = now + RETRY_SECONDS
+
+    async def wait_for_listing(self) -> None:
+        """Wait until the server has listed its tools again, unless that takes too long."""
+        rest = self._listing_deadline - asyncio.get_running_loop().time()
+        if self._listing and rest > 0:
+            await asyncio.wait({self._listing}, timeout=rest)
+
+    @contextmanager
+    def use(self) -> Generator[None]:
+        """Keep it open during a call."""
+        self._open_calls += 1
+        try:
+            yield
+        finally:
+            self._open_calls -= 1
+            self._stop_if_unused()
+
+    def retire(self) -> None:
+        """End it after its open calls: new ones use another."""
+        self._is_retired = True
+        self._stop_if_unused()
+
+    def _stop_if_unused(self) -> None:
+        if self._is_retired and not self._open_calls:
+            self.stop.set()
+
+    async def describe_end(self, error: Exception) -> str:
+        """Return why the connection ended. `error`: of the request that noticed it."""
+        from . import package_client
+
+        if self.transport and self.transport.fault:
+            return self._redact(self.transport.fault)
+        if self.process and self.stop.is_set() and not package_client.is_refusal(error):
+            return await self.process.describe_end()
+        return self._redact(package_client.describe_error(error))
+
+    async def make_loss(self, name: str, error: Exception) -> ConnectionLost:
+        """Return the error of a call whose connection ended, and begin to end it.
+
+        Over HTTP each call has a stream of its own, so the connection ends after the other open
+        calls. A server that has forgotten the session carried out nothing.
+
+        Arguments:
+            name: of the server. error: of the call.
+        """
+        from . import package_client
+
+        if self.process:
+            self.stop.set()
+        else:
+            self.retire()
+        can_lose = self.transport is not None and self.transport.has_lost_session
+        if can_lose and package_client.is_session_lost(error):
+            text = f"server {name}: {self._redact(package_client.describe_error(error))}"
+            loss = ConnectionLost(text, remedy="The call had no effect; it can be repeated.")
+            loss.was_refused = True
+            return loss
+        how = await self.describe_end(error)
+        unknown = "It is not known whether the call had an effect."
+        if self.process:
+            text = f"server {name} ended ({how})"
+            return ConnectionLost(text, remedy=f"{unknown} The next call starts it again.")
+        text = f"the connection to server {name} broke ({how})"
+        return ConnectionLost(text, remedy=f"{unknown} The next call connects again.")

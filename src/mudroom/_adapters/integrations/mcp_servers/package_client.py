@@ -1,0 +1,284 @@
+"""Client of the package `mcp`, with values of mudroom.
+
+Import this module late and in a thread: it imports the package, which takes about a second.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import logging
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import httpx2
+import mcp_types
+from mcp.client._transport import Transport, TransportStreams
+from mcp.client.client import Client
+from mcp.client.session import ClientRequestContext
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+
+from ...._core.ports.input_forms import InputForm
+from ...._version import __version__
+from .body_limit import UNCOMPRESSED, limit_bodies
+from .elicitation import InputReply
+from .listing import Content, ServerResult
+from .logins.oauth import LoginProvider, find_lacking_scope, make_login_remedy
+from .logins.stored_logins import LoginFile
+from .spec import ServerSpec
+from .stdio_transport import StdioTransport
+
+__all__ = ["Client", "MCPError", "StdioTransport"]
+
+_CONNECT_SECONDS = 30.0
+_READ_SECONDS = 3_600.0
+"""Seconds without a byte of an open response; the limits of calls are those of the connection."""
+_LOST_CODES = (mcp_types.CONNECTION_CLOSED,)
+_LOST_SESSION = "Session terminated"
+"""Text of the package for HTTP 404 in a session."""
+_UNREADABLE_EVENT = "SSE stream failed"
+"""How the text of the package begins for an event that is too long or malformed."""
+_SESSION_HEADER = "mcp-session-id"
+_CHANGES = (
+    mcp_types.ToolListChangedNotification,
+    mcp_types.PromptListChangedNotification,
+    mcp_types.ResourceListChangedNotification,
+)
+
+logging.getLogger("mcp").addHandler(logging.NullHandler())  # else Python prints to the terminal
+
+
+class HttpTransport:
+    """Messages of one server by streamable HTTP.
+
+    Arguments:
+        headers: of every request.
+        logins: folder of the stored logins.
+
+    Attributes:
+        fault: the refusal of the server, which the package does not tell; "" for none.
+        has_lost_session: whether the server has answered that it does not know the session.
+        needs_login: whether the last answer of the server asks for a login.
+    """
+
+    def __init__(self, spec: ServerSpec, headers: Mapping[str, str], logins: str) -> None:
+        self.fault = ""
+        self.has_lost_session = False
+        self.needs_login = False
+        self._name = spec.name
+        file = LoginFile(logins, spec.url)
+        has_own = "authorization" in {name.lower() for name in headers}
+        self._auth = LoginProvider(spec, file) if file.load() and not has_own else None
+        self._url = spec.url
+        self._headers = dict(headers)
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncGenerator[TransportStreams]:
+        """Return the streams for the package."""
+        async with httpx2.AsyncClient(
+            headers={**UNCOMPRESSED, **self._headers},
+            auth=self._auth,
+            timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS),
+            event_hooks={"response": [limit_bodies(self._set_fault), self._note_refusal]},
+        ) as http:
+            async with streamable_http_client(self._url, http_client=http) as streams:
+                yield streams
+
+    def _set_fault(self, fault: str) -> None:
+        self.fault = fault
+
+    async def _note_refusal(self, response: httpx2.Response) -> None:
+        status = response.status_code
+        if str(response.request.url) != self._url:
+            if status >= 500 or status == 429:
+                self.fault = f"the login server answered HTTP {status}"
+        elif status in (401, 403):
+            self.needs_login = True
+            scope = find_lacking_scope(response)
+            rights = "" if scope is None else f" with more rights {scope}".rstrip()
+            remedy = make_login_remedy(self._name, scope)
+            self.fault = (
+                f"HTTP {status}: it wants a login{rights}. {remedy} (or set a token or headers)"
+            )
+        elif status == 404 and _SESSION_HEADER in response.request.headers:
+            await self._note_lost_session(response)
+        elif status >= 500:
+            self.fault = f"HTTP {status}"
+        elif status < 400:
+            self.fault = ""
+            self.needs_login = False
+
+    async def _note_lost_session(self, response: httpx2.Response) -> None:
+        """Note that the server has forgotten the session.
+
+        Some servers say so in JSON, with errors of their own. The package takes such an answer
+        for that of the call, so it must not see the JSON.
+        """
+        body = await response.aread()
+        if f"{mcp_types.METHOD_NOT_FOUND}".encode() not in body:
+            self.has_lost_session = True
+            response.headers["content-type"] = "text/plain"
+
+
+def make_client(
+    server: str,
+    transport: Transport,
+    folder: str,
+    on_tools_changed: Callable[[], object],
+    on_sign_of_life: Callable[[], object],
+    answer_question: Callable[[InputForm], Awaitable[InputReply]],
+    *,
+    known_protocol: str = "",
+) -> Client:
+    """Return the client for a transport. It speaks both eras of the protocol.
+
+    Arguments:
+        server: its name.
+        folder: the workspace, which servers of the old era may ask for.
+        on_tools_changed: called when the server says that its tools changed.
+        on_sign_of_life: called for each line of the server's log.
+        answer_question: asks the user what the server asks.
+        known_protocol: revision of the last connection, "" to ask the server. A server of the old
+            era is not asked again: some need ten seconds to say nothing.
+    """
+
+    async def handle_message(message: object) -> None:
+        if isinstance(message, _CHANGES):
+            on_tools_changed()
+        elif isinstance(message, mcp_types.LoggingMessageNotification):
+            on_sign_of_life()
+
+    async def elicit(
+        context: ClientRequestContext, params: mcp_types.ElicitRequestParams
+    ) -> mcp_types.ElicitResult:
+        if isinstance(params, mcp_types.ElicitRequestURLParams):
+            form = InputForm(server, params.message, url=params.url)
+        else:
+            form = InputForm(server, params.message, params.requested_schema)
+        reply = await answer_question(form)
+        return mcp_types.ElicitResult(action=reply.action, content=reply.values)
+
+    async def list_roots(context: ClientRequestContext) -> mcp_types.ListRootsResult:
+        uri = Path(folder).as_uri()
+        return mcp_types.ListRootsResult(
+            roots=[mcp_types.Root.model_validate({"uri": uri, "name": os.path.basename(folder)})]
+        )
+
+    return Client(
+        transport,
+        client_info=mcp_types.Implementation(name="mudroom", version=__version__),
+        message_handler=handle_message,
+        list_roots_callback=list_roots,
+        elicitation_callback=elicit,
+        cache=None,
+        mode="legacy" if known_protocol in HANDSHAKE_PROTOCOL_VERSIONS else "auto",
+    )
+
+
+async def get_prompt(client: Client, name: str, arguments: Mapping[str, str]) -> list[Content]:
+    """Return the messages of a prompt, one part for each."""
+    result = await client.get_prompt(name, dict(arguments))
+    return [_convert_content(message.content) for message in result.messages]
+
+
+async def read_resource(client: Client, uri: str) -> list[Content]:
+    """Return the parts of a resource."""
+    result = await client.read_resource(uri)
+    return [
+        Content(each.text)
+        if isinstance(each, mcp_types.TextResourceContents)
+        else _decode(each.blob, each.mime_type or "application/octet-stream")
+        for each in result.contents
+    ]
+
+
+async def call_tool(
+    client: Client,
+    name: str,
+    arguments: dict[str, Any],
+    on_progress: Callable[[str], object],
+) -> ServerResult:
+    """Call a tool. A cancel of the caller is sent to the server.
+
+    Arguments:
+        on_progress: called with one line for each message about progress.
+    """
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+        on_progress(f"{share}: {message}" if message else share)
+
+    result = await client.call_tool(name, arguments, progress_callback=report)
+    content = tuple(map(_convert_content, result.content))
+    return ServerResult(content, result.structured_content, result.is_error)
+
+
+def _convert_content(block: mcp_types.ContentBlock) -> Content:
+    if isinstance(block, mcp_types.TextContent):
+        return Content(block.text)
+    if isinstance(block, mcp_types.ResourceLink):
+        return Content(f"{block.uri} ({block.title or block.name})")
+    if isinstance(block, mcp_types.EmbeddedResource):
+        resource = block.resource
+        if isinstance(resource, mcp_types.TextResourceContents):
+            return Content(f"{resource.uri}:\n{resource.text}")
+        return _decode(resource.blob, resource.mime_type or "application/octet-stream")
+    return _decode(block.data, block.mime_type)
+
+
+def _decode(data: str, media_type: str) -> Content:
+    try:
+        return Content(media_type=media_type, data=base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return Content(f"[{media_type}: the server sent no valid base64]")
+
+
+def is_lost(error: Exception) -> bool:
+    """Return whether an error means that the connection has ended."""
+    if isinstance(error, MCPError):
+        if error.error.message.startswith(_UNREADABLE_EVENT):
+            return False  # the stream of one answer: others have theirs
+        return error.error.code in _LOST_CODES or is_session_lost(error)
+    return isinstance(error, httpx2.TransportError | OSError)
+
+
+def is_session_lost(error: Exception) -> bool:
+    """Return whether an error means that a server over HTTP has forgotten the session."""
+    return isinstance(error, MCPError) and error.error.message == _LOST_SESSION
+
+
+def is_refusal(error: Exception) -> bool:
+    """Return whether an error is the answer of a server, which still runs."""
+    if isinstance(error, ExceptionGroup):
+        return is_refusal(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    return isinstance(error, MCPError) and not is_lost(error)
+
+
+def describe_error(error: Exception) -> str:
+    """Return an error of the package in one line."""
+    if isinstance(error, ExceptionGroup):
+        return describe_error(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    if is_session_lost(error):
+        return "it has forgotten the session (HTTP 404)"
+    if isinstance(error, MCPError):
+        data = f" {json.dumps(error.error.data)}" if error.error.data else ""
+        return f"{error.error.message}{data}"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+async def listen_for_changes(client: Client, on_tools_changed: Callable[[], object]) -> None:
+    """Report changes of the tools of a server of the modern era until the caller cancels."""
+    tools = client.server_capabilities.tools
+    if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (
+        tools and tools.list_changed
+    ):
+        return
+    async with client.listen(tools_list_changed=True) as changes:
+        async for _ in changes:
+            on_tools_changed()

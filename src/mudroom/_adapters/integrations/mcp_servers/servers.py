@@ -1,0 +1,565 @@
+"""The MCP servers of a session: one connection to each, shared by all runs."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import mimetypes
+import os
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...._core.json_values import get_decoder
+from ...._core.messages import ImageBlock
+from ...._core.ports import (
+    ServerPrompt,
+    ServerResource,
+    ServerStatus,
+    SessionServers,
+    ToolContext,
+)
+from ...._core.tool_names import make_server_pattern, make_server_tool_name
+from ...._core.tools import Tool, ToolResult
+from ...._platform.private_files import (
+    make_private_folder,
+    replace_private_file,
+    write_private_file,
+)
+from ....errors import UnknownName
+from .connection import Connection
+from .limits import log
+from .listing import Content, ListedTool, Listing, ServerResult
+from .logins.stored_logins import LOGINS, LoginFile
+from .server_tool import RunCall, make_tool, select_listed
+from .spec import MakeRedact, ServerSpec, list_secrets
+
+
+class _Server:
+    """One server: its connection, and the tools that it listed last."""
+
+    def __init__(self, spec: ServerSpec, connection: Connection, cached: CachedListing | None):
+        self.spec = spec
+        self.pattern = make_server_pattern(spec.name)
+        self.connection = connection
+        self.cached = cached
+        self.names: list[str] = []
+
+
+class _Redactor:
+    """Replaces the secrets of one server. Errors are rare: nothing is kept for them."""
+
+    def __init__(
+        self, make_redact: MakeRedact, spec: ServerSpec, environ: Mapping[str, str], logins: str
+    ) -> None:
+        self._make_redact = make_redact
+        self._spec = spec
+        self._environ = environ
+        self._login_file = LoginFile(logins, spec.url)
+
+    def note_headers(self, headers: Mapping[str, str]) -> None:
+        """Replace the values of these headers, too, such as those that a program printed."""
+        self._spec = replace(self._spec, headers=headers)
+
+    def redact(self, text: str) -> str:
+        """Return a text without the secrets of the server."""
+        if not text:
+            return ""
+        secrets = list_secrets(self._spec, self._environ)
+        if self._spec.url and (login := self._login_file.load()):
+            secrets |= login.list_secrets()
+        return self._make_redact(secrets)(text)
+
+
+class McpServers:
+    """The servers of a session: implements the port SessionServers.
+
+    A server starts when a run first needs it. All runs share its process, but each run of an
+    agent with servers of its own has a process of these.
+
+    Arguments:
+        specs: those with an agent are for its runs alone.
+        folder: the workspace.
+        environ: variables of the session.
+        cache_folder: folder for what the servers listed.
+        is_allowed: returns whether the session may have a tool of this name.
+        make_redact: returns what replaces secrets in errors and error output of a server.
+        logs_failures: log why a server cannot be used; False if the caller shows it.
+
+    Attributes:
+        tools: the tools that are known now, by name.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ServerSpec],
+        *,
+        folder: str,
+        environ: Mapping[str, str],
+        cache_folder: str,
+        is_allowed: Callable[[str], bool],
+        parse_image: ParseImage,
+        make_redact: MakeRedact,
+        logs_failures: bool = True,
+    ) -> None:
+        self.tools: dict[str, Tool] = {}
+        self._cache = ListingCache(cache_folder)
+        self._is_allowed = is_allowed
+        self._parse_image = parse_image
+        self._servers: dict[str, _Server] = {}
+        make_own = partial(
+            McpServers,
+            folder=folder,
+            environ=environ,
+            cache_folder=cache_folder,
+            is_allowed=is_allowed,
+            parse_image=parse_image,
+            make_redact=make_redact,
+            logs_failures=logs_failures,
+        )
+        self._own = OwnServers([spec for spec in specs if spec.agent], make_own)
+        for spec in specs:
+            if spec.agent:
+                continue
+            cached = self._cache.load(spec)
+            logins = os.path.join(cache_folder, LOGINS)
+            redactor = _Redactor(make_redact, spec, environ, logins)
+            connection = Connection(
+                spec,
+                folder,
+                environ,
+                lambda listing, name=spec.name: self._update(name, listing),
+                logins=logins,
+                protocol=cached.listing.protocol if cached else "",
+                logs_failures=logs_failures,
+                redact=redactor.redact,
+                note_headers=redactor.note_headers,
+            )
+            server = _Server(spec, connection, cached)
+            self._servers[spec.name] = server
+            self._replace_tools(server)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Pattern of the tools of each server."""
+        return tuple(server.pattern for server in self._servers.values())
+
+    @property
+    def full_patterns(self) -> tuple[str, ...]:
+        """Patterns of the servers whose tools models always get in full."""
+        servers = self._servers.values()
+        return tuple(server.pattern for server in servers if server.spec.always_load)
+
+    @property
+    def instructions(self) -> dict[str, str]:
+        """Instructions of the servers that have some, by pattern."""
+        return {
+            server.pattern: server.cached.listing.instructions
+            for server in self._servers.values()
+            if server.cached and server.cached.listing.instructions
+        }
+
+    @property
+    def unlisted(self) -> tuple[str, ...]:
+        """Patterns of the servers whose tools are not known yet."""
+        return tuple(server.pattern for server in self._servers.values() if not server.cached)
+
+    async def load(self, patterns: Sequence[str]) -> tuple[str, ...]:
+        """Learn the tools of the servers that patterns name; start servers where necessary.
+
+        A server that runs lists them again if its last list is not valid any more.
+
+        Return why tools are missing, one line for each server.
+        """
+        servers = [
+            server
+            for server in self._servers.values()
+            if any(_overlaps(each, server.pattern) for each in patterns)
+        ]
+        steps = (
+            server.connection.refresh_if_stale() if server.cached else server.connection.open()
+            for server in servers
+        )
+        errors = await asyncio.gather(*steps, return_exceptions=True)
+        lines = [str(error) for error in errors if isinstance(error, Exception)]
+        return (*lines, *self._list_unknown(patterns))
+
+    async def refresh(self) -> None:
+        """Start all servers, so that their tools are those of now; see `list_states` for errors."""
+        servers = self._servers.values()
+        await asyncio.gather(*(each.connection.open() for each in servers), return_exceptions=True)
+
+    def _list_unknown(self, patterns: Sequence[str]) -> list[str]:
+        """Return a line for each exact name that its server does not have."""
+        return [
+            f"server {server.spec.name} has no tool {name}"
+            for name in patterns
+            if "*" not in name and not name.startswith("!") and name not in self.tools
+            for server in self._servers.values()
+            if server.cached and fnmatchcase(name, server.pattern)
+        ]
+
+    def list_prompts(self) -> list[ServerPrompt]:
+        """Return the prompts that are known now."""
+        return [
+            ServerPrompt(
+                make_server_tool_name(server.spec.name, prompt.name),
+                prompt.description,
+                prompt.arguments,
+                prompt.required,
+            )
+            for server in self._servers.values()
+            for prompt in (server.cached.listing.prompts if server.cached else ())
+        ]
+
+    def list_resources(self) -> list[ServerResource]:
+        """Return the resources that are known now."""
+        return [
+            ServerResource(server.spec.name, resource.uri, resource.title, resource.is_template)
+            for server in self._servers.values()
+            for resource in (server.cached.listing.resources if server.cached else ())
+        ]
+
+    async def find_prompt(self, name: str) -> ServerPrompt:
+        """Return a prompt; start its server if it is not known. Raises UnknownName, ServerError."""
+        prompts = {prompt.name: prompt for prompt in self.list_prompts()}
+        if name not in prompts:
+            for server in self._servers.values():
+                if fnmatchcase(name, server.pattern):
+                    await server.connection.open()
+            prompts = {prompt.name: prompt for prompt in self.list_prompts()}
+        if name not in prompts:
+            raise UnknownName("prompt", name, prompts)
+        return prompts[name]
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt; start its server. Raises UnknownName, ServerError."""
+        for server in self._servers.values():
+            if not fnmatchcase(name, server.pattern):
+                continue
+            await server.connection.open()
+            for prompt in server.cached.listing.prompts if server.cached else ():
+                if make_server_tool_name(server.spec.name, prompt.name) == name:
+                    return join_text(await server.connection.get_prompt(prompt.name, arguments))
+        raise UnknownName("prompt", name, [prompt.name for prompt in self.list_prompts()])
+
+    async def read_resource(self, server: str, uri: str) -> str:
+        """Return the text of a resource; start its server. Raises UnknownName, ServerError."""
+        if server not in self._servers:
+            raise UnknownName("MCP server", server, self._servers)
+        return join_text(await self._servers[server].connection.read_resource(uri))
+
+    async def call_tool(self, server: str, tool: str, arguments: dict[str, Any]) -> ToolResult:
+        """Call a tool without a run; start its server. Raises UnknownName, ServerError."""
+        if server not in self._servers:
+            raise UnknownName("MCP server", server, self._servers)
+        found = self._servers[server]
+        await found.connection.open()
+        known = select_listed(found.spec, found.cached.listing.tools) if found.cached else ()
+        listed = {each.name: each for each in known}
+        if tool not in listed:
+            raise UnknownName("tool", tool, listed, where=f"server {server}")
+        result = await found.connection.call(listed[tool], arguments, str)
+        return ToolResult(join_text(result.content), error=result.is_error)
+
+    def list_states(self) -> list[ServerStatus]:
+        """Return the state of each server, those of the agent of the prompts included."""
+        own = [status for each in self._own.of_root.values() for status in each.list_states()]
+        return own + [
+            ServerStatus(
+                server.spec.name,
+                server.connection.state,
+                server.connection.reason,
+                len(server.names) if server.cached else None,
+                sum(self.tools[name].definition_bytes for name in server.names),
+                server.cached.listing.protocol if server.cached else "",
+                server.connection.pid,
+                server.connection.starts,
+                server.connection.last_lines,
+                needs_login=server.connection.needs_login,
+            )
+            for server in self._servers.values()
+        ]
+
+    async def restart(self, name: str) -> None:
+        """End a server and start it again; its open calls fail. Raises ServerError."""
+        own = self._own.find(name)
+        if own:
+            await own.restart(name)
+        else:
+            await self._servers[name].connection.restart()
+
+    def _update(self, name: str, listing: Listing) -> None:
+        """Use what a server listed now, and store it."""
+        server = self._servers[name]
+        cached = CachedListing(listing, find_changed(server.cached, listing))
+        if cached != server.cached:
+            self._cache.store(server.spec, cached)
+            if listing.fault:
+                log.warning("server %s: %s", name, listing.fault)
+        server.cached = cached
+        self._replace_tools(server)
+
+    def _replace_tools(self, server: _Server) -> None:
+        for name in server.names:
+            del self.tools[name]
+        server.names = []
+        if server.cached is None:
+            return
+        for listed in select_listed(server.spec, server.cached.listing.tools):
+            is_changed = listed.name in server.cached.changed
+            tool = make_tool(server.spec, listed, self._make_call(server), is_changed=is_changed)
+            if tool.name not in self.tools and self._is_allowed(tool.name):
+                self.tools[tool.name] = tool
+                server.names.append(tool.name)
+
+    def _make_call(self, server: _Server) -> RunCall:
+        async def run(
+            context: ToolContext, listed: ListedTool, arguments: dict[str, Any]
+        ) -> ToolResult:
+            await server.connection.open()
+            if refusal := _find_change(server, listed):
+                return ToolResult(refusal, error=True)
+            self._approve(server, listed.name)
+            show = LineLimit(context.show_progress).show
+            with _use_span(context.traceparent):
+                result = await server.connection.call(listed, arguments, show, context.ask_user)
+            return make_tool_result(result, context, self._parse_image)
+
+        return run
+
+    def _approve(self, server: _Server, tool: str) -> None:
+        """Accept a changed tool: its call was approved."""
+        cached = server.cached
+        if cached and tool in cached.changed:
+            changed = tuple(name for name in cached.changed if name != tool)
+            server.cached = replace(cached, changed=changed)
+            self._cache.store(server.spec, server.cached)
+            self._replace_tools(server)
+
+    def open_own(self, agent: str, *, is_root: bool) -> SessionServers | None:
+        """Return the servers that only runs of this agent have, for one run; see the port."""
+        return self._own.open(agent, is_root=is_root)
+
+    async def close(self) -> None:
+        """End all servers."""
+        ends = (server.connection.close() for server in self._servers.values())
+        await asyncio.gather(self._own.close(), *ends)
+
+
+def _find_change(server: _Server, tool: ListedTool) -> str:
+    """Return why a tool cannot be called any more as it was listed, "" if it can."""
+    tools = server.cached.listing.tools if server.cached else ()
+    now = next((each for each in tools if each.name == tool.name), None)
+    if now is None:
+        return f"server {server.spec.name} has no tool {tool.name} any more."
+    if (now.description, now.parameters) == (tool.description, tool.parameters):
+        return ""
+    return (
+        f"server {server.spec.name} has changed the description of {tool.name}. "
+        "Call it again: the user must approve the tool."
+    )
+
+
+def _overlaps(pattern: str, server: str) -> bool:
+    """Return whether a pattern may name tools of a server. `server`: its own pattern."""
+    return fnmatchcase(pattern, server) or fnmatchcase(server, pattern)
+
+
+@contextmanager
+def _use_span(traceparent: str) -> Generator[None]:
+    """Make a span the current one of OpenTelemetry, which the package `mcp` sends on.
+
+    "" changes nothing.
+    """
+    if not traceparent:
+        yield
+        return
+    from opentelemetry.context import attach, detach
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    token = attach(TraceContextTextMapPropagator().extract({"traceparent": traceparent}))
+    try:
+        yield
+    finally:
+        detach(token)
+
+
+LINE_SECONDS = 0.25
+"""Least seconds between two lines of one call."""
+
+
+class LineLimit:
+    """Limit of the lines that one call shows. Lines that come too soon are left out.
+
+    Arguments:
+        show_line: shows one line.
+        now: returns seconds that only grow; default: those of the event loop.
+    """
+
+    def __init__(
+        self, show_line: Callable[[str], object], now: Callable[[], float] | None = None
+    ) -> None:
+        self._show_line = show_line
+        self._now = now or asyncio.get_running_loop().time
+        self._next = 0.0
+
+    def show(self, line: str) -> None:
+        """Show a line, unless the last one is too recent."""
+        now = self._now()
+        if now >= self._next:
+            self._next = now + LINE_SECONDS
+            self._show_line(line)
+
+
+class OwnServers:
+    """Servers of agents: each run of the agent has processes of its own.
+
+    Arguments:
+        specs: configurations that name an agent. make: returns servers with these configurations.
+
+    Attributes:
+        of_root: servers of root runs, by agent; they stay open for the next prompt.
+    """
+
+    def __init__(
+        self, specs: Sequence[ServerSpec], make: Callable[[Sequence[ServerSpec]], SessionServers]
+    ) -> None:
+        self.of_root: dict[str, SessionServers] = {}
+        self._make = make
+        self._specs: dict[str, list[ServerSpec]] = {}
+        for spec in specs:
+            self._specs.setdefault(spec.agent, []).append(replace(spec, agent=""))
+        self._opened: WeakSet[SessionServers] = WeakSet()
+
+    def open(self, agent: str, *, is_root: bool) -> SessionServers | None:
+        """Return the servers for one run of an agent, None if it has none of its own."""
+        if agent not in self._specs:
+            return None
+        if is_root and agent in self.of_root:
+            return self.of_root[agent]
+        servers = self._make(self._specs[agent])
+        self._opened.add(servers)
+        if is_root:
+            self.of_root[agent] = servers
+        return servers
+
+    def find(self, name: str) -> SessionServers | None:
+        """Return the servers of a root run with one of this name, None for none."""
+        return next(
+            (
+                servers
+                for agent, servers in self.of_root.items()
+                if any(spec.name == name for spec in self._specs[agent])
+            ),
+            None,
+        )
+
+    async def close(self) -> None:
+        """End the servers of all runs."""
+        await asyncio.gather(*(servers.close() for servers in list(self._opened)))
+
+
+ParseImage = Callable[[bytes], ImageBlock | None]
+"""Function that returns the image of a file, None if models cannot get it."""
+
+
+def make_tool_result(
+    result: ServerResult, context: ToolContext, parse_image: ParseImage
+) -> ToolResult:
+    """Return the result of a call for the model.
+
+    All bytes go into files, those of images too: the model may take none, and a later one neither.
+    """
+    parts: list[str] = []
+    images: list[ImageBlock] = []
+    for number, part in enumerate(result.content, start=1):
+        if not part.data:
+            parts.append(part.text)
+            continue
+        parts.append(_store(part, context, number))
+        if part.media_type.startswith("image/") and (image := parse_image(part.data)):
+            images.append(image)
+    has_text = any(part.text for part in result.content)
+    if not has_text and result.structured is not None:
+        parts.insert(0, msgspec.json.encode(result.structured).decode())
+    text = "\n".join(filter(None, parts)) or "(no output)"
+    return ToolResult(text, error=result.is_error, images=tuple(images))
+
+
+def join_text(parts: Iterable[Content]) -> str:
+    """Return the texts of parts for a prompt; a line stands for bytes, which are left out."""
+    texts = (
+        f"[{part.media_type}, {len(part.data):,} bytes: left out]" if part.data else part.text
+        for part in parts
+    )
+    return "\n\n".join(filter(None, texts))
+
+
+def _store(part: Content, context: ToolContext, number: int) -> str:
+    ending = mimetypes.guess_extension(part.media_type) or ".bin"
+    created = Path(context.spill_path(f"content{number}"))
+    path = created.with_suffix(ending)
+    write_private_file(path, part.data)
+    if path != created:
+        created.unlink()
+    return f"[{part.media_type}, {len(part.data):,} bytes, in {path}]"
+
+
+class CachedListing(Struct, frozen=True):
+    """A listing, and the tools that the server changed and no user has approved since."""
+
+    listing: Listing
+    changed: tuple[str, ...] = ()
+
+
+class ListingCache:
+    """Cache of listings, one file for each configuration of a server."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+
+    def load(self, spec: ServerSpec) -> CachedListing | None:
+        """Return what the server listed last, None if that is not known."""
+        try:
+            return get_decoder(CachedListing).decode(self._locate(spec).read_bytes())
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def store(self, spec: ServerSpec, cached: CachedListing) -> None:
+        """Store a listing. A cache that cannot be written is left as it is."""
+        try:
+            make_private_folder(self._folder)
+            replace_private_file(self._locate(spec), msgspec.json.encode(cached))
+        except OSError:
+            pass
+
+    def _locate(self, spec: ServerSpec) -> Path:
+        facts = (spec.name, spec.transport, spec.command, spec.args, spec.cwd, spec.url)
+        digest = hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:32]
+        return self._folder / f"{digest}.json"
+
+
+def find_changed(before: CachedListing | None, after: Listing) -> tuple[str, ...]:
+    """Return the names of the tools that a server changed and no user has approved since."""
+    if before is None:
+        return ()
+    old = {tool.name: tool for tool in before.listing.tools}
+    return tuple(
+        tool.name
+        for tool in after.tools
+        if tool.name in before.changed
+        or (
+            tool.name in old
+            and (tool.description, tool.parameters)
+            != (old[tool.name].description, old[tool.name].parameters)
+        )
+    )

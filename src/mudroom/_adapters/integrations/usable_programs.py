@@ -1,0 +1,311 @@
+"""Selection of the programs that a session may use: trusted ones, each only once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..._core.listings import count_noun
+from .config_files import Finding
+from .hook_programs.event_names import explain_never_fires
+from .hook_programs.load import load_hooks
+from .hook_programs.spec import HookSpec
+from .mcp_servers.files import ServerEntry
+from .mcp_servers.load import load_servers
+from .mcp_servers.spec import ServerSpec
+from .plugins.load import load_plugins
+from .plugins.programs import list_plugin_hooks, list_plugin_servers
+from .plugins.spec import ListedPlugin, Plugin
+from .program_trust import load_trusted_programs, trust_programs
+from .prompt_rights import PROMPT_PREFIX, PromptRights
+
+Program = ServerSpec | HookSpec | PromptRights
+NOT_TRUSTED = "not trusted"
+
+
+class ListedServer(Struct, frozen=True):
+    """A server, and why it is not used, "" if it is."""
+
+    spec: ServerSpec
+    reason: str = ""
+
+
+class ListedHook(Struct, frozen=True):
+    """A hook, and why it is not used, "" if it is."""
+
+    spec: HookSpec
+    reason: str = ""
+
+    @property
+    def fires(self) -> bool:
+        """Whether mudroom runs hooks of this event and kind."""
+        return not explain_never_fires(self.spec.event, self.spec.kind)
+
+
+class ListedPrompt(Struct, frozen=True):
+    """Rights of a slash command or skill, and why they are not used, "" if they are."""
+
+    spec: PromptRights
+    reason: str = ""
+
+
+class UsablePrograms(Struct, frozen=True):
+    """All servers, hooks and plugins that files declare, and which of them a session uses.
+
+    Arguments:
+        server_findings, hook_findings, plugin_findings: remarks about the files of each.
+        listed_prompts: slash commands and skills of the folder that have rights.
+    """
+
+    listed_servers: tuple[ListedServer, ...] = ()
+    listed_hooks: tuple[ListedHook, ...] = ()
+    server_findings: tuple[Finding, ...] = ()
+    hook_findings: tuple[Finding, ...] = ()
+    listed_plugins: tuple[ListedPlugin, ...] = ()
+    plugin_findings: tuple[Finding, ...] = ()
+    listed_prompts: tuple[ListedPrompt, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Remarks about the files of servers, hooks and plugins."""
+        findings = (*self.server_findings, *self.hook_findings, *self.plugin_findings)
+        return tuple(dict.fromkeys(findings))
+
+    @property
+    def servers(self) -> tuple[ServerSpec, ...]:
+        """The servers to use."""
+        return tuple(item.spec for item in self.listed_servers if not item.reason)
+
+    @property
+    def hooks(self) -> tuple[HookSpec, ...]:
+        """The hooks to use."""
+        return tuple(item.spec for item in self.listed_hooks if not item.reason)
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """The plugins to use."""
+        return tuple(item.plugin for item in self.listed_plugins if item.plugin)
+
+    @property
+    def untrusted(self) -> tuple[Program, ...]:
+        """The programs that are not used because the user has not trusted them."""
+        items = (*self.listed_servers, *self.listed_hooks, *self.listed_prompts)
+        return tuple(item.spec for item in items if item.reason == NOT_TRUSTED)
+
+    @property
+    def trusted_prompts(self) -> frozenset[str]:
+        """The digests of the rights that slash commands and skills of the folder have."""
+        return frozenset(item.spec.digest for item in self.listed_prompts if not item.reason)
+
+    def trust_all(self) -> UsablePrograms:
+        """Return the programs as they are if the user trusts those of the folder."""
+        return replace(
+            self,
+            listed_servers=tuple(_judge_servers((item.spec for item in self.listed_servers), None)),
+            listed_hooks=tuple(_judge_hooks((item.spec for item in self.listed_hooks), None)),
+            listed_prompts=tuple(ListedPrompt(item.spec) for item in self.listed_prompts),
+        )
+
+    def add_prompts(
+        self, prompts: Iterable[PromptRights], home: str, *, trusts_all: bool = False
+    ) -> UsablePrograms:
+        """Return the programs with the rights of slash commands and skills of the folder.
+
+        Each file is judged on its own: editing one command does not stop the hooks of the folder.
+
+        Arguments:
+            home: mudroom's state folder, with the list of trusted programs.
+            trusts_all: trust them without the list.
+        """
+        rights = tuple(prompts)
+        trusted = load_trusted_programs(home) if rights and not trusts_all else {}
+        listed = tuple(
+            ListedPrompt(each)
+            if trusts_all or each.digest in trusted.get(each.place, ())
+            else ListedPrompt(each, NOT_TRUSTED)
+            for each in rights
+        )
+        return replace(self, listed_prompts=listed)
+
+    @property
+    def programs_of_folder(self) -> tuple[Program, ...]:
+        """The programs that need trust, also those that have it."""
+        hooks = _select_running(item.spec for item in self.listed_hooks)
+        prompts = (item.spec for item in self.listed_prompts)
+        programs = (*(item.spec for item in self.listed_servers), *hooks, *prompts)
+        return tuple(program for program in programs if program.place)
+
+    def remember_trust(self, home: str) -> None:
+        """Trust the present programs of the folder also in later sessions.
+
+        Arguments:
+            home: mudroom's state folder.
+        """
+        for place, digests in _group_by_place(self.programs_of_folder).items():
+            trust_programs(home, place, digests)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """A line about what is not trusted, and one about problems in files, if there are any."""
+        lines: list[str] = []
+        # A slash command says so itself when it is called; here it would be noise.
+        untrusted = [each for each in self.untrusted if not isinstance(each, PromptRights)]
+        if untrusted:
+            lines.append(
+                f"not used: {describe_count(untrusted)} of this folder, which are not trusted."
+                " See them: mudroom trust. Use them: mudroom trust add, or --trust for one run."
+            )
+        problems = [finding for finding in self.findings if finding.is_problem]
+        if problems:
+            more = f" ({count_noun(len(problems) - 1, 'more problem')}: mudroom doctor)"
+            lines.append(f"{problems[0]}{more if len(problems) > 1 else ''}")
+        return tuple(lines)
+
+
+def load_usable_programs(
+    folder: str,
+    *,
+    home: str = "",
+    user_home: str = "",
+    environ: Mapping[str, str] | None = None,
+    own_file: str = "",
+    plugin_dirs: Iterable[str] = (),
+    agent_servers: Iterable[ServerEntry] = (),
+    trusts_all: bool = False,
+) -> UsablePrograms:
+    """Load the MCP servers, hooks and plugins that files declare for a folder. Start nothing.
+
+    Those of the user's files need no trust. Those of a folder are used if the user has trusted
+    exactly the present set of its programs. `servers`, `hooks` and `plugins` of the result are
+    session options; `notices` says what is not used.
+
+    Arguments:
+        folder: its parents up to the root of the repository are read, too.
+        home: mudroom's state folder, with the list of trusted programs; "" for no list.
+        user_home: the user's home folder, "" to leave out the files of the user.
+        environ: values of the variables in the files; default: those of this process.
+        own_file: a further file of the user, in the form of `.mcp.json`.
+        plugin_dirs: folders of further plugins, whose programs need no trust.
+        agent_servers: servers that agent files declare for their agents.
+        trusts_all: trust the programs of the folder without the list.
+
+    Example:
+        programs = load_usable_programs(".", trusts_all=True)
+        session = Session(mcp_servers=programs.servers, hook_programs=programs.hooks)
+    """
+    environ = os.environ if environ is None else environ
+    loaded = load_servers(
+        folder,
+        user_home=user_home,
+        environ=environ,
+        own_file=own_file,
+        agent_servers=agent_servers,
+    )
+    of_files = load_hooks(folder, user_home=user_home)
+    plugins = load_plugins(
+        folder,
+        user_home=user_home,
+        plugin_dirs=plugin_dirs,
+        data_home=os.path.join(home, "plugins") if home else "",
+    )
+    findings = [*plugins.findings]
+    servers = [*loaded.servers, *list_plugin_servers(plugins.plugins, environ, findings)]
+    are_on = [plugin for plugin in plugins.plugins if not of_files.are_off(plugin.place)]
+    hooks = [*of_files.hooks, *list_plugin_hooks(are_on, findings)]
+    trusted: set[str] | None = None
+    if not trusts_all:
+        trusted = _list_trusted_places(home, [*servers, *_select_running(hooks)])
+    return UsablePrograms(
+        tuple(_judge_servers(servers, trusted)),
+        tuple(_judge_hooks(hooks, trusted)),
+        tuple(dict.fromkeys(loaded.findings)),
+        tuple(dict.fromkeys(of_files.findings)),
+        tuple(plugins.listed),
+        tuple(dict.fromkeys(findings)),
+    )
+
+
+def _select_running(hooks: Iterable[HookSpec]) -> list[HookSpec]:
+    """Return the hooks that run at some time."""
+    return [hook for hook in hooks if not explain_never_fires(hook.event, hook.kind)]
+
+
+def _group_by_place(programs: Iterable[Program]) -> dict[str, set[str]]:
+    """Return the digests of programs that need trust, by their folder."""
+    digests: dict[str, set[str]] = {}
+    for program in programs:
+        if program.place:
+            digests.setdefault(program.place, set()).add(program.digest)
+    return digests
+
+
+def describe_count(programs: Iterable[Program]) -> str:
+    """Return the counts as text, such as "1 MCP server and 2 hooks"."""
+    listed = list(programs)
+    kinds = ((ServerSpec, "MCP server"), (HookSpec, "hook"), (PromptRights, "slash command"))
+    counts = [(sum(isinstance(each, kind) for each in listed), noun) for kind, noun in kinds]
+    parts = [count_noun(count, noun) for count, noun in counts if count]
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+
+
+def describe_program(program: Program) -> str:
+    """Return the name of a server or slash command, or the event and matcher of a hook."""
+    if isinstance(program, PromptRights):
+        return f"slash command {program.name}"
+    if isinstance(program, ServerSpec):
+        owner = f" of agent {program.agent}" if program.agent else ""
+        return f"MCP server {program.name}{owner}"
+    event = program.file_event or program.event
+    return f"hook {event}" + (f" for {program.matcher}" if program.matcher else "")
+
+
+def _list_trusted_places(home: str, programs: Iterable[Program]) -> set[str]:
+    """Return the folders whose present servers and hooks are those that the user has trusted."""
+    digests = _group_by_place(programs)
+    trusted = load_trusted_programs(home) if digests and home else {}
+    return {
+        place
+        for place, present in digests.items()
+        if {each for each in trusted.get(place, ()) if not each.startswith(PROMPT_PREFIX)}
+        == present
+    }
+
+
+def _is_untrusted(program: Program, trusted: set[str] | None) -> bool:
+    return bool(program.place) and trusted is not None and program.place not in trusted
+
+
+def _judge_servers(
+    servers: Iterable[ServerSpec], trusted: set[str] | None
+) -> Iterator[ListedServer]:
+    """Yield the servers; of those with one name, only the first trusted one is used."""
+    used: dict[tuple[str, str], ServerSpec] = {}
+    for server in servers:
+        if _is_untrusted(server, trusted):
+            yield ListedServer(server, NOT_TRUSTED)
+        elif server.transport == "sse":
+            yield ListedServer(server, 'the transport sse is not supported; use its "http" address')
+        elif first := used.get((server.agent, server.name)):
+            yield ListedServer(server, f"{first.origin} has the same name and takes precedence")
+        else:
+            used[server.agent, server.name] = server
+            yield ListedServer(server)
+
+
+def _judge_hooks(hooks: Iterable[HookSpec], trusted: set[str] | None) -> Iterator[ListedHook]:
+    """Yield the hooks; of identical ones, only the first is used."""
+    used: dict[str, HookSpec] = {}
+    for hook in hooks:
+        never = explain_never_fires(hook.event, hook.kind)
+        if never:
+            yield ListedHook(hook, never)
+        elif _is_untrusted(hook, trusted):
+            yield ListedHook(hook, NOT_TRUSTED)
+        elif first := used.get(hook.digest):
+            yield ListedHook(hook, f"the same hook is in {first.origin}")
+        else:
+            used[hook.digest] = hook
+            yield ListedHook(hook)

@@ -1,0 +1,203 @@
+"""Journal and session store in memory: for tests, and for sessions that are not kept."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Collection, Sequence
+
+from ..._core.events import SessionOpened, StoredEvent
+from ..._core.ports import SessionHeader, SessionInfo
+from ..._version import __version__
+from ...errors import JournalError
+from .busy import make_busy_error
+from .encoding import decode, encode
+from .session_names import check_name, make_missing_session_error, select_session
+
+_OPENING = str(SessionOpened.__struct_config__.tag).encode()
+"""Text in the body of each opening."""
+
+
+class _Record:
+    """The events of one session, encoded as in a file."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.name = ""
+        self.created = time.time()
+        self.modified = self.created
+        self.has_writer = False
+        self.appended = asyncio.Event()
+
+    def notify(self) -> None:
+        """Wake all followers."""
+        self.appended.set()
+        self.appended = asyncio.Event()
+
+
+class MemoryJournal:
+    """Journal that keeps events in memory.
+
+    Arguments:
+        capacity: number of appends that succeed before the journal fails like a full disk; None is
+            no limit.
+    """
+
+    def __init__(self, *, capacity: int | None = None) -> None:
+        self._record = _Record()
+        self._capacity = capacity
+        self._is_read_only = False
+        self._is_open = True
+
+    @classmethod
+    def of_record(cls, record: _Record, *, read_only: bool) -> MemoryJournal:
+        """Return a journal of a stored record."""
+        journal = cls()
+        journal._record = record
+        journal._is_read_only = read_only
+        record.has_writer = record.has_writer or not read_only
+        return journal
+
+    async def append(self, *events: StoredEvent) -> int:
+        """Append events in order.
+
+        Raises JournalError if closed, read-only or full; then none of them is kept.
+        """
+        if not self._is_open:
+            raise JournalError("the journal is closed")
+        if self._is_read_only:
+            raise JournalError("the journal is open for reading only", remedy="Open it to write.")
+        bodies = [encode(event) for event in events]
+        if self._capacity is not None:
+            if self._capacity <= 0:
+                raise JournalError("the journal is full", remedy="Nothing more can be recorded.")
+            self._capacity -= 1
+        record = self._record
+        record.bodies += bodies
+        record.modified = time.time()
+        record.notify()
+        position = len(record.bodies)
+        # Nothing is waited for here. Other tasks run all the same: a cancel, a time limit.
+        await asyncio.sleep(0)
+        return position
+
+    @property
+    def events(self) -> list[StoredEvent]:
+        """All recorded events, oldest first."""
+        return [decode(body) for body in self._record.bodies]
+
+    async def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> AsyncIterator[StoredEvent]:
+        """Yield the events recorded before this call, oldest first."""
+        for body in self._record.bodies[after:]:
+            event = decode(body)
+            if not types or type(event) in types:
+                yield event
+
+    async def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
+        """Yield the events after a position, then each new one, until this journal is closed."""
+        record = self._record
+        while True:
+            appended = record.appended
+            while after < len(record.bodies):
+                after += 1
+                yield decode(record.bodies[after - 1])
+            if not self._is_open:
+                return
+            await appended.wait()
+
+    async def close(self) -> None:
+        """Refuse further appends. Recorded events can still be read."""
+        if self._is_open and not self._is_read_only:
+            self._record.has_writer = False
+        self._is_open = False
+        self._record.notify()
+
+
+class MemoryStore:
+    """Session store in memory. Its sessions last as long as the object."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, _Record] = {}
+
+    async def create(self, session: str) -> MemoryJournal:
+        """Create a session and open its journal. Raises JournalError if it exists."""
+        if session in self._records:
+            message = "this session exists already"
+            raise JournalError(message, where=session, remedy="Resume it, or use another id.")
+        record = self._records[session] = _Record()
+        return MemoryJournal.of_record(record, read_only=False)
+
+    async def open(self, session: str, *, read_only: bool = False) -> MemoryJournal:
+        """Open the journal of a session. Raises UnknownName, JournalBusy."""
+        record = self._get(session)
+        if not read_only:
+            self._require_no_writer(session, record)
+        return MemoryJournal.of_record(record, read_only=read_only)
+
+    async def list(self) -> Sequence[SessionInfo]:
+        """Return all sessions, the last written first."""
+        infos = [
+            await self.read_info(session)
+            for session, record in self._records.items()
+            if record.bodies
+        ]
+        return sorted(infos, key=lambda info: info.modified, reverse=True)
+
+    async def read_info(self, session: str) -> SessionInfo:
+        """Return the list entry of one session. Raises UnknownName."""
+        record = self._get(session)
+        size = sum(len(body) for body in record.bodies)
+        return SessionInfo(id=session, modified=record.modified, size=size)
+
+    async def read_header(self, session: str) -> SessionHeader:
+        """Return the facts of one session. Raises UnknownName."""
+        record = self._get(session)
+        events = (decode(body) for body in reversed(record.bodies) if _OPENING in body)
+        folders = (event.cwd for event in events if isinstance(event, SessionOpened))
+        return SessionHeader(
+            id=session,
+            name=record.name,
+            created=record.created,
+            program=__version__,
+            folder=next(folders, ""),
+        )
+
+    async def find(self, text: str) -> str:
+        """Return the id of the session with this id, unique beginning of an id, or name."""
+        ids = [info.id for info in await self.list()]
+        return select_session(text, ids, self._list_names())
+
+    async def check_name(self, name: str, session: str = "") -> None:
+        """Check that a session can have this name. Raises UsageError."""
+        check_name(name, self._list_names(), session)
+
+    async def rename(self, session: str, name: str) -> None:
+        """Name a session, "" for none. Raises UnknownName, UsageError."""
+        record = self._records.get(session) or self._get(session)
+        check_name(name, self._list_names(), session)
+        record.name = name
+
+    async def delete(self, session: str) -> None:
+        """Delete a session. Raises UnknownName, JournalBusy."""
+        self._require_no_writer(session, self._get(session))
+        del self._records[session]
+
+    async def find_writer(self, session: str) -> str:
+        """Return "this process" while a journal of the session is open for writing."""
+        record = self._records.get(session)
+        return "this process" if record and record.has_writer else ""
+
+    def _list_names(self) -> list[tuple[str, str]]:
+        return [(record.name, session) for session, record in self._records.items() if record.name]
+
+    def _get(self, session: str) -> _Record:
+        record = self._records.get(session)
+        if record is None or not record.bodies:
+            raise make_missing_session_error(session)
+        return record
+
+    def _require_no_writer(self, session: str, record: _Record) -> None:
+        if record.has_writer:
+            raise make_busy_error("this process", session)

@@ -1,0 +1,74 @@
+"""Rows of the table of events: encoded for COPY, and decoded with a check of their bytes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+from uuid import UUID
+from zlib import crc32
+
+from ...._core.events import StoredEvent
+from ...._core.json_values import clean_text
+from ....errors import JournalDamaged
+from ..encoding import decode, encode
+
+COLUMNS = ("session", "n", "run", "type", "body", "crc")
+
+_HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
+_END = struct.pack("!h", -1)
+_KEY = struct.Struct("!hi16siq")
+_LENGTH = struct.Struct("!i")
+_CHECKSUM = struct.Struct("!iq")
+
+DAMAGE_REMEDY = "Restore the database from a backup. The records before this one can be read."
+
+
+def encode_row(session: UUID, n: int, event: StoredEvent) -> bytes:
+    """Return the row of an event in the binary format of COPY. Raises JournalError for a Delta."""
+    body = encode(event)
+    run = clean_text(event.run).encode()
+    tag = get_tag(type(event)).encode()
+    return b"".join(
+        (
+            _KEY.pack(len(COLUMNS), 16, session.bytes, 8, n),
+            _LENGTH.pack(len(run)),
+            run,
+            _LENGTH.pack(len(tag)),
+            tag,
+            _LENGTH.pack(len(body)),
+            body,
+            _CHECKSUM.pack(8, crc32(body)),
+        )
+    )
+
+
+def make_copy_message(rows: Sequence[bytes]) -> bytearray:
+    """Return the rows as one message of COPY."""
+    return bytearray(b"".join((_HEADER, *rows, _END)))
+
+
+def is_stored_row(row: bytes, stored: Mapping[str, Any]) -> bool:
+    """Return whether a stored row has the event of an encoded row."""
+    body: bytes = stored["body"]
+    return row.endswith(_LENGTH.pack(len(body)) + body + _CHECKSUM.pack(8, stored["crc"]))
+
+
+def decode_row(stored: Mapping[str, Any], place: str) -> StoredEvent:
+    """Return the event of a stored row. Raises JournalDamaged."""
+    n = stored["n"]
+    body: bytes = stored["body"]
+    if crc32(body) != stored["crc"]:
+        raise JournalDamaged(f"record {n} is damaged", where=place, remedy=DAMAGE_REMEDY)
+    try:
+        return decode(body)
+    except ValueError as error:
+        message = f"record {n} is no event: {error}"
+        raise JournalDamaged(message, where=place, remedy=DAMAGE_REMEDY) from error
+
+
+@cache
+def get_tag(event_type: type[StoredEvent]) -> str:
+    """Return the tag of an event type in JSON."""
+    return str(event_type.__struct_config__.tag)

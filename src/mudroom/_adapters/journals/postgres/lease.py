@@ -1,0 +1,155 @@
+"""Lease of a session's writer: other processes see who writes it, until it ends or is given up.
+
+It tells whether a writer lives. What keeps two writers from mixing their records is the primary key
+of the events, not the lease.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any
+from uuid import UUID, uuid4
+
+from ...._platform.processes import read_process
+from .connections import Database, make_work
+from .errors import make_lost_session_error
+
+LEASE_SECONDS = 15.0
+"""Seconds that a lease lasts if it is not renewed."""
+
+RENEWAL_SECONDS = 5.0
+"""Seconds between two renewals."""
+
+_TAKE = f"""
+UPDATE mudroom.sessions
+SET lease_token = $2, lease_writer = $3, lease_process = $4,
+    lease_until = clock_timestamp() + interval '{LEASE_SECONDS} seconds'
+WHERE id = $1 AND (
+    lease_token IS NULL OR lease_token = $2 OR lease_until < clock_timestamp()
+    OR lease_process = $5)
+RETURNING id
+"""
+
+_READ = (
+    "SELECT lease_writer, lease_process FROM mudroom.sessions "
+    "WHERE id = $1 AND lease_token IS NOT NULL AND lease_until > clock_timestamp()"
+)
+
+_RENEW = f"""
+UPDATE mudroom.sessions SET lease_until = clock_timestamp() + interval '{LEASE_SECONDS} seconds'
+WHERE id = $1 AND lease_token = $2 RETURNING id
+"""
+
+_REMOVE_EMPTY = """
+DELETE FROM mudroom.sessions s
+WHERE id = $1 AND lease_token = $2
+    AND NOT EXISTS (SELECT FROM mudroom.events e WHERE e.session = s.id)
+"""
+
+_RELEASE = """
+UPDATE mudroom.sessions SET lease_token = NULL, lease_until = NULL
+WHERE id = $1 AND lease_token = $2
+"""
+
+
+class Lease:
+    """The lease of one writer. It must be taken before it is used."""
+
+    def __init__(self, database: Database, session: UUID) -> None:
+        self.session = session
+        self.token = uuid4()
+        self._database = database
+        self._until = 0.0
+
+    async def take(self) -> bool:
+        """Take the lease unless a living process has it. Return whether it was taken."""
+        began = _read_clock()
+        holder = await read_holder(self._database, self.session)
+        dead = holder["lease_process"] if holder and is_gone(holder["lease_process"]) else "-"
+        rows = await self._database.run(
+            make_work(_TAKE, self.session, self.token, *describe_process(), dead)
+        )
+        if rows:
+            self._until = began + LEASE_SECONDS
+        return bool(rows)
+
+    def assume(self) -> None:
+        """Use a lease that was taken in another statement just now."""
+        self._until = _read_clock() + LEASE_SECONDS
+
+    async def renew(self) -> None:
+        """Renew the lease, in the background loop.
+
+        Raises JournalBusy if another process has the session, and errors of the database.
+        """
+        began = _read_clock()
+        rows = await self._database.work_once(
+            make_work(_RENEW, self.session, self.token), seconds=RENEWAL_SECONDS
+        )
+        if not rows:
+            raise make_lost_session_error(str(self.session))
+        self._until = began + LEASE_SECONDS
+
+    async def require(self) -> None:
+        """Renew the lease if it has ended; errors as for `renew`."""
+        if _read_clock() >= self._until:
+            await self.renew()
+
+    async def release(self) -> None:
+        """Give the lease back. A session without events is removed."""
+        for statement in (_REMOVE_EMPTY, _RELEASE):
+            await self._database.run(make_work(statement, self.session, self.token))
+
+
+async def read_holder(database: Database, session: UUID) -> Mapping[str, Any] | None:
+    """Return who has the lease of a session, None if nobody has it."""
+    rows = await database.run(make_work(_READ, session))
+    return rows[0] if rows else None
+
+
+async def find_writer(database: Database, session: UUID) -> str:
+    """Return a description of the process that writes a session, "" if there is none."""
+    holder = await read_holder(database, session)
+    if holder is None or is_gone(holder["lease_process"]):
+        return ""
+    return holder["lease_writer"]
+
+
+def describe_process() -> tuple[str, str]:
+    """Return a description of this process for users, and one that no other process has."""
+    pid = os.getpid()
+    process = read_process(pid)
+    started = process.started if process else 0
+    host = socket.gethostname()
+    return f"process {pid} on {host}", f"{_identify_machine()} {pid} {started}"
+
+
+def is_gone(process: str) -> bool:
+    """Return whether a process is one of this machine, and has ended."""
+    machine, _, rest = process.partition(" ")
+    pid, _, started = rest.partition(" ")
+    if machine != _identify_machine() or not pid.isdecimal() or started in ("", "0"):
+        return False
+    found = read_process(int(pid))
+    return found is None or found.is_dead or str(found.started) != started
+
+
+@cache
+def _identify_machine() -> str:
+    """Return a name for the process table that this process sees; "" if it cannot be told."""
+    with suppress(OSError):
+        namespace = os.readlink("/proc/self/ns/pid")
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return f"{file.read().strip()}:{namespace}:{socket.gethostname()}".replace(" ", "_")
+    return f"unknown-{uuid4()}"
+
+
+def _read_clock() -> float:
+    """Return seconds that also pass while the machine sleeps."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)

@@ -1,0 +1,98 @@
+"""Session names and ids: rules that all stores share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...errors import UnknownName, UsageError
+
+_ID_CHARACTERS = frozenset("0123456789abcdef-")
+_MAX_LENGTH = 80
+_MAX_SUGGESTED = 3
+"""Maximum number of ids that an error names."""
+_SHORT_ID_LENGTH = 8
+"""Characters of an id that is shown."""
+
+
+def select_session(text: str, ids: Sequence[str], names: Iterable[tuple[str, str]]) -> str:
+    """Return the id of the session with this id, unique beginning of an id, or name.
+
+    Arguments:
+        ids: all ids, the last written first.
+        names: pairs of name and id; read only if no id begins with the text.
+
+    Raises UnknownName if there is none, UsageError if several ids begin with the text.
+    """
+    if text in ids:
+        return text
+    matches = [session for session in ids if text and session.startswith(text)]
+    if len(matches) > 1:
+        shown = ", ".join(matches[:5])
+        more = ", …" if len(matches) > 5 else ""
+        message = f"{len(matches)} sessions begin with {text!r}"
+        raise UsageError(message, remedy=f"Write more of the id: {shown}{more}")
+    if matches:
+        return matches[0]
+    by_name: dict[str, str] = {}
+    for name, session in names:
+        by_name.setdefault(name, session)
+    if text in by_name:
+        return by_name[text]
+    raise _make_unknown_error(text, ids, by_name)
+
+
+def make_missing_session_error(session: str) -> UnknownName:
+    """Return the error for a whole id of no session.
+
+    It reads no other session, because servers ask for sessions that may not exist yet.
+    """
+    return UnknownName("session", session, (), remedy="`mudroom runs` lists the sessions.")
+
+
+def _make_unknown_error(text: str, ids: Sequence[str], names: Iterable[str]) -> UnknownName:
+    """Return the error for a text that selects no session. It names the nearest sessions.
+
+    Arguments:
+        ids: all ids, the last written first.
+    """
+    from difflib import get_close_matches  # slow to import
+
+    length = max(_SHORT_ID_LENGTH, len(text))
+    known = [*names, *(session[:length] for session in ids)]
+    near = get_close_matches(text, known, n=3, cutoff=0.6)
+    if near:
+        remedy = f"Did you mean {' or '.join(near)}?"
+    elif ids:
+        shown = ", ".join(session[:_SHORT_ID_LENGTH] for session in ids[:_MAX_SUGGESTED])
+        remedy = f"The last ones: {shown}. `mudroom runs` lists them."
+    else:
+        remedy = "There are none."
+    return UnknownName("session", text, known, remedy=remedy)
+
+
+def check_name(name: str, names: Iterable[tuple[str, str]], session: str = "") -> None:
+    """Check that a session can have this name, "" for none.
+
+    Arguments:
+        names: pairs of name and id of all sessions; read only if the name is valid.
+        session: id of the session, "" for a new one.
+
+    Raises UsageError if the name is invalid, looks like an id, or belongs to another session.
+    """
+    if name == "last" or (name and set(name.lower()) <= _ID_CHARACTERS):
+        raise UsageError(f"{name!r} looks like a session id", remedy="Add a word to it.")
+    is_one_line = name.isprintable() and name == name.strip()
+    if len(name) > _MAX_LENGTH or not is_one_line or name.startswith("-"):
+        raise UsageError(
+            f"a name is one line of at most {_MAX_LENGTH} characters and does not begin "
+            "with a dash",
+            where=repr(name[:_MAX_LENGTH]),
+        )
+    if not name:
+        return
+    for other_name, other in names:
+        if other_name == name and other != session:
+            raise UsageError(
+                f"session {other[:8]} has the name {name!r} already",
+                remedy="Use another name, or rename that session first.",
+            )

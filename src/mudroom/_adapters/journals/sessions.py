@@ -1,0 +1,90 @@
+"""Functions for every session store, and the choice of the default store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection
+
+from msgspec.structs import replace
+
+from ..._core.events import StoredEvent
+from ..._core.ports import SessionInfo, SessionStore
+from ..._projections.session_summary import (
+    SUMMARY_TYPES,
+    SessionSummary,
+    decode_state,
+    summarize_session,
+)
+from ...errors import JournalError
+from .busy import make_busy_error
+
+
+def open_store(home: str, address: str = "") -> SessionStore:
+    """Return the store of the session files below a state folder, or that of a database.
+
+    Arguments:
+        home: mudroom's state folder.
+        address: postgresql://USER@HOST:PORT/DATABASE, or "" for files.
+
+    Raises UsageError for an address that cannot be used.
+    """
+    if address:
+        from .postgres.store import PostgresStore
+
+        return PostgresStore(address, home)
+    from .sqlite.store import SqliteStore
+
+    return SqliteStore(home)
+
+
+async def stream_events(
+    store: SessionStore,
+    session: str,
+    types: Collection[type[StoredEvent]] = (),
+    *,
+    after: int = 0,
+) -> AsyncGenerator[StoredEvent]:
+    """Yield the events of a session, by its whole id.
+
+    Arguments:
+        types: the wanted types; () is all.
+        after: position of the last event to skip.
+
+    Raises UnknownName, JournalError.
+    """
+    journal = await store.open(session, read_only=True)
+    try:
+        async for event in journal.read(after, types=types):
+            yield event
+    finally:
+        await journal.close()
+
+
+async def read_events(
+    store: SessionStore,
+    session: str,
+    types: Collection[type[StoredEvent]] = (),
+    *,
+    after: int = 0,
+) -> list[StoredEvent]:
+    """Return the events of a session; arguments and errors as for `stream_events`."""
+    return [event async for event in stream_events(store, session, types, after=after)]
+
+
+async def read_summary(store: SessionStore, info: SessionInfo) -> SessionSummary:
+    """Return the summary of a session; `error` is set if its journal cannot be read."""
+    summary = SessionSummary(id=info.id, when=info.modified, size=info.size)
+    try:
+        header = await store.read_header(info.id)
+        summary = replace(summary, name=header.name)
+        state = decode_state(header.summary)
+        events = await read_events(store, info.id, SUMMARY_TYPES, after=state.position)
+    except JournalError as error:
+        return replace(summary, error=str(error))
+    is_live = bool(await store.find_writer(info.id))
+    return summarize_session(summary, events, is_live=is_live, state=state)
+
+
+async def require_no_writer(store: SessionStore, session: str) -> None:
+    """Raise JournalBusy if a process writes the session."""
+    if writer := await store.find_writer(session):
+        raise make_busy_error(writer, session)

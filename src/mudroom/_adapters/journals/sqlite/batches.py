@@ -1,0 +1,56 @@
+"""Reading in batches: turns a blocking generator of events into an asynchronous iterator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator
+
+from ...._core.events import StoredEvent
+from ....errors import JournalError
+
+_BATCH = 256
+"""Events that a thread reads at a time. The event loop runs between two batches."""
+
+
+async def read_in_batches(
+    start: Callable[[], Generator[StoredEvent]],
+) -> AsyncIterator[StoredEvent]:
+    """Yield the events of a blocking generator.
+
+    It runs in threads, never in two at the same time. It is closed when no thread runs it.
+    """
+    events = start()
+    error: JournalError | None = None
+    batch: list[StoredEvent] = []
+    loop = asyncio.get_running_loop()
+    reading: asyncio.Future[None] | None = None
+
+    def read_batch() -> None:
+        nonlocal error
+        batch.clear()
+        try:
+            for event in events:
+                batch.append(event)
+                if len(batch) == _BATCH:
+                    return
+        except JournalError as reason:
+            error = reason
+
+    try:
+        while error is None:
+            # No task: the end of the event loop cancels all tasks, also while their threads work.
+            reading = loop.run_in_executor(None, read_batch)
+            await asyncio.shield(reading)
+            for event in batch:
+                yield event
+            if len(batch) < _BATCH:
+                break
+        # Events before the damage are good; the error comes after them.
+        if error is not None:
+            raise error
+    finally:
+        if reading is None or reading.done():
+            events.close()
+        else:
+            # A cancel does not stop the thread, and to close what it runs may end the process.
+            reading.add_done_callback(lambda _: events.close())

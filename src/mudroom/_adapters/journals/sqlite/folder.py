@@ -1,0 +1,97 @@
+"""Folder of journal files: list and delete them without opening a database."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from ...._core.ports import SessionInfo
+from ....errors import JournalBusy
+from ..local_files import delete_local_files
+from .lock import lock, unlock
+
+_SUFFIX = ".db"
+_LOG_SUFFIX = ".db-wal"
+_CREATION_SECONDS = 60.0
+"""Seconds after which no process still creates the file."""
+
+
+def get_session_path(home: str | Path, session: str) -> Path:
+    """Return the path of a session's journal file."""
+    return Path(home, "sessions", session + _SUFFIX)
+
+
+def list_sessions(home: str | Path) -> list[SessionInfo]:
+    """Return the sessions of a state folder, last written first. Empty files are left out."""
+    stats: dict[str, os.stat_result] = {}
+    with suppress(FileNotFoundError), os.scandir(Path(home, "sessions")) as entries:
+        for entry in entries:
+            if entry.name.endswith((_SUFFIX, _LOG_SUFFIX)):
+                with suppress(FileNotFoundError):  # a log goes when its session is closed
+                    stats[entry.name] = entry.stat()
+    infos = [
+        _make_info(name.removesuffix(_SUFFIX), stat, stats.get(f"{name}-wal"))
+        for name, stat in stats.items()
+        if name.endswith(_SUFFIX) and stat.st_size
+    ]
+    return sorted(infos, key=lambda info: info.modified, reverse=True)
+
+
+def read_info(path: Path) -> SessionInfo:
+    """Return the list entry of one session's file. Raises FileNotFoundError."""
+    log: os.stat_result | None = None
+    with suppress(FileNotFoundError):
+        log = path.with_name(f"{path.name}-wal").stat()
+    return _make_info(path.stem, path.stat(), log)
+
+
+def _make_info(session: str, file: os.stat_result, log: os.stat_result | None) -> SessionInfo:
+    # A reader leaves an empty log, so the time of an empty log is not that of a write.
+    if log is None or not log.st_size:
+        return SessionInfo(id=session, modified=file.st_mtime, size=file.st_size)
+    modified = max(file.st_mtime, log.st_mtime)
+    return SessionInfo(id=session, modified=modified, size=file.st_size + log.st_size)
+
+
+def delete_session(path: Path) -> None:
+    """Delete a session with its outputs, versions of files and workspaces. Raises JournalBusy."""
+    descriptor = lock(path)
+    try:
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        delete_local_files(path.parent.parent, path.stem)
+    finally:
+        unlock(path, descriptor)
+
+
+def remove_half_created(path: Path) -> None:
+    """Delete half-created journal files left by processes that died during creation.
+
+    Arguments:
+        path: the journal about to be created, which is locked. Its folder is searched; its own
+            files stay.
+    """
+    names = set(os.listdir(path.parent))
+    created = {name.removesuffix(".new") for name in names if name.endswith(f"{_SUFFIX}.new")}
+    locked = {name.removesuffix(".lock") for name in names if name.endswith(f"{_SUFFIX}.lock")}
+    # The folder may be on another machine, with another clock: compare times of files.
+    now = _read_change_time(path)
+    for name in created | (locked - names):
+        other = path.with_name(name)
+        if name == path.name or _read_change_time(other) > now - _CREATION_SECONDS:
+            continue  # a process may be creating it, and would find it locked
+        # JournalBusy: a process has it open. There may be many, so do not wait.
+        with suppress(JournalBusy):
+            descriptor = lock(other, attempts=1)
+            other.with_name(f"{name}.new").unlink(missing_ok=True)
+            unlock(other, descriptor)
+
+
+def _read_change_time(path: Path) -> float:
+    """Return when the lock file or the unpublished file of a journal was last changed."""
+    times = [0.0]
+    for suffix in (".lock", ".new"):
+        with suppress(FileNotFoundError):  # its process removed or published it
+            times.append(path.with_name(path.name + suffix).stat().st_mtime)
+    return max(times)

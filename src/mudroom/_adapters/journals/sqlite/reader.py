@@ -1,0 +1,111 @@
+"""Reader of a journal file: works beside its writer and on a read-only disk. Functions block."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Generator
+from contextlib import closing
+from pathlib import Path
+from zlib import crc32
+
+from msgspec.structs import replace
+
+from ...._core.events import StoredEvent
+from ...._projections.session_summary import decode_state
+from ....errors import JournalDamaged
+from ..encoding import decode
+from .errors import REPAIR_REMEDY, translate_errors
+from .schema import JournalMeta, connect_briefly, connect_reader, read_last_number, read_meta
+
+_QUERY = "SELECT seq, type, body, crc FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
+
+
+class SqliteReader:
+    """Reader of one journal file. Create it with `open_reader`."""
+
+    def __init__(self, path: Path, meta: JournalMeta) -> None:
+        self.path = path
+        self.meta = meta
+
+    def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> Generator[StoredEvent]:
+        """Yield the events recorded so far, oldest first.
+
+        Arguments:
+            after: position of the last event to skip.
+            types: the wanted event types; () is all of them. The others are only
+                checked.
+
+        Raises JournalDamaged at the first damaged or missing event of any type.
+        """
+        with translate_errors(self.path), closing(connect_reader(self.path)) as connection:
+            yield from self.read_with(connection, after, types)
+
+    def read_with(
+        self,
+        connection: sqlite3.Connection,
+        after: int = 0,
+        types: Collection[type[StoredEvent]] = (),
+        limit: int = -1,
+    ) -> Generator[StoredEvent]:
+        """Yield events like `read`, by an open connection. `limit`: maximum of events to check."""
+        tags = {str(event_type.__struct_config__.tag) for event_type in types}
+        last = after
+        try:
+            for seq, tag, body, crc in connection.execute(_QUERY, (after, limit)):
+                if seq != last + 1:
+                    raise self._make_damage_error(f"record {last + 1} is missing")
+                if not isinstance(body, bytes) or crc32(body) != crc:
+                    raise self._make_damage_error(f"record {seq} is damaged")
+                last = seq
+                if not tags or tag in tags:
+                    yield self._decode(seq, body)
+        except sqlite3.DatabaseError as error:
+            raise self._make_damage_error(
+                f"a record after {last} cannot be read: {error}"
+            ) from error
+
+    def _decode(self, seq: int, body: bytes) -> StoredEvent:
+        try:
+            return decode(body)
+        except ValueError as error:
+            raise self._make_damage_error(f"record {seq} is no event: {error}") from error
+
+    def _make_damage_error(self, message: str) -> JournalDamaged:
+        return JournalDamaged(message, where=str(self.path), remedy=REPAIR_REMEDY)
+
+
+def open_reader(path: str | Path) -> SqliteReader:
+    """Open a journal file for reading. Raises JournalDamaged, JournalNewer or JournalError."""
+    path = Path(path).absolute()
+    with translate_errors(path), closing(connect_reader(path)) as connection:
+        return SqliteReader(path, read_meta(connection, path))
+
+
+def read_header(path: Path) -> tuple[JournalMeta, StoredEvent | None]:
+    """Return the facts of a journal file and its first event, None if it has none.
+
+    Raises as `open_reader` does.
+    """
+    with translate_errors(path), closing(connect_briefly(path)) as connection:
+        meta = read_valid_meta(connection, path)
+        return meta, next(SqliteReader(path, meta).read_with(connection, limit=1), None)
+
+
+def read_valid_meta(connection: sqlite3.Connection, path: Path) -> JournalMeta:
+    """Return the facts of a journal file; its summary is left out if the end of the file is lost.
+
+    Raises as `open_reader` does.
+    """
+    meta = read_meta(connection, path)
+    if meta.summary and not _has_summarized_events(connection, meta):
+        return replace(meta, summary="")
+    return meta
+
+
+def _has_summarized_events(connection: sqlite3.Connection, meta: JournalMeta) -> bool:
+    try:
+        return decode_state(meta.summary).position <= read_last_number(connection)
+    except sqlite3.DatabaseError:
+        return False

@@ -1,0 +1,189 @@
+"""Session store in a state folder: one SQLite file per session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from ...._core.events import StoredEvent
+from ...._core.ports import SessionHeader, SessionInfo
+from ...._projections.session_summary import find_folder
+from ....errors import JournalError
+from ..session_names import check_name, make_missing_session_error, select_session
+from .batches import read_in_batches
+from .errors import translate_errors
+from .folder import delete_session, get_session_path, list_sessions, read_info
+from .journal import SqliteJournal
+from .lock import find_writer_pid
+from .reader import SqliteReader, open_reader, read_header
+from .schema import get_unpublished_path, write_name
+
+_POLL_SECONDS = 0.25
+"""Seconds between two polls for events that another process has appended."""
+
+
+class SqliteStore:
+    """Session store in a state folder, which may not exist yet.
+
+    Arguments:
+        home: mudroom's state folder. The files are in its subfolder `sessions`. A relative path
+            begins at the current folder of now.
+    """
+
+    def __init__(self, home: str | Path) -> None:
+        self.home = Path(home).absolute()
+
+    def get_path(self, session: str) -> Path:
+        """Return the path of a session's file, which may not exist.
+
+        Raises UnknownName if the id is not a valid file name.
+        """
+        if not session or "/" in session:
+            raise make_missing_session_error(session)
+        return get_session_path(self.home, session)
+
+    async def create(self, session: str) -> SqliteJournal:
+        """Create the file of a new session and open its journal. It appears with its first events.
+
+        Raises JournalError if it exists.
+        """
+        return await _open_journal(self.get_path(session), session, create=True)
+
+    async def open(
+        self, session: str, *, read_only: bool = False
+    ) -> SqliteJournal | ReadOnlyJournal:
+        """Open the journal of a session.
+
+        Raises UnknownName, JournalBusy, JournalDamaged, JournalNewer.
+        """
+        path = self._get_existing_path(session)
+        if read_only:
+            return ReadOnlyJournal(await asyncio.to_thread(open_reader, path))
+        return await _open_journal(path, session, create=False)
+
+    async def list(self) -> Sequence[SessionInfo]:
+        """Return all sessions, the last written first, without opening them."""
+        return await asyncio.to_thread(self._list)
+
+    async def read_info(self, session: str) -> SessionInfo:
+        """Return the list entry of one session. Raises UnknownName."""
+        return await asyncio.to_thread(read_info, self._get_existing_path(session))
+
+    async def read_header(self, session: str) -> SessionHeader:
+        """Return the facts of one session. Raises UnknownName, JournalDamaged, JournalNewer."""
+        meta, first = await asyncio.to_thread(read_header, self._get_existing_path(session))
+        return SessionHeader(
+            id=session,
+            name=meta.name,
+            created=meta.created,
+            program=meta.program,
+            folder=find_folder(first, meta.summary),
+            summary=meta.summary,
+        )
+
+    async def find(self, text: str) -> str:
+        """Return the id of the session with this id, unique beginning of an id, or name."""
+        return await asyncio.to_thread(self._find, text)
+
+    async def check_name(self, name: str, session: str = "") -> None:
+        """Check that a session can have this name. Raises UsageError."""
+        await asyncio.to_thread(check_name, name, self._list_names(), session)
+
+    async def rename(self, session: str, name: str) -> None:
+        """Name a session, "" for none; also while it is written. Raises UnknownName, UsageError."""
+        path = self.get_path(session)
+        if not get_unpublished_path(path).exists():
+            self._get_existing_path(session)
+        await self.check_name(name, session)
+        await asyncio.to_thread(write_name, path, name)
+
+    async def delete(self, session: str) -> None:
+        """Delete a session's file and its long outputs. Raises UnknownName, JournalBusy."""
+        await asyncio.to_thread(delete_session, self._get_existing_path(session))
+
+    async def find_writer(self, session: str) -> str:
+        """Return "process N" for the process that writes a session, "" if there is none."""
+        pid = await asyncio.to_thread(find_writer_pid, self.get_path(session))
+        return f"process {pid}" if pid else ""
+
+    def _find(self, text: str) -> str:
+        if text and "/" not in text and self.get_path(text).exists():
+            return text  # a whole id; servers ask for it, and the list can be long
+        return select_session(text, [info.id for info in self._list()], self._list_names())
+
+    def _list_names(self) -> Iterator[tuple[str, str]]:
+        for info in self._list():
+            # Skip a damaged file: its name cannot be read, and other sessions must stay reachable.
+            with suppress(JournalError):
+                if name := read_header(self.get_path(info.id))[0].name:
+                    yield name, info.id
+
+    def _list(self) -> Sequence[SessionInfo]:
+        with translate_errors(self.home):
+            return list_sessions(self.home)
+
+    def _get_existing_path(self, session: str) -> Path:
+        path = self.get_path(session)
+        if not path.exists():
+            raise make_missing_session_error(session)
+        return path
+
+
+async def _open_journal(path: Path, session: str, *, create: bool) -> SqliteJournal:
+    """Open a journal in a thread. A cancel waits for the thread, and closes what it has opened."""
+    open_now = partial(SqliteJournal.open, path, session=session, create=create)
+    # No task: the end of the event loop cancels all tasks, also while their threads work.
+    opening = asyncio.get_running_loop().run_in_executor(None, open_now)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        while not opening.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([opening])
+        if not opening.exception():
+            await opening.result().close()
+        raise
+
+
+class ReadOnlyJournal:
+    """Journal of a file that another process may write."""
+
+    def __init__(self, reader: SqliteReader) -> None:
+        self.path: Path = reader.path
+        self.meta = reader.meta
+        self._reader = reader
+        self._closed = asyncio.Event()
+
+    async def append(self, *events: StoredEvent) -> int:
+        """Raise JournalError."""
+        raise JournalError(
+            "the journal is open for reading only",
+            where=str(self.path),
+            remedy="Open it to write.",
+        )
+
+    def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> AsyncIterator[StoredEvent]:
+        """Yield the events recorded so far, oldest first. A thread reads the file."""
+        return read_in_batches(lambda: self._reader.read(after, types=types))
+
+    async def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
+        """Yield the events after a position, then each new one, until this journal is closed."""
+        while True:
+            is_closed = self._closed.is_set()
+            async for event in self.read(after):
+                after += 1
+                yield event
+            if is_closed:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await self._closed.wait()
+
+    async def close(self) -> None:
+        """End `follow`. Recorded events can still be read."""
+        self._closed.set()

@@ -1,0 +1,402 @@
+"""Failures of one request: whether to retry it, after how long, and which error the user sees.
+
+Also the error for a model string without a known provider.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from ..._platform.http1.errors import (
+    CannotConnect,
+    InvalidRequest,
+    MalformedResponse,
+    SilentServer,
+    TooManyOpenFiles,
+    UntrustedServer,
+)
+from ...errors import (
+    ContextOverflow,
+    ModelError,
+    ModelGarbled,
+    ModelRefused,
+    ModelUnavailable,
+    UnknownName,
+    suggest_names,
+)
+from ._rate_limit import MAX_WAIT
+
+if TYPE_CHECKING:
+    from .refusals.classifier import Meaning
+
+_MAX_ERROR_TEXT = 600
+_PUBLIC_HEADERS = frozenset(
+    {"accept", "anthropic-beta", "anthropic-version", "content-type", "user-agent"}
+)
+_OVERFLOW_REMEDY = (
+    "The conversation is too large: let the model read less, split the work into more tasks, "
+    "remove the last prompts with /rewind, shorten it with /compact, or use a model with a larger "
+    "context."
+)
+NO_TOOLS_REMEDY = (
+    "mudroom works through tools. Use a model that takes them; start vLLM with "
+    "--enable-auto-tool-choice and --tool-call-parser, llama.cpp with --jinja."
+)
+_STATUS_TEXTS = {
+    408: "timeout",
+    409: "conflict",
+    429: "too many requests",
+    500: "internal error",
+    502: "bad gateway",
+    503: "unavailable",
+    504: "gateway timeout",
+    529: "overloaded",
+}
+_TRY_LATER = "Try again later."
+_FIRST_DELAY = 0.5
+"""Longest delay in seconds after the first failed attempt; it doubles with each one."""
+_MAX_DELAY = 30.0
+
+
+class ProviderHints(Struct, frozen=True):
+    """Names that error messages use for a provider.
+
+    Arguments:
+        provider: its name.
+        key_env, url_env: environment variables of its key and its base URL; "" if there are none.
+    """
+
+    provider: str = "the provider"
+    key_env: str = ""
+    url_env: str = ""
+
+
+class RequestFailure(Exception):
+    """One failed attempt of a request.
+
+    Arguments:
+        status: HTTP status, 0 if no response arrived.
+        error: the error to raise when the request is not retried.
+        is_retryable: whether another attempt may succeed.
+        is_repairable: a request without the refused part may succeed.
+        is_load: the provider has too many requests, so that other runs should wait, too.
+        retry_after: seconds the provider asked to wait, 0 if it did not ask.
+        allows_few_tries: true if another attempt seldom helps, so that only a few follow.
+        body: the error as the provider sent it.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        error: ModelError,
+        *,
+        is_retryable: bool = False,
+        is_repairable: bool = False,
+        is_load: bool = False,
+        retry_after: float = 0.0,
+        allows_few_tries: bool = False,
+        body: bytes = b"",
+    ) -> None:
+        super().__init__(error.message)
+        self.status = status
+        self.error = error
+        self.is_retryable = is_retryable
+        self.is_repairable = is_repairable
+        self.is_load = is_load
+        self.retry_after = retry_after
+        self.allows_few_tries = allows_few_tries
+        self.body = body
+
+
+def classify_status(
+    hints: ProviderHints,
+    url: str,
+    status: int,
+    text: str,
+    *,
+    headers: Mapping[str, str] = MappingProxyType({}),
+    body: bytes = b"",
+    now: float = 0.0,
+) -> RequestFailure:
+    """Return the failure that an error of the provider means.
+
+    Arguments:
+        status: as HTTP, also of an error inside a stream.
+        text: the provider's error text, already redacted.
+        headers: of the response, by lower-case name.
+        body: the error as the provider sent it.
+        now: seconds since 1970, for waits that end at a time.
+    """
+    from .refusals.classifier import Meaning, read_refusal  # only a failure needs it
+
+    refusal = read_refusal(status, text, body, headers, now)
+    where = strip_url(url)
+    detail = f": {text}" if text else ""
+    message = f"{hints.provider} refused the request (HTTP {status}){detail}"
+    match refusal.meaning:
+        case Meaning.LOAD | Meaning.FAULT:
+            is_load = refusal.meaning is Meaning.LOAD
+            other = _STATUS_TEXTS[429] if is_load else "server error"
+            meaning = _STATUS_TEXTS.get(status, other)
+            message = f"{hints.provider} answered {status} {meaning}{detail}"
+            error = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
+        case Meaning.TOO_LONG:
+            error = ContextOverflow(message, where=where, remedy=_OVERFLOW_REMEDY)
+        case _ if 300 <= status < 400:
+            message = f"{hints.provider} redirects to another address (HTTP {status}){detail}"
+            error = ModelRefused(message, where=where, remedy=_make_url_remedy(hints))
+        case meaning:
+            remedy = _choose_remedy(hints, meaning, status, text)
+            error = ModelRefused(message, where=where, remedy=remedy)
+    return RequestFailure(
+        status,
+        error,
+        is_retryable=refusal.may_retry,
+        is_repairable=refusal.meaning in (Meaning.REFUSED, Meaning.TOO_LONG),
+        is_load=refusal.meaning is Meaning.LOAD,
+        retry_after=refusal.wait,
+        body=body,
+    )
+
+
+def classify_exception(
+    hints: ProviderHints, url: str, error: Exception, read_timeout: float
+) -> RequestFailure:
+    """Return the failure that a broken connection means.
+
+    Arguments:
+        read_timeout: seconds without data after which a read is aborted.
+    """
+    where = strip_url(url)
+    if isinstance(error, InvalidRequest):
+        invalid = ModelRefused(
+            f"cannot send the request to {where!r}: {error}", remedy=_make_url_remedy(hints)
+        )
+        return RequestFailure(0, invalid)
+    if isinstance(error, UntrustedServer):
+        untrusted = ModelUnavailable(
+            f"no trusted connection to {hints.provider}: {error}",
+            where=where,
+            remedy="If the certificate is your own, set SSL_CERT_FILE to its path.",
+        )
+        return RequestFailure(0, untrusted)
+    if isinstance(error, SilentServer):
+        message = f"{hints.provider} sent no data for {read_timeout:g} s"
+        silent = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
+        return RequestFailure(0, silent, is_retryable=True, allows_few_tries=True)
+    if isinstance(error, TooManyOpenFiles):
+        full = ModelUnavailable(
+            f"cannot open a connection to {hints.provider}: {error}",
+            where=where,
+            remedy="Raise the limit with `ulimit -n`, or run fewer children at once.",
+        )
+        return RequestFailure(0, full, is_retryable=True, allows_few_tries=True)
+    if isinstance(error, CannotConnect):
+        unreachable = ModelUnavailable(
+            f"cannot reach {hints.provider}: {error}",
+            where=where,
+            remedy=f"Check that the server runs and the network is up. {_make_url_remedy(hints)}",
+        )
+        return RequestFailure(0, unreachable, is_retryable=True, allows_few_tries=True)
+    if isinstance(error, MalformedResponse):
+        return build_protocol_failure(hints, url, str(error), is_unreadable=True)
+    message = f"the connection to {hints.provider} was lost: {error}"
+    lost = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
+    return RequestFailure(0, lost, is_retryable=True)
+
+
+def build_final_error(failure: RequestFailure, attempts: int) -> ModelError:
+    """Return the error to raise for a failure after the last of `attempts` attempts."""
+    error = failure.error
+    suffix = f", tried {attempts} times" if attempts > 1 else ""
+    # A short wait beside a quota of a day would not help.
+    if failure.retry_after and (failure.is_retryable or failure.retry_after > MAX_WAIT):
+        suffix += f"; the provider asks to wait {failure.retry_after:.0f} s"
+    return type(error)(error.message + suffix, where=error.where, remedy=error.remedy)
+
+
+def build_protocol_failure(
+    hints: ProviderHints, url: str, reason: str, *, is_unreadable: bool = False
+) -> RequestFailure:
+    """Return the failure of an endpoint that answers, but not in the expected protocol.
+
+    Arguments:
+        is_unreadable: data arrived damaged, so that another attempt may succeed.
+    """
+    message = f"the endpoint does not speak the protocol of {hints.provider}: {reason}"
+    error = ModelGarbled(message, where=strip_url(url), remedy=_make_url_remedy(hints))
+    return RequestFailure(0, error, is_retryable=is_unreadable, allows_few_tries=True)
+
+
+def choose_delay(attempt: int, jitter: float) -> float:
+    """Return the seconds before the attempt that follows the given one.
+
+    A random third of the delay keeps the retries of many runs apart. Each delay is longer than
+    the one before, up to the longest.
+
+    Arguments:
+        attempt: number of attempts so far. jitter: a random number from 0 to 1.
+    """
+    longest = min(_MAX_DELAY, _FIRST_DELAY * 2 ** (attempt - 1))
+    return longest * (2 + jitter) / 3
+
+
+def extract_error_text(body: bytes, secrets: tuple[str, ...] = ()) -> str:
+    """Return the message in an error body as one redacted line of at most 600 characters."""
+    text = body.decode("utf-8", "replace")
+    try:
+        value = msgspec.json.decode(body)
+        text = find_error_message(value) or (text if value else "")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = _summarize_html(text)
+    text = " ".join(text.split())
+    if len(text) > _MAX_ERROR_TEXT:
+        text = f"{text[:_MAX_ERROR_TEXT]}…"
+    return redact(text, secrets)
+
+
+def find_secrets(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the values of request headers that must not be shown."""
+    values = (
+        value.split()[-1]
+        for name, value in headers.items()
+        if name.lower() not in _PUBLIC_HEADERS and value.strip()
+    )
+    return tuple(value for value in values if len(value) >= 4)
+
+
+def redact(text: str, secrets: tuple[str, ...]) -> str:
+    """Return the text with each secret replaced by "[redacted]"."""
+    for secret in secrets:
+        text = text.replace(secret, "[redacted]")
+    return text
+
+
+def strip_url(url: str) -> str:
+    """Return the URL without query, user name and password."""
+    parsed = urlsplit(url)
+    return f"{parsed.scheme}://{parsed.netloc.rpartition('@')[2]}{parsed.path}"
+
+
+_MAX_TITLE_PLACE = 10_000
+"""Characters of a page in which its title must be: a refusal may have megabytes."""
+
+
+def _summarize_html(text: str) -> str:
+    """Return a short description of an HTML page, any other text as it is."""
+    start = text[:1000].lower()
+    if "<html" not in start and "<!doctype" not in start:
+        return text
+    title = re.search(
+        r"<(?:title|h1)[^<>]*>(.*?)</", text[:_MAX_TITLE_PLACE], re.IGNORECASE | re.DOTALL
+    )
+    return f"an HTML page titled {title[1].strip()!r}" if title else "an HTML page"
+
+
+def find_error_message(body: object) -> str:
+    """Return the first message in an error object of any provider, "" if there is none."""
+    if isinstance(body, str):
+        return body
+    if isinstance(body, list) and body:
+        return find_error_message(cast("list[Any]", body)[0])
+    if isinstance(body, dict):
+        fields = cast("dict[str, Any]", body)
+        for key in ("error", "message", "detail", "msg"):
+            if message := find_error_message(fields.get(key)):
+                return _add_inner_message(message, fields.get("metadata"))
+    return ""
+
+
+def _add_inner_message(message: str, metadata: object) -> str:
+    """Return the message of a gateway with that of the provider behind it, as OpenRouter has it."""
+    raw = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
+    if not isinstance(raw, str) or not raw:
+        return message
+    try:
+        raw = find_error_message(msgspec.json.decode(raw)) or raw
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    return f"{message}: {raw}"
+
+
+def _make_url_remedy(hints: ProviderHints) -> str:
+    if hints.url_env:
+        return f"Check the base URL in {hints.url_env}."
+    return "Check the base URL."
+
+
+def _choose_remedy(hints: ProviderHints, meaning: Meaning, status: int, text: str) -> str:
+    match meaning.name:
+        case "NO_MONEY":
+            return (
+                f"Add credit to the account of {hints.provider} or raise its spending limit, "
+                "or use another model (--model, --fallback-model)."
+            )
+        case "NO_QUOTA":
+            return (
+                "Wait until the quota is renewed, ask the provider for a larger one, "
+                "or use another model (--model, --fallback-model)."
+            )
+        case "NO_TOOLS":
+            return NO_TOOLS_REMEDY
+        case "NOT_ALLOWED":
+            return f"Check the key in {hints.key_env}." if hints.key_env else "Check the key."
+        case _ if status == 404:
+            return f"Check the model's name. {_make_url_remedy(hints)}"
+        case _ if "/v1/responses" in text:
+            return "Name the model as openai-responses:MODEL."
+        case _:
+            return ""
+
+
+def _list_models(prefixes: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the models of the installed price table that need no provider.
+
+    A name put together from a prefix and what the user typed may be no model at all.
+
+    Arguments:
+        prefixes: see `make_name_error`.
+    """
+    try:
+        from genai_prices.data_snapshot import get_snapshot  # slow to import
+    except ImportError:
+        return []
+    owners = {provider.replace("-", ""): tuple(owned) for provider, owned in prefixes.items()}
+    return sorted(
+        model.id
+        for provider in get_snapshot().providers
+        for model in provider.models
+        if model.id.startswith(owners.get(provider.id.replace("-", ""), ()))
+    )
+
+
+def make_name_error(
+    name: str,
+    rest: str,
+    providers: Collection[str],
+    names: Iterable[str],
+    prefixes: Mapping[str, Sequence[str]],
+) -> UnknownName:
+    """Return the error for a model string without a known provider.
+
+    Arguments:
+        name: the string up to its first separator.
+        rest: the separator and the model; "" if the string has no separator.
+        names: strings that select a model without more, such as "sonnet" and "anthropic".
+        prefixes: provider -> beginnings of its models that need no provider, such as "gpt-".
+    """
+    list_providers = "mudroom models lists the providers."
+    if rest:
+        remedy = suggest_names(name, providers, otherwise=list_providers)
+        return UnknownName("model provider", name, providers, remedy=remedy)
+    known = [*names, *_list_models(prefixes)]
+    otherwise = f"Write PROVIDER:MODEL. {list_providers}"
+    remedy = suggest_names(name, known, otherwise=otherwise)
+    return UnknownName("model", name, known, remedy=remedy)

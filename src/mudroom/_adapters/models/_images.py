@@ -1,0 +1,65 @@
+"""Images in requests: placeholders for models that take no images, and labels for the others."""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64encode
+
+from msgspec.structs import replace
+
+from ..._core.messages import (
+    ImageBlock,
+    TextBlock,
+    ToolResultBlock,
+    UserBlock,
+    UserMessage,
+    append_placeholders,
+)
+
+log = logging.getLogger("mudroom")
+
+
+def has_images(message: UserMessage) -> bool:
+    """Return True if a message or a tool result in it contains an image."""
+    for block in message.content:
+        if isinstance(block, ImageBlock) or (isinstance(block, ToolResultBlock) and block.images):
+            return True
+    return False
+
+
+def replace_images(message: UserMessage) -> UserMessage:
+    """Return the message with placeholder text in place of each image."""
+    return UserMessage(tuple(_replace_image(block) for block in message.content))
+
+
+def _replace_image(block: UserBlock) -> UserBlock:
+    if isinstance(block, ImageBlock):
+        return TextBlock(block.placeholder)
+    if isinstance(block, ToolResultBlock) and block.images:
+        return replace(block, text=append_placeholders(block.text, block.images), images=())
+    return block
+
+
+def warn_unsent_images(model: str, unsent: set[str]) -> None:
+    """Log once that a model gets placeholders in place of images.
+
+    Arguments:
+        unsent: names of what is logged already; "images" is added.
+    """
+    if "images" not in unsent:
+        unsent.add("images")
+        log.warning(
+            "%s: images are sent as a text with their type and size, because it is not known that "
+            "the model takes images. If it does, use --takes-images.",
+            model,
+        )
+
+
+def make_image_label(result: ToolResultBlock) -> str:
+    """Return the text before a result's images, for wires that send them outside the result."""
+    return f"Images of the result of {result.name} ({result.call_id}):"
+
+
+def make_data_url(image: ImageBlock) -> str:
+    """Return the image as a data URL."""
+    return f"data:{image.media_type};base64,{b64encode(image.data).decode()}"

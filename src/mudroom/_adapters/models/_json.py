@@ -1,0 +1,145 @@
+"""JSON for the wires: NUL and lone surrogates, which providers reject, are removed or replaced."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from ..._core.json_values import clean_text, find_json_fault, is_clean_json
+from ..._platform.lazy_pattern import compile_later
+from ...errors import quote_value
+
+_T = TypeVar("_T")
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder()
+_KEY_ENDS = compile_later(r'"[ \t\r\n]*:')
+
+
+def encode(value: object) -> bytes:
+    """Return the compact JSON of a value, with its strings cleaned if necessary."""
+    try:
+        data = _ENCODER.encode(value)
+    except UnicodeEncodeError:
+        return _ENCODER.encode(_clean_value(value))
+    if b"\\u0000" in data:
+        return _ENCODER.encode(_clean_value(value))
+    return data
+
+
+def clean(text: str) -> str:
+    """Return the text without NUL and with U+FFFD in place of each lone surrogate."""
+    return clean_text(text).replace("\0", "")
+
+
+def is_json(data: bytes) -> bool:
+    """Return True if the bytes are one JSON value."""
+    try:
+        _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def make_decoder(kind: type[_T]) -> Callable[[bytes], _T]:
+    """Return a function that decodes JSON as `kind` and raises msgspec.DecodeError.
+
+    It falls back to a slower, tolerant parser for lone surrogates and bytes that are not UTF-8.
+    A field of type Raw keeps its JSON text, with a key that occurs twice.
+    """
+    decode_strict = msgspec.json.Decoder(kind).decode
+
+    def decode(data: bytes) -> _T:
+        try:
+            return decode_strict(data)
+        except msgspec.ValidationError:
+            raise
+        except RecursionError:
+            raise msgspec.DecodeError("it nests too deeply") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            try:
+                value = json.loads(data.decode("utf-8", "replace"))
+                return _convert(value, kind, decode_strict)
+            except (ValueError, RecursionError):
+                raise msgspec.DecodeError(str(error)) from None
+
+    return decode
+
+
+def _convert(value: object, kind: type[_T], decode: Callable[[bytes], _T]) -> _T:
+    """Return a decoded value as `kind`. Only `decode` can fill fields of type Raw."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return decode(json.dumps(_clean_value(value)).encode())
+
+
+_decode_any: Callable[[bytes], Any] = make_decoder(cast("type[Any]", Any))
+
+
+def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
+    """Return the arguments of a tool call and "".
+
+    If the text is not a JSON object, return {} and the text; if a value in it cannot be recorded
+    or a key is in an object twice, {} and the reason. An empty text means no arguments.
+    """
+    if not text.strip():
+        return {}, ""
+    try:
+        value = _decode_any(text.encode("utf-8", "surrogatepass"))
+    except msgspec.DecodeError:
+        return {}, clean(text)
+    if isinstance(value, dict):
+        arguments = cast("dict[str, object]", value)
+        if is_clean_json(arguments) and "\\u0000" not in text:
+            fault = _find_repeated_key(text, len(arguments))
+            return {} if fault else arguments, fault
+        fault = find_json_fault(arguments) or _find_repeated_key(text, len(arguments))
+        return {} if fault else _clean_mapping(arguments), fault
+    return {}, clean(text)
+
+
+def read_arguments(raw: msgspec.Raw) -> str:
+    """Return the JSON text of arguments: an object, or a text that holds JSON; "" for none."""
+    data = bytes(raw)
+    if data.startswith(b'"'):
+        return _decode_any(data)
+    return "" if data == b"null" else data.decode("utf-8", "replace")
+
+
+def _find_repeated_key(text: str, count: int) -> str:
+    """Return which key an object of a JSON text has twice, "" if none has.
+
+    Arguments:
+        count: keys of the outer object. A text without further keys needs no second reading.
+    """
+    if len(_KEY_ENDS.findall(text)) == count:
+        return ""
+    repeated: list[str] = []
+
+    def check(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        fields: dict[str, object] = {}
+        for name, value in pairs:
+            if name in fields:
+                repeated.append(name)
+            fields[name] = value
+        return fields
+
+    json.loads(text, object_pairs_hook=check, parse_int=str)
+    return f"the key {quote_value(clean(repeated[0]))} occurs twice" if repeated else ""
+
+
+def _clean_value(value: object) -> object:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return _clean_mapping(cast("Mapping[object, object]", value))
+    if isinstance(value, list | tuple):
+        return [_clean_value(item) for item in cast("list[object]", value)]
+    return value
+
+
+def _clean_mapping(mapping: Mapping[Any, object]) -> dict[str, object]:
+    return {clean(str(key)): _clean_value(item) for key, item in mapping.items()}

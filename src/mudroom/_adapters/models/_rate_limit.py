@@ -1,0 +1,253 @@
+"""Rate limiter that adapts its rate to the refusals of one provider.
+
+While no limit is known, every request is sent immediately. There is one exception, the burst hold:
+if many more requests wait for a response than the provider has accepted at once before, the rest of
+the burst waits until the first ones are answered, or would have been refused by now. No hold begins
+while the provider has room, as the headers of its last response say. Some providers count per
+model, so that room may be of another model; then refusals decide, as without headers.
+
+A refusal (HTTP 429, 529) changes to limited mode: requests are sent one at a time, at a rate. The
+rate follows the refusals and acceptances of the provider:
+
+    rate (requests/s)
+     |           refused at this rate:            refused again: x 0.7,
+     |           it becomes the refused rate      a new refused rate
+     |                    v                             v
+     |        free       |..............................|............. refused rate
+     |       (no limit)  |                      ________|    _____
+     |                   |              _______/ +1 % per step, near the refused rate (>= 90 %)
+     |                   |           __/
+     |                   |        __/  x 1.3 per step, up to 90 % of the refused rate
+     |                   |  1/s _/
+     +-------------------+------+--------------------------------------> time
+                     refused    opens again after the wait that the provider asked for
+
+- The first refusal sets 1 request/s. No rate was refused then, so steps are x 1.5.
+- The rate rises by one step only when the provider accepts a request that was sent after the last
+  change of the rate, and when enough time has passed that a refusal would have arrived
+  (`_slowest_refusal`; at least 1 s near the refused rate).
+- Refusals of requests sent before the last change of the rate do not lower it again.
+- Above 125 % of the refused rate that rate counts as outdated, and steps are x 1.5 again. Beyond
+  5,000 requests/s the limiter leaves limited mode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from ..._core.ports import Clock, RateLimited, RequestSlot
+from ..._platform.wake_queue import WakeQueue
+
+MAX_WAIT = 300.0
+"""Longest time in seconds that a request may wait for a closed limiter."""
+_ALWAYS_ALLOWED_UNANSWERED = 8
+"""Up to this number of unanswered requests, no burst is held back."""
+_BURST_HOLD_FACTOR = 0.6
+"""Length of a burst hold, as a multiple of the fastest response time so far."""
+_MAX_BURST_HOLD = 1.0
+"""Longest burst hold, in seconds."""
+_ASSUMED_RESPONSE_TIME = 0.5
+"""Fastest response time in seconds while no response has arrived."""
+_MIN_STEP_TIME_NEAR_REFUSED_RATE = 1.0
+"""Seconds between two steps of the rate near the rate that was refused last."""
+_START_RATE = 1.0
+_MIN_RATE = 0.1
+_MAX_RATE = 5_000.0
+_CLOCK_MARGIN = 0.005
+"""Seconds added to the provider's own wait, because clocks are rounded."""
+_REQUESTS_LEFT = ("anthropic-ratelimit-requests-remaining", "x-ratelimit-remaining-requests")
+_TOKENS_LEFT = (
+    "anthropic-ratelimit-tokens-remaining",
+    "anthropic-ratelimit-input-tokens-remaining",
+    "x-ratelimit-remaining-tokens",
+)
+"""Headers of responses that say how much of the limits is left."""
+_BYTES_PER_TOKEN = 3
+"""Bytes of a request body that count as one token. The estimate is high: most have four."""
+_MAX_DIGITS = 12
+
+
+class AdaptiveRateLimiter:
+    """The port RateLimiter in one process; the module docstring explains its rules."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._queue = asyncio.Lock()
+        # All times are seconds of the monotonic clock. A rate of 0 means: no limit.
+        self._rate = 0.0
+        self._refused_rate = 0.0
+        self._rate_changed_at = 0.0
+        self._closed_until = 0.0
+        self._next_send_at = 0.0
+        self._unanswered = 0
+        self._largest_accepted_burst = 0
+        self._room = 0
+        self._burst_held_since: float | None = None
+        self._is_holding = False
+        self._held: list[asyncio.Future[None]] = []
+        self._wakes = WakeQueue()
+        self._fastest_response = _ASSUMED_RESPONSE_TIME
+        self._slowest_refusal = 0.0
+
+    def acquire_now(self) -> RequestSlot | None:
+        """Return a slot if a request may be sent immediately, else None."""
+        if self._is_holding or self._is_burst:
+            return None
+        self._burst_held_since = None
+        return None if self._rate or self._queue.locked() else self._take_slot()
+
+    async def acquire(self) -> RequestSlot:
+        """Wait until a request may be sent and return its slot.
+
+        Each slot must be passed to `release` once. Raises RateLimited.
+        """
+        if slot := self.acquire_now():
+            return slot
+        await self._wait_for_burst()
+        if self._rate or self._queue.locked():
+            async with self._queue:
+                while (wait := self._compute_wait()) > 0:
+                    if wait > MAX_WAIT:
+                        raise RateLimited(wait)
+                    await self._clock.sleep(wait)
+        return self._take_slot()
+
+    def _take_slot(self) -> RequestSlot:
+        """Count a request that is sent now."""
+        self._unanswered += 1
+        self._room -= 1
+        now = self._clock.monotonic()
+        if self._rate:
+            self._next_send_at = now + 1 / self._rate
+        return RequestSlot(now, self._unanswered)
+
+    def record_accepted(self, slot: RequestSlot, room: int | None = None) -> None:
+        """Record that the provider accepted a request; this may raise the rate."""
+        now = self._clock.monotonic()
+        self.release(slot)
+        if room is not None:
+            # The provider may not have counted the requests that are still under way.
+            self._room = room - self._unanswered
+        self._largest_accepted_burst = max(self._largest_accepted_burst, slot.unanswered_when_sent)
+        self._fastest_response = min(self._fastest_response, now - slot.sent_at)
+        if not self._rate or slot.sent_at < self._rate_changed_at:
+            return
+        is_near = self._refused_rate > 0 and self._rate >= 0.9 * self._refused_rate
+        step_time = self._slowest_refusal
+        if is_near:
+            step_time = max(step_time, _MIN_STEP_TIME_NEAR_REFUSED_RATE)
+        if now >= self._rate_changed_at + step_time:
+            self._rate_changed_at = now
+            self._raise_rate(is_near=is_near)
+
+    def record_refused(self, slot: RequestSlot, retry_after: float) -> None:
+        """Record that the provider refused a request and wants none for `retry_after` seconds."""
+        now = self._clock.monotonic()
+        self.release(slot)
+        self._closed_until = max(self._closed_until, now + retry_after + _CLOCK_MARGIN)
+        self._largest_accepted_burst = 0
+        self._room = 0
+        self._slowest_refusal = max(self._slowest_refusal, now - slot.sent_at)
+        if self._rate and slot.sent_at < self._rate_changed_at:
+            return
+        self._rate_changed_at = now
+        self._refused_rate = self._rate
+        self._rate = max(_MIN_RATE, self._rate * 0.7) if self._rate else _START_RATE
+
+    def _raise_rate(self, *, is_near: bool) -> None:
+        if self._rate > 1.25 * self._refused_rate:
+            self._rate *= 1.5
+            self._refused_rate = 0.0
+        elif is_near:
+            self._rate *= 1.01
+        else:
+            self._rate = min(1.3 * self._rate, 0.9 * self._refused_rate)
+        if self._rate > _MAX_RATE:
+            self._rate = 0.0
+            self._refused_rate = 0.0
+
+    def release(self, slot: RequestSlot) -> None:
+        """End a request, with or without a response."""
+        if not slot.is_answered:
+            slot.is_answered = True
+            self._unanswered -= 1
+
+    @property
+    def _is_burst(self) -> bool:
+        """True if more requests are unanswered than the provider is known to accept at once."""
+        if self._room > 0:
+            return False
+        accepted = max(_ALWAYS_ALLOWED_UNANSWERED, 2 * self._largest_accepted_burst)
+        return self._unanswered >= accepted
+
+    async def _wait_for_burst(self) -> None:
+        """Wait until no burst is held back.
+
+        One request waits for the time and then wakes the others. In a queue, each of hundreds would
+        need an iteration of the event loop, which handles the answers of the first ones, too.
+        """
+        while True:
+            if self._is_holding:
+                waiter = asyncio.get_running_loop().create_future()
+                self._held.append(waiter)
+                await waiter
+            elif (wait := self._compute_hold()) > 0:
+                await self._hold(wait)
+            else:
+                return
+
+    async def _hold(self, seconds: float) -> None:
+        """Hold back all requests that arrive in the next seconds."""
+        self._is_holding = True
+        try:
+            await self._clock.sleep(seconds)
+        finally:
+            self._is_holding = False
+            held = self._held
+            self._held = []
+            for waiter in held:
+                self._wakes.wake(waiter)
+
+    def _compute_hold(self) -> float:
+        """Return the seconds for which the burst is held back; 0 or less means not at all."""
+        if self._rate or not self._is_burst:
+            return 0.0
+        now = self._clock.monotonic()
+        if self._burst_held_since is None:
+            self._burst_held_since = now
+        hold = min(_BURST_HOLD_FACTOR * self._fastest_response, _MAX_BURST_HOLD)
+        return self._burst_held_since + hold - now
+
+    def _compute_wait(self) -> float:
+        """Return the seconds until a limit allows the next request; 0 or less means now."""
+        if not self._rate:
+            return 0.0
+        return max(self._closed_until, self._next_send_at) - self._clock.monotonic()
+
+
+def read_room(headers: Mapping[str, str], request_size: int) -> int | None:
+    """Return how many more requests the provider accepts at once, None if it does not say.
+
+    Arguments:
+        headers: of a response, by lower-case name.
+        request_size: bytes of the request's body; the next requests are taken to be as long.
+    """
+    requests = [
+        number
+        for name in _REQUESTS_LEFT
+        if (number := _parse_number(headers.get(name))) is not None
+    ]
+    if not requests:
+        return None
+    tokens = [
+        number for name in _TOKENS_LEFT if (number := _parse_number(headers.get(name))) is not None
+    ]
+    tokens_per_request = request_size // _BYTES_PER_TOKEN + 1
+    return min([*requests, *(number // tokens_per_request for number in tokens)])
+
+
+def _parse_number(value: str | None) -> int | None:
+    if value and value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS:
+        return int(value)
+    return None

@@ -1,0 +1,73 @@
+"""Names of tools and ids of calls on the wire.
+
+Every provider accepts letters, digits, _ and - in a name; mudroom's names may contain a dot
+(`self.emitvalue`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ..._platform.lazy_pattern import compile_later
+
+_MAX_LENGTH = 64
+ILLEGAL_CHARACTERS = compile_later(r"[^A-Za-z0-9_-]")
+"""Characters that some provider rejects in the name or the id of a tool call."""
+
+
+def fit_call_id(call_id: str, form: str, length: int) -> str:
+    """Return a call id that a provider accepts: unchanged if it has the form, else its hash.
+
+    Arguments:
+        form: regular expression of the ids that it accepts.
+        length: characters of the hash, at most 64.
+    """
+    if re.fullmatch(form, call_id):
+        return call_id
+    from hashlib import sha256  # slow to import
+
+    return sha256(call_id.encode("utf-8", "replace")).hexdigest()[:length]
+
+
+class ToolNames:
+    """Two-way mapping between the tool names of one conversation and their names on the wire.
+
+    Arguments:
+        names: the offered tools, in order. Names that become equal on the wire get a number.
+
+    Example:
+        ToolNames(["self.emitvalue"]).to_wire("self.emitvalue")  # "self_emitvalue"
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._to_wire: dict[str, str] = {}
+        self._from_wire: dict[str, str] = {}
+        # Names that are legal already come first, so that they keep their spelling.
+        for name in sorted(names, key=lambda name: name != _make_legal(name)):
+            wire_name = self._choose_free_name(_make_legal(name))
+            self._to_wire[name] = wire_name
+            self._from_wire[wire_name] = name
+
+    def to_wire(self, name: str) -> str:
+        """Return the name to send; a name that was not offered is made legal too."""
+        return self._to_wire.get(name) or _make_legal(name)
+
+    def from_wire(self, name: str) -> str:
+        """Return the tool that a received name means; an unknown name is returned unchanged."""
+        return self._from_wire.get(name, name)
+
+    def _choose_free_name(self, name: str) -> str:
+        candidate = name
+        number = 1
+        while candidate in self._from_wire:
+            number += 1
+            candidate = f"{name[: _MAX_LENGTH - 4]}_{number}"
+        return candidate
+
+
+def _make_legal(name: str) -> str:
+    legal = ILLEGAL_CHARACTERS.sub("_", name)[:_MAX_LENGTH]
+    if legal[:1].isalpha() or legal[:1] == "_":
+        return legal
+    return f"_{legal}"[:_MAX_LENGTH]

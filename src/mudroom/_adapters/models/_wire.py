@@ -1,0 +1,471 @@
+"""Models behind HTTP: the part that is the same for all wires."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable, Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..._core.budgets import choose_smaller
+from ..._core.messages import (
+    AssistantBlock,
+    AssistantMessage,
+    Message,
+    ProviderBlock,
+    StopReason,
+    TextBlock,
+    ToolResultBlock,
+    join_texts,
+    resolve_stop_reason,
+)
+from ..._core.ports import RequestConfig, RetryNotice, StreamChunk
+from ...errors import ModelRefused
+from ._errors import NO_TOOLS_REMEDY, RequestFailure, strip_url
+from ._http import HttpClient, Remedy, StreamReader
+from ._images import has_images, replace_images, warn_unsent_images
+from ._json import clean, encode
+from ._tool_names import ToolNames
+from ._written_calls import WRITTEN_CALL, find_written_call
+from .model_facts import ModelFacts, find_facts, remember_facts
+
+log = logging.getLogger("mudroom")
+
+_MAX_CACHED_PREFIXES = 32
+_SAMPLING = ("temperature", "top_p")
+_SERVED_MAX_OUTPUT = 32_000
+"""Default output limit in tokens where the server tells its window, which bounds it, too."""
+REFUSED_CALLS = "tool_use_failed"
+"""Stop reason of an answer that the provider refused for its calls."""
+_MAX_REFUSED_ANSWERS = 3
+"""Refused answers in a row that the model is told of; the next one is an error."""
+
+
+class RequestPrefix(Struct, frozen=True):
+    """The bytes that start each request of a conversation, and its tool names on the wire.
+
+    `facts`: those of the model that the bytes fit.
+    """
+
+    data: bytes
+    names: ToolNames
+    config: RequestConfig
+    facts: ModelFacts
+
+
+class WireModel(ABC):
+    """Base of the models that mudroom speaks to over HTTP.
+
+    Arguments:
+        model: the name the server knows it by.
+        http: connections and rate limiter of this provider.
+        key: sent in a header; "" sends none, as local servers expect.
+        base_url: the URL before the path of the wire.
+        headers: additional headers.
+        name: the model string; by default the name of the wire before that of the model.
+        takes_images: the model accepts images; otherwise it gets placeholders.
+        takes_tools: the model takes tools, or the server does not say; otherwise a request with
+            tools is an error before it is sent.
+        context_window: in tokens, as the server says; 0 if it is not known.
+
+    Attributes:
+        WIRE: name of the wire.
+        BASE_URL: address of the provider that defines the wire.
+        TOOLS_OFF: the field that forbids tool calls, as JSON.
+        SERVER_TOOLS: tools that the provider runs, by name, as the wire has them.
+        HAS_SYSTEM_MESSAGE: the system prompt is the first message.
+    """
+
+    WIRE: str
+    BASE_URL: str
+    TOOLS_OFF: bytes
+    SERVER_TOOLS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    HAS_SYSTEM_MESSAGE = False
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        http: HttpClient,
+        key: str = "",
+        base_url: str = "",
+        headers: Mapping[str, str] | None = None,
+        name: str = "",
+        takes_images: bool = True,
+        takes_tools: bool = True,
+        context_window: int = 0,
+    ) -> None:
+        self.model = self.normalize_model(model)
+        self.http = http
+        self.name = name or f"{self.WIRE}:{self.model}"
+        self.base_url = (base_url or self.BASE_URL).rstrip("/")
+        self.url = self.build_url(self.base_url)
+        self.headers = {"Content-Type": "application/json", **self.build_auth_headers(key)}
+        self.headers.update(headers or {})
+        self.takes_images = takes_images
+        self.takes_tools = takes_tools
+        self.facts = find_facts(self.model, self.base_url)
+        if context_window:
+            self.facts = replace(
+                self.facts, context_window=context_window, max_output=_SERVED_MAX_OUTPUT
+            )
+        self._prefixes: dict[object, RequestPrefix] = {}
+        self.unsent: set[str] = set()
+
+    def start_conversation(self, config: RequestConfig) -> WireConversation:
+        """Start a conversation; sends no request."""
+        conversation = self.make_conversation(config)
+        if self.HAS_SYSTEM_MESSAGE and (system := clean(config.system)):
+            conversation.append_entry({"role": "system", "content": system})
+        return conversation
+
+    def make_conversation(self, config: RequestConfig) -> WireConversation:
+        """Return a conversation without messages."""
+        return WireConversation(self, config)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.http.close()
+
+    def get_prefix(self, config: RequestConfig) -> RequestPrefix:
+        """Return the prefix of a config, which all runs of an agent share.
+
+        The latest prefixes are cached. Tools are compared by identity: a cached prefix keeps its
+        tools alive, so an id cannot be reused while it is in the cache.
+        """
+        key = (
+            config.system,
+            tuple(map(id, config.tools)),
+            config.temperature,
+            config.top_p,
+            config.max_tokens,
+            config.server_tools,
+        )
+        prefix = self._prefixes.get(key)
+        if prefix is None:
+            if len(self._prefixes) >= _MAX_CACHED_PREFIXES:
+                oldest = next(iter(self._prefixes))
+                del self._prefixes[oldest]
+            names = ToolNames(tool.name for tool in config.tools)
+            data = self.encode_prefix(self.fit_config(config), names)
+            prefix = RequestPrefix(data, names, config, self.facts)
+            self._prefixes[key] = prefix
+            warn_unsent_sampling(self.name, config, self.facts, self.unsent)
+        return prefix
+
+    def fit_config(self, config: RequestConfig) -> RequestConfig:
+        """Return a config with tools whose schemas the server can follow."""
+        if "pattern" not in self.facts.refused:
+            return config
+        from .refusals.repairs import remove_patterns  # only a refusal needs it
+
+        tools = [
+            replace(tool, parameters=remove_patterns(tool.parameters)) for tool in config.tools
+        ]
+        return replace(config, tools=tuple(tools))
+
+    def change_facts(self, facts: ModelFacts) -> None:
+        """Use other facts for all further requests, here and in later sessions of this process."""
+        self.facts = facts
+        self._prefixes.clear()
+        remember_facts(self.model, self.base_url, facts)
+
+    @property
+    def server_tools(self) -> tuple[str, ...]:
+        """Names of the tools that the provider runs for this model."""
+        return tuple(name for name in self.SERVER_TOOLS if name in self.facts.server_tools)
+
+    def encode_server_tools(self, config: RequestConfig) -> list[dict[str, Any]]:
+        """Return the requested tools that the provider runs, as the wire has them."""
+        names = [name for name in config.server_tools if name in self.server_tools]
+        return [dict(self.SERVER_TOOLS[name]) for name in names]
+
+    @property
+    def context_window(self) -> int:
+        """Tokens of prompt and answer together, 0 if the number is not known."""
+        return self.facts.context_window
+
+    @cached_property
+    def host(self) -> str:
+        """The server, with its port if it is in the URL."""
+        return urlsplit(self.url).netloc.rpartition("@")[2]
+
+    @cached_property
+    def wire(self) -> str:
+        """Name of the wire, with the server if it is not the provider's own.
+
+        Servers of one wire may refuse the reasoning of one another.
+        """
+        is_own = urlsplit(self.BASE_URL).netloc == self.host
+        return self.WIRE if is_own else f"{self.WIRE}:{self.host}"
+
+    def normalize_model(self, model: str) -> str:
+        """Return the name of a model as the URL and the body have it."""
+        return model
+
+    def build_auth_headers(self, key: str) -> dict[str, str]:
+        """Return the headers for a key, as bearer token."""
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+    def check_config(self, config: RequestConfig) -> None:
+        """Raise ModelRefused if the provider refuses each request of a config."""
+        if config.tools and not self.takes_tools:
+            raise ModelRefused(
+                f"the server says that {self.model} takes no tools",
+                where=strip_url(self.url),
+                remedy=NO_TOOLS_REMEDY,
+            )
+
+    def read_refused_answer(self, body: bytes, names: ToolNames) -> AssistantMessage | None:
+        """Return the answer that an error of the provider holds, None if it holds none."""
+        return None
+
+    @abstractmethod
+    def build_url(self, base_url: str) -> str:
+        """Return the address of the requests."""
+
+    @abstractmethod
+    def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
+        """Return the body up to the "[" of its messages."""
+
+    @abstractmethod
+    def encode_message(self, message: Message, names: ToolNames) -> Iterable[dict[str, Any]]:
+        """Return a message as the wire has it; nothing if it has no sendable content."""
+
+    def fit_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Return a message of the wire as the server takes it; it may have been sent before."""
+        return entry
+
+    def join_entry(self, last: bytes | bytearray, entry: dict[str, Any]) -> dict[str, Any] | None:
+        """Return one message for two that the server does not take in a row, else None.
+
+        Arguments:
+            last: the message before the entry, encoded; empty if any message may follow it.
+        """
+        return None
+
+    @abstractmethod
+    def make_reader(self, names: ToolNames) -> StreamReader:
+        """Return a reader for one answer."""
+
+
+class WireConversation:
+    """One conversation: a fixed prefix and the bytes of its messages, each encoded once."""
+
+    def __init__(self, model: WireModel, config: RequestConfig) -> None:
+        self._model = model
+        self._prefix = model.get_prefix(config)
+        self._messages = bytearray()
+        self._last_start = 0
+        self._room: int | None = None
+        self._refused_count = 0
+        self._was_told_of_text = False
+
+    def append(self, message: Message) -> None:
+        """Append a message; a message without sendable content is ignored."""
+        if isinstance(message, AssistantMessage):
+            is_refused = message.provider_stop_reason == REFUSED_CALLS
+            self._refused_count = self._refused_count + 1 if is_refused else 0
+            self._was_told_of_text = message.provider_stop_reason == WRITTEN_CALL
+            message = self._remove_unoffered_blocks(message)
+        elif not self._model.takes_images and has_images(message):
+            warn_unsent_images(self._model.name, self._model.unsent)
+            message = replace_images(message)
+        for entry in self._model.encode_message(message, self._prefix.names):
+            self.append_entry(entry)
+
+    def _remove_unoffered_blocks(self, message: AssistantMessage) -> AssistantMessage:
+        """Remove the blocks of the provider's tools if the requests offer no such tool."""
+        content = tuple([each for each in message.content if not isinstance(each, ProviderBlock)])
+        if len(content) == len(message.content):
+            return message
+        is_offered = self._model.encode_server_tools(self._prefix.config)
+        return message if is_offered else replace(message, content=content)
+
+    def request_answer(
+        self, *, tools: bool = True, max_tokens: int | None = None
+    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
+        """Request the next answer. Raises ModelError."""
+        model = self._model
+        model.check_config(self._prefix.config)
+        return model.http.stream_answer(
+            model.url,
+            model.headers,
+            lambda: self.build_body(tools=tools, max_tokens=max_tokens),
+            lambda: model.make_reader(self._prefix.names),
+            self._handle_failure,
+            self._check_answer if tools else None,
+        )
+
+    def _check_answer(self, answer: AssistantMessage) -> AssistantMessage:
+        """Return an answer, as one that stopped early if it holds a call as text.
+
+        Raises ModelRefused if the last answer held one, too.
+        """
+        prefix = self._prefix
+        if answer.tool_calls or not prefix.config.tools:
+            return answer
+        offered = {prefix.names.to_wire(tool.name) for tool in prefix.config.tools}
+        name = find_written_call(answer, offered)
+        if not name:
+            return answer
+        if self._was_told_of_text:
+            raise ModelRefused(
+                f"the server does not parse tool calls: it sent a call of {name} as text, twice",
+                where=strip_url(self._model.url),
+                remedy="Start the server with a tool parser (vLLM: --enable-auto-tool-choice and "
+                "--tool-call-parser, llama.cpp: --jinja), or use another model.",
+            )
+        return replace(answer, stop_reason=StopReason.OTHER, provider_stop_reason=WRITTEN_CALL)
+
+    def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
+        """Return the request body."""
+        return b"".join((self._make_start(max_tokens), self._messages, self._make_end(tools=tools)))
+
+    def _make_start(self, max_tokens: int | None) -> bytes:
+        prefix = self._prefix
+        limit = choose_smaller(self._room, max_tokens)
+        if limit is None:
+            return prefix.data
+        own = prefix.facts.choose_max_tokens(prefix.config.max_tokens)
+        config = replace(prefix.config, max_tokens=choose_smaller(own, limit))
+        return self._model.encode_prefix(self._model.fit_config(config), prefix.names)
+
+    def _make_end(self, *, tools: bool) -> bytes:
+        config = self._prefix.config
+        if tools or not (config.tools or self._model.encode_server_tools(config)):
+            return b"]}"
+        if "tool_choice" in self._prefix.facts.refused:
+            return b"]}"
+        return b"],%b}" % self._model.TOOLS_OFF
+
+    def _handle_failure(self, failure: RequestFailure) -> Remedy | None:
+        """Change the next bodies to avoid what the provider refused, or return a refused answer.
+
+        Each change is made only once, so the number of requests is limited.
+        """
+        model = self._model
+        if not failure.is_repairable:
+            return None
+        answer = model.read_refused_answer(failure.body, self._prefix.names)
+        if answer and self._refused_count < _MAX_REFUSED_ANSWERS:
+            return Remedy(answer=answer)
+        change = "earlier refusals are avoided"
+        if self._prefix.facts is model.facts:
+            refusal = failure.error.message
+            from .refusals.repairs import learn_facts  # only a refusal needs it
+
+            room_change = self._fit_room(refusal)
+            learnt = None if room_change else learn_facts(model.facts, refusal)
+            if learnt:
+                facts, change = learnt
+                model.change_facts(facts)
+            elif room_change:
+                change = room_change
+            else:
+                return None
+        self._prefix = model.get_prefix(self._prefix.config)
+        self._fit_entries()
+        return Remedy(change=f"sent again: {change}. {failure.error.message}")
+
+    def _fit_room(self, refusal: str) -> str:
+        """Lower the output limit to what a refusal leaves room for; return the change, or ""."""
+        model = self._model
+        from .refusals.repairs import find_room
+
+        window, room = find_room(refusal)
+        own = model.facts.choose_max_tokens(self._prefix.config.max_tokens)
+        if not room or room >= min(own, self._room or own):
+            return ""
+        if window and window != model.facts.context_window:
+            model.change_facts(replace(model.facts, context_window=window))
+        # The next prompts are longer.
+        self._room = room // 2
+        return f"this answer has at most {self._room:,} tokens"
+
+    def append_entry(self, entry: dict[str, Any]) -> None:
+        """Append a message of the wire, or join it to the last one."""
+        model = self._model
+        last = self._messages[self._last_start :] if model.facts.needs_short_ids else b""
+        if joined := model.join_entry(last, entry):
+            del self._messages[self._last_start :]
+            entry = joined
+        elif self._messages:
+            self._messages += b","
+        self._last_start = len(self._messages)
+        self._messages += encode(model.fit_entry(entry))
+
+    def _fit_entries(self) -> None:
+        """Encode all messages again, for facts that have changed."""
+        entries: list[dict[str, Any]] = msgspec.json.decode(b"[%b]" % self._messages)
+        self._messages.clear()
+        self._last_start = 0
+        for entry in entries:
+            self.append_entry(entry)
+
+
+def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:
+    """Return `temperature` and `top_p`, each only if it is set and the model accepts it."""
+    requested = {name: getattr(config, name) for name in _SAMPLING}
+    sampling = {
+        name: value
+        for name, value in requested.items()
+        if value is not None and name not in facts.refused
+    }
+    if facts.takes_one_sampling and len(sampling) > 1:
+        del sampling["top_p"]
+    return sampling
+
+
+def warn_unsent_sampling(
+    model: str, config: RequestConfig, facts: ModelFacts, unsent: set[str]
+) -> None:
+    """Log each sampling setting once that is set but not sent.
+
+    Arguments:
+        unsent: names of the settings that are logged already; more are added.
+    """
+    requested = {name for name in _SAMPLING if getattr(config, name) is not None}
+    for name in sorted(requested - get_sampling(config, facts).keys() - unsent):
+        unsent.add(name)
+        log.warning("%s: %s is not sent, because the model refuses it.", model, name)
+
+
+def describe_stop(
+    own_reason: str,
+    reasons: Mapping[str, StopReason],
+    content: Iterable[AssistantBlock],
+    default: StopReason = StopReason.OTHER,
+) -> dict[str, Any]:
+    """Return the fields of an AssistantMessage that say why the model stopped.
+
+    Arguments:
+        own_reason: the provider's stop reason.
+        reasons: meanings of the provider's stop reasons.
+        default: meaning of all others.
+    """
+    reason = resolve_stop_reason(reasons.get(own_reason, default), content)
+    is_complete = reason in (StopReason.END, StopReason.CALLS)
+    return {"stop_reason": reason, "provider_stop_reason": "" if is_complete else own_reason}
+
+
+def join_message_text(message: Message) -> str:
+    """Return the texts of a message as paragraphs, for wires with one text per message."""
+    blocks = join_texts(message.content)
+    texts = [clean(block.text) for block in blocks if isinstance(block, TextBlock)]
+    return "\n\n".join(text for text in texts if text.strip())
+
+
+def format_result_text(result: ToolResultBlock) -> str:
+    """Return a tool result for wires without a field for errors; it is never empty."""
+    text = clean(result.text) or "(empty)"
+    if result.error and not text.lower().startswith("error"):
+        text = f"Error: {text}"
+    return text

@@ -1,0 +1,116 @@
+"""Several models in the place of one: when a model fails permanently, the next one continues."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, cast
+
+from msgspec.structs import replace
+
+from ..._core.messages import AssistantMessage, Message
+from ..._core.ports import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
+from ...errors import ModelError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+_AVOID_SECONDS = 60.0
+"""Time in which new conversations do not try a model that failed."""
+
+
+class FallbackModel:
+    """Implementation of the port Model over several models.
+
+    A conversation uses the first model until it fails permanently: it refuses, it cannot be
+    reached, or the last retry failed. The next model then gets the same messages; each wire
+    leaves out what only another one understands. If the last model fails, its error is raised.
+
+    Arguments:
+        models: in the order of preference.
+        monotonic: returns the time in seconds.
+
+    Example:
+        Session(model="anthropic:sonnet,openai:gpt-6.1-sol")
+    """
+
+    def __init__(self, models: Sequence[Model], monotonic: Callable[[], float]) -> None:
+        self.models = tuple(models)
+        self.name = ",".join(model.name for model in models)
+        self._monotonic = monotonic
+        self._failed_at: dict[int, float] = {}
+
+    def start_conversation(self, config: RequestConfig) -> FallbackConversation:
+        """Start a conversation; sends no request."""
+        return FallbackConversation(self, config)
+
+    @property
+    def context_window(self) -> int:
+        """Context window in tokens of the first model, 0 if it is not known."""
+        return getattr(self.models[0], "context_window", 0)
+
+    @property
+    def server_tools(self) -> tuple[str, ...]:
+        """Names of the tools that the provider of the first model runs."""
+        return getattr(self.models[0], "server_tools", ())
+
+    async def close(self) -> None:
+        """Do nothing: the registry closes the models."""
+
+    def choose_first(self) -> int:
+        """Return the index of the first model that did not fail lately, 0 if all did."""
+        now = self._monotonic()
+        for index in range(len(self.models)):
+            if now - self._failed_at.get(index, -_AVOID_SECONDS) >= _AVOID_SECONDS:
+                return index
+        return 0
+
+    def mark_failed(self, index: int) -> None:
+        """Record that a model failed now."""
+        self._failed_at[index] = self._monotonic()
+
+
+class FallbackConversation:
+    """One conversation; it moves to the next model and never back."""
+
+    def __init__(self, model: FallbackModel, config: RequestConfig) -> None:
+        self._model = model
+        self._config = config
+        self._messages: list[Message] = []
+        self._index = model.choose_first()
+        self._current = self._start_current()
+
+    def append(self, message: Message) -> None:
+        """Append a message. A message without sendable content is ignored by each wire."""
+        self._messages.append(message)
+        self._current.append(message)
+
+    async def request_answer(
+        self, *, tools: bool = True, max_tokens: int | None = None
+    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
+        """Request the next answer. Raises ModelError of the last model."""
+        while True:
+            name = self._model.models[self._index].name
+            try:
+                answer = self._current.request_answer(tools=tools, max_tokens=max_tokens)
+                async with aclosing(cast("AsyncGenerator[object, None]", answer)) as items:
+                    async for item in items:
+                        if isinstance(item, AssistantMessage):
+                            item = replace(item, answered_by=name)
+                        yield cast("StreamChunk | RetryNotice | AssistantMessage", item)
+                return
+            except ModelError as error:
+                self._model.mark_failed(self._index)
+                if self._index + 1 == len(self._model.models):
+                    raise
+                self._index += 1
+                self._current = self._start_current()
+                following = self._model.models[self._index].name
+                notice = RetryNotice(1, 0.0, 0, f"{following} continues: {error.message}")
+            yield notice
+
+    def _start_current(self) -> ModelConversation:
+        conversation = self._model.models[self._index].start_conversation(self._config)
+        for message in self._messages:
+            conversation.append(message)
+        return conversation

@@ -1,0 +1,401 @@
+"""Table of model providers: their names, environment variables, addresses and wires."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from ...errors import UsageError
+from .model_facts import find_facts
+
+
+class Provider(Struct, frozen=True, kw_only=True):
+    """One provider.
+
+    Arguments:
+        name: as in "provider:model".
+        aliases: other names for it.
+        wire: "anthropic", "openai" (Chat Completions), "openai-responses", "openai-auto" (one of
+            these two, by the address), "ollama" ("openai" if the address ends in /v1), "google",
+            "library" (pydantic-ai), "offline" or "scripted".
+        base_url: its default address; "" if the wire knows it.
+        key_vars: environment variables of its key; the first that is set counts.
+        token_vars: environment variables of a bearer token instead of a key.
+        url_vars: environment variables of its base URL.
+        model_vars: environment variables of its default model.
+        header_vars: environment variables of additional headers.
+        default_model: the model when none is named; "" if there is no sensible one.
+        shortcuts: short names of its models, which work without the provider's name.
+        model_prefixes: a model name with one of these prefixes belongs to this provider.
+        is_local: it runs on the user's machine and needs no key. Its models are assumed to take
+            no images.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    wire: str = "openai"
+    base_url: str = ""
+    key_vars: tuple[str, ...] = ()
+    token_vars: tuple[str, ...] = ()
+    url_vars: tuple[str, ...] = ()
+    model_vars: tuple[str, ...] = ()
+    header_vars: tuple[str, ...] = ()
+    default_model: str = ""
+    shortcuts: Mapping[str, str] = {}
+    model_prefixes: tuple[str, ...] = ()
+    is_local: bool = False
+
+
+def _make_compatible(
+    name: str,
+    base_url: str,
+    *aliases: str,
+    model: str = "",
+    prefixes: tuple[str, ...] = (),
+    key_vars: tuple[str, ...] = (),
+    url_vars: tuple[str, ...] = (),
+) -> Provider:
+    """Return a provider that speaks the OpenAI protocol; one on loopback needs no key."""
+    return Provider(
+        name=name,
+        aliases=aliases,
+        base_url=base_url,
+        key_vars=key_vars or (f"{name.upper()}_API_KEY",),
+        url_vars=url_vars or (f"{name.upper()}_BASE_URL",),
+        model_vars=(f"{name.upper()}_MODEL",),
+        default_model=model,
+        model_prefixes=prefixes,
+        is_local=base_url.startswith("http://127.0.0.1:"),
+    )
+
+
+_OLLAMA_WINDOW = 32_768
+_OPENAI_KEY = ("OPENAI_API_KEY",)
+_OPENAI_URL = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
+_VIA_PYDANTIC_AI = {
+    "alibaba": ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY"),
+    "azure": ("AZURE_OPENAI_API_KEY",),
+    "bedrock": ("AWS_BEARER_TOKEN_BEDROCK",),
+    "cohere": ("CO_API_KEY",),
+    "crusoe": ("CRUSOE_API_KEY",),
+    "github-copilot": ("GITHUB_COPILOT_API_KEY", "GITHUB_COPILOT_API_TOKEN"),
+    "google-cloud": ("GOOGLE_APPLICATION_CREDENTIALS",),
+    "heroku": ("HEROKU_INFERENCE_KEY",),
+    "huggingface": ("HF_TOKEN",),
+    "litellm": (),
+    "meta": ("META_API_KEY",),
+    "nebius": ("NEBIUS_API_KEY",),
+    "ovhcloud": ("OVHCLOUD_API_KEY",),
+    "sambanova": ("SAMBANOVA_API_KEY",),
+    "snowflake": ("SNOWFLAKE_TOKEN",),
+    "vercel": ("VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN"),
+}
+"""Providers of pydantic-ai, with the variables of their keys, which it reads itself."""
+
+_TABLE = (
+    Provider(
+        name="anthropic",
+        aliases=("claude",),
+        wire="anthropic",
+        base_url="https://api.anthropic.com",
+        key_vars=("ANTHROPIC_API_KEY",),
+        token_vars=("ANTHROPIC_AUTH_TOKEN",),
+        url_vars=("ANTHROPIC_BASE_URL",),
+        model_vars=("ANTHROPIC_MODEL",),
+        header_vars=("ANTHROPIC_CUSTOM_HEADERS",),
+        default_model="claude-sonnet-5-5",
+        shortcuts={
+            "sonnet": "claude-sonnet-5-5",
+            "opus": "claude-opus-5-5",
+            "haiku": "claude-haiku-5-5",
+        },
+        model_prefixes=("claude-",),
+    ),
+    Provider(
+        name="openai",
+        wire="openai-auto",
+        base_url="https://api.openai.com/v1",
+        key_vars=_OPENAI_KEY,
+        url_vars=_OPENAI_URL,
+        model_vars=("OPENAI_MODEL",),
+        default_model="gpt-6.1-sol",
+        model_prefixes=("gpt-", "chatgpt-", "o1", "o3", "o4", "ft:gpt-"),
+    ),
+    *(
+        Provider(
+            name=name,
+            wire=wire,
+            base_url="https://api.openai.com/v1",
+            key_vars=_OPENAI_KEY,
+            url_vars=_OPENAI_URL,
+        )
+        for name, wire in (("openai-chat", "openai"), ("openai-responses", "openai-responses"))
+    ),
+    Provider(
+        name="google",
+        aliases=("gemini", "google-gla"),
+        wire="google",
+        base_url="https://generativelanguage.googleapis.com/v1beta",
+        key_vars=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        url_vars=("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"),
+        model_vars=("GEMINI_MODEL",),
+        default_model="gemini-flash-latest",
+        model_prefixes=("gemini-", "gemma-"),
+    ),
+    Provider(
+        name="ollama",
+        wire="ollama",
+        base_url="http://127.0.0.1:11434",
+        key_vars=("OLLAMA_API_KEY",),
+        url_vars=("OLLAMA_BASE_URL", "OLLAMA_HOST"),
+        model_vars=("OLLAMA_MODEL",),
+        default_model="qwen3:8b",
+        is_local=True,
+    ),
+    _make_compatible("openrouter", "https://openrouter.ai/api/v1", model="openrouter/auto"),
+    _make_compatible("groq", "https://api.groq.com/openai/v1", model="openai/gpt-oss-120b"),
+    _make_compatible(
+        "xai", "https://api.x.ai/v1", "x-ai", "grok", model="grok-4", prefixes=("grok-",)
+    ),
+    _make_compatible(
+        "mistral",
+        "https://api.mistral.ai/v1",
+        "mistralai",
+        model="mistral-large-latest",
+        prefixes=("mistral-", "codestral-", "devstral-"),
+    ),
+    _make_compatible(
+        "deepseek", "https://api.deepseek.com/v1", model="deepseek-chat", prefixes=("deepseek-",)
+    ),
+    _make_compatible("together", "https://api.together.xyz/v1", model="openai/gpt-oss-120b"),
+    _make_compatible(
+        "fireworks",
+        "https://api.fireworks.ai/inference/v1",
+        model="accounts/fireworks/models/gpt-oss-120b",
+    ),
+    _make_compatible("cerebras", "https://api.cerebras.ai/v1", model="gpt-oss-120b"),
+    _make_compatible(
+        "moonshotai",
+        "https://api.moonshot.ai/v1",
+        "moonshot",
+        model="kimi-latest",
+        key_vars=("MOONSHOTAI_API_KEY", "MOONSHOT_API_KEY"),
+    ),
+    _make_compatible(
+        "zai", "https://api.z.ai/api/paas/v4", "z-ai", model="glm-4.6", prefixes=("glm-",)
+    ),
+    _make_compatible("lmstudio", "http://127.0.0.1:1234/v1", "lm-studio"),
+    _make_compatible("vllm", "http://127.0.0.1:8000/v1"),
+    _make_compatible("llamacpp", "http://127.0.0.1:8080/v1", "llama.cpp"),
+    Provider(name="offline", wire="offline", default_model="offline", is_local=True),
+    Provider(name="scripted", wire="scripted", default_model="model", is_local=True),
+    *(
+        Provider(name=name, wire="library", key_vars=key_vars)
+        for name, key_vars in _VIA_PYDANTIC_AI.items()
+    ),
+)
+PROVIDERS: Mapping[str, Provider] = {provider.name: provider for provider in _TABLE}
+_BY_ANY_NAME = {
+    name: provider for provider in _TABLE for name in (provider.name, *provider.aliases)
+}
+_SHORTCUTS = {
+    short: (provider.name, model)
+    for provider in _TABLE
+    for short, model in provider.shortcuts.items()
+}
+
+
+def parse_model_name(name: str) -> tuple[str, str]:
+    """Return provider and model of a model string.
+
+    The string is "provider:model", "provider/model", a provider, a model or a shortcut. Raises
+    UnknownName with the nearest names, UsageError for a provider without a default model.
+    """
+    name = name.strip()
+    separators = [position for mark in ":/" if (position := name.find(mark)) >= 0]
+    end = min(separators, default=len(name))
+    model = name[end + 1 :].strip()
+    provider = _BY_ANY_NAME.get(name[:end].lower())
+    if provider is not None:
+        model = provider.shortcuts.get(model, model) or provider.default_model
+        if not model:
+            raise UsageError(
+                f"which model of {provider.name}?", remedy=f"Write {provider.name}:MODEL."
+            )
+        return provider.name, model
+    if name.lower() in _SHORTCUTS:
+        return _SHORTCUTS[name.lower()]
+    for provider in _TABLE:
+        if provider.model_prefixes and name.lower().startswith(provider.model_prefixes):
+            return provider.name, name
+    from ._errors import make_name_error  # only a mistake needs it
+
+    prefixes = {each.name: each.model_prefixes for each in _TABLE if each.model_prefixes}
+    alone = [each.name for each in _TABLE if each.default_model]
+    raise make_name_error(name[:end], name[end:], PROVIDERS, [*alone, *_SHORTCUTS], prefixes)
+
+
+def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | None:
+    """Return the provider of a server whose address the user set; it decides the default model.
+
+    None if the user set a model, too, or if the address is the provider's own.
+
+    Arguments:
+        name: the default model string, None if there is none.
+    """
+    if name is None:
+        local = (provider for provider in _TABLE if provider.is_local)
+        return next((provider for provider in local if _has_url(provider, environ)), None)
+    provider = _BY_ANY_NAME.get(name.partition(":")[0])
+    if provider is None or _find_first_value(environ, ("MUDROOM_MODEL", *provider.model_vars)):
+        return None
+    url = get_base_url(provider, environ)
+    is_own = _has_url(provider, environ) and not find_facts("", url).serves_responses
+    return provider if is_own and provider.wire.startswith(("openai", "ollama")) else None
+
+
+def choose_default_model(environ: Mapping[str, str]) -> str | None:
+    """Return the model string that an environment suggests, None if it suggests none.
+
+    In this order: MUDROOM_MODEL; a key of Anthropic, OpenAI or Google; an address of OpenAI or of
+    a local server; a key of another provider.
+    """
+    if name := _find_first_value(environ, ("MUDROOM_MODEL",)):
+        return name
+    first = [PROVIDERS[name] for name in ("anthropic", "openai", "google")]
+    local = [provider for provider in _TABLE if provider.is_local]
+    other = [provider for provider in _TABLE if provider not in first and not provider.is_local]
+    candidates = [provider for provider in first if has_key(provider, environ)]
+    candidates += [provider for provider in (first[1], *local) if _has_url(provider, environ)]
+    candidates += [provider for provider in other if has_key(provider, environ)]
+    return next(_suggest_models(candidates, environ), None)
+
+
+def list_usable_models(environ: Mapping[str, str]) -> list[str]:
+    """Return model strings that work in this environment.
+
+    Contains the default model of each provider whose key or address is set, and the models with
+    shortcuts of these providers.
+    """
+    usable = [
+        provider for provider in _TABLE if has_key(provider, environ) or _has_url(provider, environ)
+    ]
+    names = list(_suggest_models(usable, environ))
+    for provider in usable:
+        names += [f"{provider.name}:{model}" for model in provider.shortcuts.values()]
+    return list(dict.fromkeys(names))
+
+
+def takes_images(provider: Provider, model: str) -> bool:
+    """Return True if a model is known to accept images. This is not known of any local model."""
+    return not provider.is_local and find_facts(model).takes_images
+
+
+def has_key(provider: Provider, environ: Mapping[str, str]) -> bool:
+    """Return True if the environment holds a key or token of a provider."""
+    return bool(_find_first_value(environ, provider.key_vars + provider.token_vars))
+
+
+def get_key(provider: Provider, environ: Mapping[str, str]) -> str:
+    """Return the provider's key, "" if there is none."""
+    return _find_first_value(environ, provider.key_vars)
+
+
+def find_key_variable(provider: Provider, environ: Mapping[str, str]) -> str:
+    """Return the variable that holds the provider's key, or the first that could; "" for none."""
+    names = provider.key_vars + provider.token_vars
+    for name in names:
+        if _find_first_value(environ, (name,)):
+            return name
+    return names[0] if names and not provider.is_local else ""
+
+
+def get_url_variable(provider: Provider) -> str:
+    """Return the variable to set for the provider's address; "" for none."""
+    return "OLLAMA_HOST" if provider.name == "ollama" else next(iter(provider.url_vars), "")
+
+
+def get_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
+    """Return the provider's address.
+
+    OLLAMA_HOST has Ollama's own notation: a host, a host and port, or a URL without `/v1`.
+    """
+    url = _find_first_value(environ, provider.url_vars)
+    if provider.name == "ollama" and url and not _find_first_value(environ, ("OLLAMA_BASE_URL",)):
+        return _parse_ollama_host(url)
+    return url or provider.base_url
+
+
+def get_ollama_window(environ: Mapping[str, str]) -> int:
+    """Return the context window for models of Ollama that set none themselves, in tokens.
+
+    The server's own default is 4,096 on most machines, too little for an agent.
+    """
+    text = _find_first_value(environ, ("OLLAMA_CONTEXT_LENGTH",))
+    return int(text) if text.isdecimal() and int(text) else _OLLAMA_WINDOW
+
+
+def get_headers(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the provider's bearer token and additional headers, from lines of "Name: value"."""
+    token = _find_first_value(environ, provider.token_vars)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    for line in _find_first_value(environ, provider.header_vars).splitlines():
+        name, separator, value = line.partition(":")
+        if separator:
+            headers[name.strip()] = value.strip()
+    return headers
+
+
+def _has_url(provider: Provider, environ: Mapping[str, str]) -> bool:
+    return bool(_find_first_value(environ, provider.url_vars))
+
+
+def _suggest_models(providers: Iterable[Provider], environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the default model string of each provider that has one."""
+    for provider in providers:
+        model = _find_first_value(environ, provider.model_vars)
+        model = provider.shortcuts.get(model, model) or provider.default_model
+        if model:
+            yield f"{provider.name}:{model}"
+
+
+def _find_first_value(environ: Mapping[str, str], names: Iterable[str]) -> str:
+    """Return the first variable that is set and not blank; MUDROOM_NAME overrides NAME."""
+    for name in names:
+        for variable in (f"MUDROOM_{name}", name):
+            if value := environ.get(variable, "").strip():
+                return value
+    return ""
+
+
+def list_variables() -> list[str]:
+    """Return the environment variables of all providers."""
+    return [
+        name
+        for provider in _TABLE
+        for names in (
+            provider.key_vars,
+            provider.token_vars,
+            provider.url_vars,
+            provider.model_vars,
+            provider.header_vars,
+        )
+        for name in names
+    ]
+
+
+def _parse_ollama_host(text: str) -> str:
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        scheme = "http"
+        rest = text
+    address, _, path = rest.rstrip("/").partition("/")
+    if address.startswith(":"):
+        address = f"127.0.0.1{address}"
+    address = address.replace("0.0.0.0", "127.0.0.1")
+    # A bare IPv6 address ends in "]" and may look as if it had a port.
+    has_port = address.rpartition(":")[2].isdigit() and not address.endswith("]")
+    port = "" if has_port else {"https": ":443"}.get(scheme, ":11434")
+    path = path.removesuffix("v1").rstrip("/")
+    return f"{scheme}://{address}{port}{'/' + path if path else ''}"

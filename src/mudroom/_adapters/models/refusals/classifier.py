@@ -1,0 +1,294 @@
+"""Classifier of refusals: what an error of a provider means, whichever wire it arrived on.
+
+Providers agree on little. An empty account is HTTP 402 at DeepSeek, 429 at OpenAI, 403 at xAI, 400
+at Anthropic and 412 at Fireworks, and Gemini words a full minute and a full day alike. So the code
+counts first, then the fields of the body, then the words, and the status last.
+
+`tests/models/test_refusals.py` has the table of real refusals that these rules come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from ...._platform.lazy_pattern import compile_later
+from .overflow import collect_texts, is_overflow, join_words
+from .repairs import find_room
+from .waits import find_wait
+
+
+class Meaning(StrEnum):
+    """What a refusal means, and so what happens next."""
+
+    LOAD = "load"
+    """Too many requests for now: wait, and let the other runs of the provider wait, too."""
+    FAULT = "fault"
+    """A fault of the server: try again."""
+    NO_MONEY = "no money"
+    """The account has no credit, or its spending limit is reached: final."""
+    NO_QUOTA = "no quota"
+    """The quota of a day, a week or a month is used up: final."""
+    TOO_LONG = "too long"
+    """The request does not fit the model: shorten it."""
+    NO_TOOLS = "no tools"
+    """The model, or the server as it was started, takes no tools: final."""
+    NOT_ALLOWED = "not allowed"
+    """The key is wrong, or it may not do this: final."""
+    REFUSED = "refused"
+    """A field or a shape of the request, which may be left out; else final."""
+
+
+class Refusal(Struct, frozen=True):
+    """A refusal as it was understood.
+
+    Arguments:
+        wait: seconds that the provider asks to wait, 0 if it does not ask.
+        may_retry: another attempt with the same request may succeed.
+    """
+
+    meaning: Meaning
+    wait: float = 0.0
+    may_retry: bool = False
+
+
+_STATUSES = {
+    "aborted": 409,
+    "accessdeniedexception": 403,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "context_length_exceeded": 400,
+    "deadline_exceeded": 504,
+    "engine_overloaded_error": 429,
+    "failed_precondition": 400,
+    "insufficient_quota": 429,
+    "internal": 500,
+    "invalid_argument": 400,
+    "invalid_request_error": 400,
+    "modeltimeoutexception": 408,
+    "not_found": 404,
+    "not_found_error": 404,
+    "overloaded_error": 529,
+    "permission_denied": 403,
+    "permission_error": 403,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "rate_limit_reached_error": 429,
+    "rate_limited": 429,
+    "request_too_large": 413,
+    "resource_exhausted": 429,
+    "serviceunavailableexception": 503,
+    "throttlingexception": 429,
+    "timeout_error": 504,
+    "unauthenticated": 401,
+    "unavailable": 503,
+    "validationexception": 400,
+}
+"""Statuses that the types of errors inside streams would have as responses, in lower case."""
+
+_MONEY_CODES = compile_later(
+    r"(?i)^(insufficient_quota|insufficient_(balance|credits?|funds)\w*|credit_balance_\w+"
+    r"|billing_\w+|exceeded_current_quota_error|payment_required|arrearage|accountoverdue\w*"
+    r"|not_enough_balance|allocationquota\.freetieronly|\S*:spending-limit|spend(ing)?_limit\w*"
+    r"|balance_\w+|account_deactivated_for_billing|quota_exceeded_billing|1113|1309|1008)$"
+)
+"""1113 and 1309 are codes of GLM, 1008 is one of MiniMax."""
+_QUOTA_CODES = compile_later(r"(?i)^(1304|1308|1310|quota_exceeded|setlimitexceeded)$")
+_LOAD_CODES = compile_later(
+    r"(?i)^(throttling\w*(\.\w+)?|\w*rate_?limit\w*|too_many_requests\w*|engine_overloaded_error"
+    r"|overloaded\w*|queue_exceeded|service_tier_capacity_exceeded|130[235]|1312)$"
+)
+_MONEY = compile_later(
+    r"(?i)insufficient (account )?(balance|credits?|funds)|not enough (balance|credits?|funds)"
+    r"|(balance|credits?)\b( balance)?[^.;]{0,40}"
+    r"\b(insufficient|too low|exhausted|depleted|used up)"
+    r"|(out of|no|any|all available|all (of )?(your|its)|monthly included|run out of) credits\b"
+    r"|credit (balance|limit)[^.;]{0,30}(too low|exceeded|reached)|reached your credit limit"
+    r"|(spend(ing)?|billing) (hard )?(limit|cap)|payment required|account balance is \$?0"
+    r"|overdue (balance|payment|invoice)|in arrears|inactive subscription"
+    r"|account is in good standing|please (recharge|top ?up)|positive credit balance"
+    r"|extra usage is required|free tier[^.;]{0,40}exhausted|credits? (has |have )?expired"
+    r"|余额不足|已?欠费|请充值|套餐已到期"
+)
+_PLAN = compile_later(
+    r"(?i)check your (plan and )?billing|(enter|add) a payment method|add \d+ credits"
+    r"|you have no quota|exceeded your current quota"
+)
+"""Words of an empty account, but also of a full minute where the refusal says how long to wait."""
+_PERIOD = compile_later(
+    r"(?i)\b(per|a|each|/) ?(day|week|month)\b|/ ?(day|week|month)\b|\b(daily|weekly|monthly)\b"
+    r"|per[-_](day|week|month)|api usage limits|usage limit (reached|exceeded)"
+    r"|reached your \w+ usage limit|limit: 0\b|今日|每日|每周|每月|使用上限"
+)
+_SHORT_PERIOD = compile_later(r"(?i)\b(per|a|/) ?(second|minute|min)\b|/ ?(min|sec)|\b[rt]pm\b")
+_ALLOCATED = compile_later(r"(?i)allocated quota|allocation ?quota exceeded")
+"""Alibaba's word for tokens per minute, under the code that OpenAI has for empty accounts."""
+_LOAD = compile_later(
+    r"(?i)rate.?limit[^.;]{0,30}(exceed|reach|hit)|too many (concurrent )?requests|\boverloaded\b"
+)
+_TOO_LARGE = compile_later(r"(?i)request too large for|reduce your message size")
+"""A request above the tokens of a whole minute: no wait helps."""
+_NO_TOOLS = compile_later(
+    r"(?i)does not support (tools?|function)( calling| use)?\b|enable-auto-tool-choice"
+    r"|endpoints found that support tool use|tool (use|calling) is not supported"
+    r"|(does not|doesn't) support (tool|function) (use|calling)"
+)
+_BAD_KEY = compile_later(
+    r"(?i)api.?key.{0,20}(not valid|not found|invalid|expired|missing|required)"
+    r"|(invalid|incorrect|missing|no|wrong).{0,20}(api.?key|credentials|(access|auth|bearer) token)"
+)
+_GRAMMAR = compile_later(r"(?i)failed to (parse|compile) (the )?grammar|initialize samplers")
+"""Errors of llama.cpp for schemas it cannot follow, some of them with HTTP 500."""
+
+_CODE_FIELDS = ("code", "type", "status", "reason", "error_type", "errorCode", "__type")
+_LOAD_STATUSES = frozenset({429, 498, 529})
+"""498 is Groq's for a full flex tier."""
+_MAX_DEPTH = 5
+_MAX_CODE = 100
+"""Characters of a code; what is longer is no code that any provider sends."""
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+def find_status(error: object, default: int = 500) -> int:
+    """Return the HTTP status that an error inside a stream would have as a response."""
+    for code in _list_codes(error, _MAX_DEPTH):
+        status = int(code) if code.isdecimal() else _STATUSES.get(code.lower(), 0)
+        if 400 <= status < 600:
+            return status
+    return default
+
+
+def read_refusal(
+    status: int,
+    text: str,
+    body: bytes = b"",
+    headers: Mapping[str, str] = _NO_HEADERS,
+    now: float = 0.0,
+) -> Refusal:
+    """Return what an error means.
+
+    Arguments:
+        status: as HTTP, also of an error inside a stream.
+        text: its message. body: the whole error, if it is JSON.
+        headers: of the response, by lower-case name.
+        now: seconds since 1970, for waits that end at a time.
+
+    Example:
+        read_refusal(402, "Insufficient Balance").meaning  # Meaning.NO_MONEY
+    """
+    error = _decode(body)
+    words = join_words(text, collect_texts(error))
+    wait = find_wait(headers, error, words, now)
+    meaning = _find_meaning(status, words, error, wait)
+    if meaning is Meaning.REFUSED and is_overflow(status, text, body):
+        meaning = Meaning.TOO_LONG
+    may_retry = meaning in (Meaning.LOAD, Meaning.FAULT)
+    match headers.get("x-should-retry"):
+        case "false":
+            may_retry = False
+        case "true" if meaning is Meaning.REFUSED:
+            return Refusal(Meaning.FAULT, wait, may_retry=True)
+        case _:
+            pass
+    return Refusal(meaning, wait, may_retry)
+
+
+def _find_meaning(status: int, words: str, error: object, wait: float) -> Meaning:
+    """Return the meaning of an error; REFUSED also stands for one that is too long."""
+    codes = list(_list_codes(error, _MAX_DEPTH))
+    if find_room(words)[1] or _GRAMMAR.search(words):
+        return Meaning.REFUSED
+    if _NO_TOOLS.search(words):
+        return Meaning.NO_TOOLS
+    if final := _find_spent(status, words, codes, error, wait):
+        return final
+    if _TOO_LARGE.search(words) and status in (413, 429):
+        return Meaning.TOO_LONG
+    if is_overflow(status, words):
+        return Meaning.TOO_LONG
+    has_load_code = any(_LOAD_CODES.search(code) for code in codes)
+    is_load = status in _LOAD_STATUSES or (status == 503 and wait > 0)
+    if is_load or has_load_code or (400 < status < 500 and _LOAD.search(words)):
+        return Meaning.LOAD
+    if status in (408, 409) or status >= 500:
+        return Meaning.FAULT
+    if status in (401, 403) or _BAD_KEY.search(words):
+        return Meaning.NOT_ALLOWED
+    return Meaning.REFUSED
+
+
+def _find_spent(
+    status: int, words: str, codes: list[str], error: object, wait: float
+) -> Meaning | None:
+    """Return which money or quota is spent, None if none is.
+
+    A refusal that asks to wait is believed, unless it names the money or a day's quota itself.
+    """
+    if _ALLOCATED.search(words) and "free tier" not in words.lower():
+        return None
+    if any(_MONEY_CODES.search(code) for code in codes):
+        return Meaning.NO_MONEY
+    periods = [quota for quota in _list_quotas(error) if quota]
+    if any(_PERIOD_ID.search(quota) for quota in periods):
+        return Meaning.NO_QUOTA
+    if periods:
+        return None
+    if status == 402 or _MONEY.search(words):
+        return Meaning.NO_MONEY
+    if any(_QUOTA_CODES.search(code) for code in codes):
+        return Meaning.NO_QUOTA
+    if wait or _SHORT_PERIOD.search(words):
+        return None
+    is_about_use = status in (403, 429) or "limit" in words.lower()
+    if _PERIOD.search(words) and is_about_use and status not in (404, 413, 422):
+        return Meaning.NO_QUOTA
+    return Meaning.NO_MONEY if _PLAN.search(words) else None
+
+
+_PERIOD_ID = compile_later(r"(?i)per_?(day|week|month)|=0$")
+
+
+def _list_quotas(error: object) -> Iterator[str]:
+    """Yield the quotas that Google's `QuotaFailure` names, each with its value."""
+    for fields in _walk(error, _MAX_DEPTH):
+        for violation in cast("list[Any]", fields.get("violations") or ()):
+            if isinstance(violation, dict):
+                quota = cast("dict[str, Any]", violation)
+                yield f"{quota.get('quotaId', '')}={quota.get('quotaValue', '')}"
+
+
+def _list_codes(error: object, depth: int) -> Iterator[str]:
+    for fields in _walk(error, depth):
+        for name in _CODE_FIELDS:
+            value = fields.get(name)
+            if isinstance(value, str | int) and not isinstance(value, bool):
+                yield str(value)[:_MAX_CODE]
+
+
+def _walk(value: object, depth: int) -> Iterator[dict[str, Any]]:
+    """Yield an error and the errors in it, the outer ones first."""
+    if not depth:
+        return
+    if isinstance(value, list):
+        for item in cast("list[object]", value):
+            yield from _walk(item, depth - 1)
+    elif isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        yield fields
+        for name in ("error", "details", "detail", "errors", "metadata", "raw", "response"):
+            inner = fields.get(name)
+            if isinstance(inner, str) and inner.startswith("{"):
+                inner = _decode(inner.encode("utf-8", "replace"))
+            yield from _walk(inner, depth - 1)
+
+
+def _decode(body: bytes) -> object:
+    try:
+        return msgspec.json.decode(body) if body else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

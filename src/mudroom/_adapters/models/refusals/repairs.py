@@ -1,0 +1,165 @@
+"""Repairs: what a refusal says of the fields and the output limit of a request."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from ...._platform.lazy_pattern import compile_later
+from ..model_facts import MIN_OUTPUT, ModelFacts
+
+_UNSUPPORTED = compile_later(
+    r"(?i)unsupported|not supported|not support|unrecognized|unknown|not permitted|forbidden"
+    r"|deprecated|cannot both|not allowed"
+)
+_NO_SEARCH = compile_later(
+    r"(?i)(web|google)[ _]?search|search grounding|built-in tool|server.?side.?tool"
+    r"|tool use with function calling"
+)
+_FIELD = compile_later(
+    r"\b(max_completion_tokens|max_tokens|temperature|top_p|stream_options|tool_choice"
+    r"|reasoning_effort)\b"
+)
+_MISSING_REASONING = compile_later(
+    r"(?i)reasoning_content\b.{0,60}"
+    r"\b(passed back|missing|required|must be (set|provided|included))"
+    r"|(missing|requires?|without)\b.{0,30}\breasoning_content"
+)
+_BLANK = " "
+PATTERNS = "pattern"
+"""Entry in the refused fields of a model whose server cannot follow patterns in schemas."""
+_REFUSED_PATTERN = compile_later(
+    r"(?i)failed to (parse|compile) (the )?grammar|failed to initialize samplers"
+    r"|look-?(ahead|behind|around)|(invalid|unsupported|unknown) (regex|regular expression|format)"
+    r"|\b(pattern|format|regex)\b.{0,60}\b(not (valid|supported|permitted|allowed)|unsupported"
+    r"|invalid)"
+)
+_ANNOTATIONS = frozenset({"pattern", "format"})
+_NAMED_SCHEMAS = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+)
+_VALUES = frozenset({"enum", "const", "default", "examples"})
+_ROLES = compile_later(
+    r"(?i)unexpected role '?user'? after role '?tool|tool call id was .{0,80}must be a-z"
+)
+_OUTPUT_CAPS = (
+    compile_later(r"at most (\d+) completion tokens"),
+    compile_later(r"> (\d+), which is the maximum allowed number of output tokens"),
+    compile_later(r"max(?:_completion)?_tokens`? must be less than or equal to `?(\d+)"),
+    compile_later(r"(?i)range of max_tokens (?:is|should be) \[1, (\d+)\]"),
+    compile_later(r"max tokens must be less than or equal to (\d+)"),
+    compile_later(r"supported range is from 1 \(inclusive\) to (\d+)"),
+)
+_PROMPT_AND_OUTPUT = (
+    compile_later(
+        r"context length is (?P<window>\d+) tokens.{0,40}requested (?:about )?(?P<total>\d+) tokens"
+        r" \(.*?(?<!\d)(?P<output>\d++) in the (?:completion|output)\)"
+    ),
+    compile_later(
+        r"context length is (?P<window>\d+) tokens.*?(?<!\d)(?P<prompt>\d++) input tokens"
+    ),
+    compile_later(r"exceed context limit: (?P<prompt>\d+) \+ \d+ > (?P<window>\d+)"),
+    compile_later(r"must be <= (?P<window>\d+)\. Given: (?P<prompt>\d+) `inputs` tokens"),
+    compile_later(
+        r"context length of (?P<window>\d+) tokens.*?(?<!\d)(?P<prompt>\d++) tokens from the input"
+    ),
+    compile_later(
+        r"You passed (?P<prompt>\d+) input tokens.*?context length is only (?P<window>\d+) tokens"
+    ),
+)
+
+
+def learn_facts(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | None:
+    """Return facts that fit a refusal, and the change in words; None if it names no known field.
+
+    Arguments:
+        facts: those that the refused request was made of.
+        refusal: the provider's error text.
+    """
+    for pattern in _OUTPUT_CAPS:
+        if (match := pattern.search(refusal)) and int(match[1]) != facts.output_cap:
+            cap = int(match[1])
+            return replace(facts, output_cap=cap), f"answers have at most {cap:,} tokens"
+    return _learn_shape(facts, refusal) or _learn_field(facts, refusal)
+
+
+def _learn_shape(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | None:
+    """Return facts for another form of messages or tools."""
+    if _MISSING_REASONING.search(refusal) and facts.absent_reasoning != _BLANK:
+        # Some servers count an empty field as missing.
+        absent = "" if facts.absent_reasoning is None else _BLANK
+        return replace(facts, absent_reasoning=absent), "each call has a reasoning_content"
+    if _ROLES.search(refusal) and not facts.needs_short_ids:
+        return replace(facts, needs_short_ids=True), "ids are short, and results hold the next text"
+    if PATTERNS not in facts.refused and _REFUSED_PATTERN.search(refusal):
+        facts = replace(facts, refused=facts.refused | {PATTERNS})
+        return facts, "the schemas of the tools have no patterns and formats"
+    if facts.server_tools and _NO_SEARCH.search(refusal):
+        return replace(facts, server_tools=frozenset()), "the model does not search the web"
+    return None
+
+
+def _learn_field(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | None:
+    """Return facts without a field that the server refuses."""
+    match = _FIELD.search(refusal)
+    if match is None or not _UNSUPPORTED.search(refusal):
+        return None
+    field = match[1]
+    if field == "reasoning_effort":
+        if facts.tool_effort or "tools" not in refusal:
+            return None
+        return replace(facts, tool_effort="none"), "the model does not reason beside tools"
+    if "cannot both" in refusal and not facts.takes_one_sampling:
+        return replace(facts, takes_one_sampling=True), f"only {field} is sent"
+    if field in facts.refused:
+        return None
+    facts = replace(facts, refused=facts.refused | {field})
+    if field != facts.limit_field:
+        return facts, f"{field} is not sent"
+    others = {"max_tokens", "max_completion_tokens"} - facts.refused
+    other = next(iter(others), "")
+    return replace(facts, limit_field=other), f"{other or 'no output limit'} is sent, not {field}"
+
+
+def find_room(refusal: str) -> tuple[int, int]:
+    """Return the window and the room that a prompt leaves in it, as a refusal states them.
+
+    Zeros if it states none, or if the room is too small for an answer. Without a window, the room
+    is what the credit of the account suffices for.
+    """
+    if match := re.search(r"fewer max_tokens.*can only afford (\d+)", refusal):
+        return 0, _check_room(int(match[1]))
+    for pattern in _PROMPT_AND_OUTPUT:
+        if match := pattern.search(refusal):
+            parts = {name: int(value) for name, value in match.groupdict().items()}
+            prompt = parts["prompt"] if "prompt" in parts else parts["total"] - parts["output"]
+            room = _check_room(parts["window"] - prompt)
+            return (parts["window"], room) if room else (0, 0)
+    return 0, 0
+
+
+def _check_room(tokens: int) -> int:
+    return tokens if tokens >= MIN_OUTPUT else 0
+
+
+def remove_patterns(schema: Any) -> Any:  # noqa: ANN401
+    """Return a JSON Schema without `pattern` and `format`, which only narrow strings.
+
+    A property may have such a name, and a value such a key: these stay.
+    """
+    if isinstance(schema, list):
+        return [remove_patterns(each) for each in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    result: dict[str, Any] = {}
+    for name, value in cast("dict[str, Any]", schema).items():
+        if name in _NAMED_SCHEMAS and isinstance(value, dict):
+            named = cast("dict[str, Any]", value)
+            result[name] = {key: remove_patterns(each) for key, each in named.items()}
+        elif name in _VALUES:
+            result[name] = value
+        elif name not in _ANNOTATIONS:
+            result[name] = remove_patterns(value)
+    return result

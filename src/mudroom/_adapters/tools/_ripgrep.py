@@ -1,0 +1,296 @@
+"""Content search with ripgrep, a process that reads open files and that a timeout can end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+import shutil
+import sysconfig
+import threading
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, closing
+from weakref import WeakKeyDictionary
+
+from msgspec import Struct, field
+
+from ..._core.ports import LocalFiles
+from ..._platform.programs import end_program, start_program
+from ...errors import WorkspaceError
+from ._long_lines import MAX_CHARACTERS, read_column, show_line
+
+_BATCH = 2_000
+"""Files that one search has open at a time, if the process may open enough."""
+_SEARCHES = min(4, os.cpu_count() or 1)
+"""Searches that run at a time in one event loop; the others wait."""
+_DESCRIPTOR_SHARE = 4
+"""The searches together open at most this part (1/n) of the files that the process may open."""
+_MAX_COPIED_BYTES = 64 << 20
+"""Bytes in UTF-8 copies of files in other encodings, for one batch."""
+_CHUNK = 1 << 16
+_FD_FOLDER = b"/dev/fd/"
+
+
+class SearchQuery(Struct, frozen=True, kw_only=True):
+    """A content search.
+
+    Arguments:
+        mode: files_with_matches, content or count. before, after: lines of context.
+    """
+
+    pattern: str
+    ignore_case: bool = False
+    multiline: bool = False
+    mode: str = "files_with_matches"
+    before: int = 0
+    after: int = 0
+
+
+class SearchProgress(Struct):
+    """The progress of a search.
+
+    Arguments:
+        searched: files that were looked at. opened: those of them whose text was searched.
+        unreadable, binary, too_large: files that were not searched, by the reason.
+        unknown: files searched as Latin-1, because their encoding cannot be told.
+        failure: message of a search program that did not finish, "" for none.
+    """
+
+    searched: int = 0
+    opened: int = 0
+    unreadable: list[str] = field(default_factory=list[str])
+    binary: list[str] = field(default_factory=list[str])
+    too_large: list[str] = field(default_factory=list[str])
+    unknown: list[str] = field(default_factory=list[str])
+    failure: str = ""
+
+
+class InvalidPattern(ValueError):
+    """The search program rejects the pattern."""
+
+
+def find_ripgrep(root: str) -> str:
+    """Return the path of rg, "" when there is none.
+
+    The wheel `ripgrep` installs it beside mudroom; else it is taken from PATH. An rg elsewhere in
+    the workspace is never used: an agent may have written it.
+
+    Arguments:
+        root: folder of the workspace.
+    """
+    own = shutil.which("rg", path=sysconfig.get_path("scripts")) or ""
+    for path in (own, shutil.which("rg") or ""):
+        if path and not os.path.realpath(path).startswith(root + "/"):
+            return path
+    return own
+
+
+_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+def get_search_slot() -> asyncio.Semaphore:
+    """Return the semaphore that a search holds: only a few searches run at a time.
+
+    Children that search in parallel would otherwise open more files than the process may.
+    """
+    loop = asyncio.get_running_loop()
+    return _slots.setdefault(loop, asyncio.Semaphore(_SEARCHES))
+
+
+async def search_files(
+    query: SearchQuery,
+    workspace: LocalFiles,
+    files: Sequence[str],
+    progress: SearchProgress,
+    *,
+    root: str,
+    rg: str,
+) -> AsyncGenerator[bytes, None]:
+    """Yield the matches in the order of the files, as `path NUL rest`, or `--` between groups.
+
+    The program gets open files, opened beneath the workspace: it reads nothing else, even when a
+    path changes meanwhile. It ends when the iteration is closed.
+
+    Arguments:
+        progress: updated during the search.
+        root: folder in which the program runs. rg: path of ripgrep.
+
+    Raises InvalidPattern.
+    """
+    separator = b"\0" if query.mode == "files_with_matches" else b"\n"
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    batch = max(64, min(_BATCH, descriptors // (_DESCRIPTOR_SHARE * _SEARCHES)))
+    start = 0
+    while start < len(files):
+        with closing(_OpenFiles(workspace, progress)) as opened:
+            progress.searched = start
+            start += await asyncio.to_thread(opened.open_all, files[start : start + batch])
+            progress.opened += len(opened.paths)
+            if not opened.paths:
+                continue  # without files rg searches the current folder
+            records = _run_program(query, opened.paths, progress, rg, root, separator)
+            last: tuple[int, int] | None = None
+            async with aclosing(records):
+                async for record in records:
+                    descriptor, rest = _read_record(record)
+                    if descriptor is None:
+                        yield record
+                        continue
+                    path = opened.paths[descriptor]
+                    progress.searched = files.index(path, progress.searched)
+                    if query.mode == "content":
+                        place = read_column(rest[1:]) if query.multiline else None
+                        # The lines of one match all have the column of the first.
+                        is_start = last is not None and place == (last[0] + 1, last[1])
+                        last = place
+                        rest = b"\0" + show_line(descriptor, rest[1:], is_start=is_start)
+                    yield os.fsencode(path) + rest
+
+
+def _read_record(record: bytes) -> tuple[int | None, bytes]:
+    """Return the descriptor of a record's file and what follows it; None for a separator."""
+    name, nul, rest = record.partition(b"\0")
+    if not name.startswith(_FD_FOLDER):
+        return None, record
+    return int(name.removeprefix(_FD_FOLDER)), nul + rest
+
+
+class _OpenFiles:
+    """Files that are open for a search. `close` may be called while another thread opens more."""
+
+    def __init__(self, workspace: LocalFiles, progress: SearchProgress) -> None:
+        self.paths: dict[int, str] = {}
+        self._progress = progress
+        self._workspace = workspace
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def open_all(self, files: Sequence[str]) -> int:
+        """Open the readable ones, in UTF-8; return how many were looked at.
+
+        That is fewer than there are when the copies of those in other encodings take too much
+        memory. Raises WorkspaceError when the process may open no more.
+        """
+        copied = 0
+        for count, path in enumerate(files):
+            if copied > _MAX_COPIED_BYTES:
+                return count
+            try:
+                opened = self._workspace.open(path)
+            except WorkspaceError as error:
+                if _is_out_of_descriptors(error):
+                    raise
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    self._progress.unreadable.append(path)
+                continue
+            descriptor, size = self._read_as_utf8(opened, path)
+            copied += size
+            if descriptor is None:
+                continue
+            with self._lock:
+                if self._is_closed:
+                    os.close(descriptor)
+                    break
+                self.paths[descriptor] = path
+        return len(files)
+
+    def _read_as_utf8(self, descriptor: int, path: str) -> tuple[int | None, int]:
+        """Return a descriptor with the file's text in UTF-8 and the bytes of a copy.
+
+        Closes the descriptor of a file that is copied, or not searched (None).
+        """
+        from .text.utf8_copies import copy_as_utf8  # after the first request
+
+        progress = self._progress
+        try:
+            copy = copy_as_utf8(descriptor)
+        except OSError:
+            progress.unreadable.append(path)
+            os.close(descriptor)
+            return None, 0
+        if copy is None:
+            return descriptor, 0
+        os.close(descriptor)
+        if isinstance(copy, str):
+            (progress.binary if copy == "binary" else progress.too_large).append(path)
+            return None, 0
+        if not copy.is_exact:
+            progress.unknown.append(path)
+        return copy.descriptor, copy.size
+
+    def close(self) -> None:
+        """Close all files."""
+        with self._lock:
+            self._is_closed = True
+            for descriptor in self.paths:
+                os.close(descriptor)
+
+
+def _is_out_of_descriptors(error: WorkspaceError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE)
+
+
+async def _run_program(
+    query: SearchQuery,
+    opened: Mapping[int, str],
+    progress: SearchProgress,
+    rg: str,
+    root: str,
+    separator: bytes,
+) -> AsyncGenerator[bytes, None]:
+    command = _build_command(rg, query, [f"{_FD_FOLDER.decode()}{fd}" for fd in opened])
+    async with _start_program(command, root, opened) as program:
+        assert program.stdout and program.stderr
+        rest = b""
+        has_matches = False
+        while chunk := await program.stdout.read(_CHUNK):
+            *complete, rest = (rest + chunk).split(separator)
+            for record in complete:
+                has_matches = True
+                yield record.removesuffix(b"\r")
+        message = (await program.stderr.read()).decode("utf-8", "replace").strip()
+        code = await program.wait()
+        if code == 2 and message and not has_matches and not progress.searched:
+            raise InvalidPattern(message)
+        if code not in (0, 1):
+            progress.failure = message[:500] or f"exit code {code}"
+
+
+@asynccontextmanager
+async def _start_program(
+    command: Sequence[str], root: str, opened: Iterable[int]
+) -> AsyncGenerator[asyncio.subprocess.Process, None]:
+    """Start a program; it is ended when the block is left."""
+    pipe = asyncio.subprocess.PIPE
+    program = await start_program(
+        *command,
+        cwd=root,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+        pass_fds=tuple(opened),
+    )
+    try:
+        yield program
+    finally:
+        await end_program(program)
+
+
+def _build_command(rg: str, query: SearchQuery, files: Sequence[str]) -> list[str]:
+    command = [rg, "--no-config", "--no-messages", "--no-ignore", "--text", "--crlf"]
+    command += ["--threads=1", "--color=never", "-0", "-H"]
+    if query.ignore_case:
+        command.append("-i")
+    if query.multiline:
+        command += ["-U", "--multiline-dotall"]
+    if query.mode == "files_with_matches":
+        command.append("-l")
+    elif query.mode == "count":
+        command.append("-c")
+    else:
+        command += ["-n", "--no-heading", f"-B{query.before}", f"-A{query.after}"]
+        command += ["--column", "--byte-offset"]
+        command += [f"--max-columns={MAX_CHARACTERS}", "--max-columns-preview"]
+    return [*command, "-e", query.pattern, "--", *files]

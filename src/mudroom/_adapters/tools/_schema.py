@@ -1,0 +1,151 @@
+"""JSON Schemas for models from msgspec structs, and lenient parsing of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from ..._core.json_values import JsonValue
+from ..._core.schemas.lenient import read_leniently
+
+T = TypeVar("T")
+
+_OMITTED_KEYS = {"title", "default", "additionalProperties", "$defs"}
+
+
+def load_description(module: str) -> str:
+    """Read the text for the model: the .md file beside a tool's module."""
+    return Path(module).with_suffix(".md").read_text("utf-8").strip()
+
+
+def build_schema(
+    arguments: type[msgspec.Struct], *, hidden: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Build a compact JSON Schema: no titles, references, defaults or docstrings.
+
+    Arguments:
+        hidden: names that are accepted but not offered to the model.
+    """
+    full = msgspec.json.schema(arguments)
+    compact = _compact(full, full.get("$defs", {}), ())
+    for name in hidden:
+        compact["properties"].pop(name)
+    return compact
+
+
+def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
+    """Build a function that converts the arguments a model sent.
+
+    It reads them leniently and drops null values. It raises ValueError with the place and the
+    reason.
+    """
+
+    @cache
+    def get_schema() -> dict[str, Any]:
+        # Most tools of a session are called late or never, and each schema takes a millisecond.
+        return build_schema(cast(Any, arguments))
+
+    def parse(sent: dict[str, Any]) -> T:
+        schema = get_schema()
+        properties: dict[str, Any] = schema["properties"]
+        # A model of a strict schema sends null for what it leaves out, unknown names included.
+        values = {name: value for name, value in sent.items() if value is not None}
+        unknown = [name for name in values if name not in properties]
+        if unknown:
+            names = ", ".join(properties)
+            raise ValueError(f"{', '.join(unknown)}: unknown; the arguments are {names}")
+        try:
+            # Hidden arguments are not in the parameters by which the engine has read the others.
+            return msgspec.convert(read_leniently(schema, values), arguments, strict=False)
+        except msgspec.ValidationError as error:
+            from ..._core.schemas.mismatch import explain_mismatch  # only a mistake needs it
+
+            raise ValueError(explain_mismatch(error, schema)) from None
+
+    return parse
+
+
+def take_flag(arguments: dict[str, Any], name: str, default: bool = False) -> bool:
+    """Take an argument that no schema has out of the arguments. `default`: without it."""
+    value = _take(arguments, name, "boolean")
+    if value is not None and not isinstance(value, bool):
+        raise ValueError(f"{name}: is not true or false")
+    return default if value is None else value
+
+
+def take_integer(arguments: dict[str, Any], name: str) -> int | None:
+    """Take an argument that no schema has out of the arguments; None without it."""
+    if name not in arguments:
+        return None
+    value = _take(arguments, name, "integer")
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise ValueError(f"{name}: is not a whole number")
+    return value
+
+
+def _take(arguments: dict[str, Any], name: str, kind: str) -> JsonValue:
+    return read_leniently({"type": kind}, arguments.pop(name)) if name in arguments else None
+
+
+def _compact_value(
+    node: JsonValue, definitions: dict[str, Any], parents: tuple[str, ...]
+) -> JsonValue:
+    """Compact the schemas in a value of a schema."""
+    if isinstance(node, list):
+        return [_compact_value(item, definitions, parents) for item in node]
+    if isinstance(node, dict):
+        return _compact(node, definitions, parents)
+    return node
+
+
+def _compact(
+    schema: dict[str, Any], definitions: dict[str, Any], parents: tuple[str, ...]
+) -> dict[str, Any]:
+    """Remove from a schema what a model need not read.
+
+    Arguments:
+        parents: names of the types that are being expanded around this schema.
+    """
+    schema = _remove_null(schema)
+    if "$ref" in schema:
+        return _expand_type(schema["$ref"].rsplit("/", 1)[1], definitions, parents)
+    compact: dict[str, Any] = {}
+    if "enum" in schema and all(isinstance(value, str) for value in schema["enum"]):
+        compact["type"] = "string"
+    for key, value in schema.items():
+        if key in _OMITTED_KEYS or value == []:
+            continue
+        if key == "properties":
+            compact[key] = {
+                name: _compact_value(inner, definitions, parents) for name, inner in value.items()
+            }
+        elif key in ("enum", "required"):
+            compact[key] = value
+        else:
+            compact[key] = _compact_value(value, definitions, parents)
+    return compact
+
+
+def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Replace a union of one type and null by the type: a model leaves the argument out."""
+    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
+    if len(choices) != 1:
+        return schema
+    others = {key: value for key, value in schema.items() if key != "anyOf"}
+    return {**choices[0], **others}
+
+
+def _expand_type(
+    name: str, definitions: dict[str, Any], parents: tuple[str, ...]
+) -> dict[str, Any]:
+    """Write a named type out in place; inside itself a recursive type is a plain object."""
+    if name in parents:
+        return {"type": "object"}
+    compact = _compact(definitions[name], definitions, (*parents, name))
+    if "properties" in compact:
+        compact.pop("description", None)  # a docstring, meant for programmers
+    return compact

@@ -1,0 +1,244 @@
+"""The files that a search looks at, within a time limit, and what it leaves out.
+
+What a search says about absence holds for the files that were searched. Everything else below its
+folder is counted and named: a model that reads "no matches" stops looking.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from ..._core.listings import count_noun
+from ..._core.ports import FileInfo, SkippedPaths, Workspace
+from ..._core.tools import ToolResult
+from ...errors import WorkspaceError
+from ._text_files import make_error_result
+
+_MAX_NAMED_PATHS = 3  # in a note
+_MAX_NAME = 200  # characters of a path in a note
+_MAX_COUNTED_FILES = 2_000  # of ignored folders: dependencies may have a million
+_MAX_COUNT_SECONDS = 0.5
+_MAX_LINKS = 1  # that are followed one below the other: links may lead in circles
+
+PathFilter = Callable[[str], bool]
+"""Takes a path as `FileInfo` has it; tells if the search is about the file."""
+
+
+class SearchScope:
+    """The files of one search.
+
+    A folder or file that the caller names is searched although git ignores it, and a link that it
+    names is followed; the workspace still refuses what leads out.
+
+    Arguments:
+        deadline: time of the monotonic clock at which listing stops.
+        named: names in the caller's pattern.
+    """
+
+    def __init__(
+        self, workspace: Workspace, deadline: float, *, named: Collection[str] = ()
+    ) -> None:
+        self.skipped = SkippedPaths()
+        self.is_complete = True
+        self._workspace = workspace
+        self._deadline = deadline
+        self._named = named
+        self._ignored: list[FileInfo] = []
+        self._links: list[str] = []
+        self._dead_links: list[str] = []
+        self._special: list[str] = []
+
+    def walk(self, start: str) -> Iterator[FileInfo]:
+        """Yield the files below a folder until the deadline, or the file itself."""
+        if stat.S_ISREG(self._workspace.stat(start).mode):
+            yield from self._workspace.walk(start, skipped=self.skipped)
+            return
+        ignored_before = len(self._ignored)
+        is_empty = True
+        for info in self._walk_folder(start, 0):
+            is_empty = False
+            yield info
+        if is_empty and start != "." and len(self._ignored) > ignored_before:
+            # git ignores the folder itself, or all that is in it; the caller named it.
+            del self._ignored[ignored_before:]
+            yield from self._walk_folder(start, 0, ignored=True)
+
+    def _walk_folder(self, folder: str, links: int, *, ignored: bool = False) -> Iterator[FileInfo]:
+        """Yield the files below a folder.
+
+        Arguments:
+            links: number of links that lead to it. ignored: True includes ignored files.
+        """
+        prefix = 0 if folder == "." else len(folder) + 1
+        for info in self._workspace.walk_entries(folder, ignored=ignored, skipped=self.skipped):
+            if time.monotonic() > self._deadline:
+                self.is_complete = False
+                return
+            if ".git" in info.path and ".git" in info.path[prefix:].split("/"):
+                continue  # the state of git, which is not the user's text
+            is_named = os.path.basename(info.path) in self._named
+            if info.ignored and not ignored and not is_named:
+                self._ignored.append(info)
+            elif stat.S_ISREG(info.mode):
+                yield info
+            elif stat.S_ISLNK(info.mode):
+                yield from self._follow(info, links, is_named=is_named)
+            elif not stat.S_ISDIR(info.mode):
+                self._special.append(info.path)
+            elif info.ignored and not ignored:
+                yield from self._walk_folder(info.path, links, ignored=True)
+
+    def _follow(self, link: FileInfo, links: int, *, is_named: bool) -> Iterator[FileInfo]:
+        path = link.path
+        if not is_named or links == _MAX_LINKS:
+            self._links.append(path)
+            return
+        try:
+            if stat.S_ISDIR(self._workspace.stat(path).mode):
+                yield from self._walk_folder(path, links + 1, ignored=link.ignored)
+            else:
+                yield from self._workspace.walk(path, skipped=self.skipped)
+        except WorkspaceError:
+            self._dead_links.append(path)  # it leads nowhere, or out of the workspace
+
+    def describe_left_out(self, accepts: PathFilter) -> list[str]:
+        """Return a phrase for each reason why something was not searched.
+
+        Arguments:
+            accepts: only files that it accepts count, and folders that may have such files.
+        """
+        links = [link for link in self._links if accepts(link) or self._is_folder(link)]
+        special = list(filter(accepts, self._special))
+        reasons = [
+            self._describe_ignored(accepts),
+            describe_paths("link", links),
+            describe_paths(
+                "link that cannot be followed",
+                self._dead_links,
+                plural="links that cannot be followed",
+            ),
+            describe_paths("pipe, socket or device", special, plural="pipes, sockets or devices"),
+            describe_paths(
+                "path that cannot be read", self.skipped, plural="paths that cannot be read"
+            ),
+            describe_paths(
+                "folder that is nested too deep",
+                self.skipped.too_deep,
+                plural="folders that are nested too deep",
+            ),
+        ]
+        if refused := self.skipped.refused:
+            reasons.append(f"{count_noun(refused, 'file')} that may not be read")
+        return [reason for reason in reasons if reason]
+
+    def _describe_ignored(self, accepts: PathFilter) -> str:
+        """Count the ignored files, up to a limit: without it, this would be a second search."""
+        deadline = time.monotonic() + _MAX_COUNT_SECONDS
+        names: list[str] = []
+        count = looked_at = 0
+        is_cut = False
+        for entry in self._ignored:
+            below = 0
+            is_folder = stat.S_ISDIR(entry.mode)
+            for path in self._list_ignored(entry):
+                if looked_at == _MAX_COUNTED_FILES or time.monotonic() > deadline:
+                    is_cut = True
+                    break
+                looked_at += 1
+                below += accepts(path)
+            if below or (is_cut and is_folder):
+                names.append(entry.path + "/" if is_folder else entry.path)
+            count += below
+        if is_cut and not count:
+            return f"ignored files ({_name_paths(names)})"
+        return ("at least " if is_cut else "") + describe_paths("ignored file", names, count=count)
+
+    def _list_ignored(self, entry: FileInfo) -> Iterator[str]:
+        if not stat.S_ISDIR(entry.mode):
+            yield entry.path
+            return
+        try:
+            for info in self._workspace.walk(entry.path, ignored=True):
+                yield info.path
+        except WorkspaceError:
+            return  # it was removed meanwhile
+
+    def _is_folder(self, path: str) -> bool:
+        try:
+            return stat.S_ISDIR(self._workspace.stat(path).mode)
+        except WorkspaceError:
+            return False
+
+    def describe_searched(self, looked_at: int, listed: int) -> str:
+        """Return how many of the files a stopped search has looked at."""
+        more = "" if self.is_complete else "more than "
+        return f"searched {looked_at:,} of {more}{count_noun(listed, 'file')}"
+
+
+def describe_paths(
+    noun: str, paths: Sequence[str], *, plural: str = "", count: int | None = None
+) -> str:
+    """Return a number with its noun and the first paths: "2 links (a, b)"; "" for none.
+
+    Arguments:
+        count: the number, if it is not that of the paths.
+    """
+    count = len(paths) if count is None else count
+    if not count:
+        return ""
+    number = f"{count:,} {plural}" if plural and count != 1 else count_noun(count, noun)
+    return f"{number} ({_name_paths(paths)})"
+
+
+def _name_paths(paths: Sequence[str]) -> str:
+    names = ", ".join(map(_shorten, paths[:_MAX_NAMED_PATHS]))
+    return f"{names}, …" if len(paths) > _MAX_NAMED_PATHS else names
+
+
+def _shorten(path: str) -> str:
+    return path if len(path) <= _MAX_NAME else f"{path[: _MAX_NAME // 2]}…{path[-_MAX_NAME // 2 :]}"
+
+
+def format_rows(
+    rows: Sequence[str], notes: Sequence[str], left_out: Sequence[str], noun: str, *, total: int
+) -> ToolResult:
+    """Return the rows of a search with its notes in parentheses as the last line.
+
+    Arguments:
+        left_out: see `SearchScope.describe_left_out`.
+        noun: name of a row. total: number of matches, shown or not.
+    """
+    note = "; ".join(filter(None, (*notes, _join_left_out(left_out))))
+    return ToolResult(
+        "\n".join([*rows, f"({note})"] if note else rows),
+        display=count_noun(total, noun),
+        detail={f"{noun}s": total},
+    )
+
+
+def format_no_rows(
+    stopped: str, left_out: Sequence[str], nothing: str, *, has_searched: bool = True
+) -> ToolResult:
+    """Return the result of a search without rows; it says whether all files were searched.
+
+    Arguments:
+        stopped: why the search stopped early. left_out: see `SearchScope.describe_left_out`.
+        nothing: text if all files were searched.
+        has_searched: False if no file was searched at all.
+    """
+    unsearched = _join_left_out(left_out)
+    if stopped:
+        note = "; ".join(filter(None, (f"{stopped}, nothing there matches", unsearched)))
+        return make_error_result(f"({note})")
+    if not has_searched and unsearched:
+        return ToolResult(f"(nothing was searched: {', '.join(left_out)})")
+    if unsearched:
+        return ToolResult(f"(in the files that were searched: {nothing}; {unsearched})")
+    return ToolResult(f"({nothing})")
+
+
+def _join_left_out(left_out: Sequence[str]) -> str:
+    return f"not searched: {', '.join(left_out)}" if left_out else ""

@@ -1,0 +1,92 @@
+"""Files whose names differ from a missing one only in case or in the form of their letters."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+import unicodedata
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from itertools import takewhile
+
+from ..._core.ports import Workspace
+from ...errors import WorkspaceError
+
+MAX_SECONDS = 0.5
+"""Time that a search for a similar name may take: it only makes an error clearer."""
+
+
+@contextmanager
+def naming_similar_files(workspace: Workspace, path: str) -> Generator[None]:
+    """Add the similar file to the error that a file does not exist.
+
+    The workspace lists only what the run may read, so no other name is told.
+    """
+    try:
+        yield
+    except WorkspaceError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        similar = find_similar_file(workspace, path)
+        if similar is None:
+            raise
+        raise WorkspaceError(
+            f"{path} does not exist, but {similar} does: {_describe_difference(path, similar)}",
+            remedy="Use that name exactly as it is.",
+        ) from error.__cause__
+
+
+def find_similar_file(workspace: Workspace, path: str) -> str | None:
+    """Find the file, or folder, whose name is the same but for case and the form of letters."""
+    deadline = time.monotonic() + MAX_SECONDS
+    wanted = fold_name(path)
+    depth = path.count("/") + 1
+    folder = os.path.dirname(path)
+    while folder and not _is_folder(workspace, folder):
+        if folder == os.path.dirname(folder):
+            return None  # the root: the path leads out of the workspace
+        folder = os.path.dirname(folder)
+    infos = workspace.walk(folder or ".", ignored=True)
+    with suppress(WorkspaceError):  # the error that the file is missing says enough
+        for info in takewhile(lambda _: time.monotonic() < deadline, infos):
+            named = "/".join(info.path.split("/")[:depth])
+            if fold_name(named) == wanted and named != path:
+                return named
+    return None
+
+
+def find_other_form(workspace: Workspace, path: str) -> str | None:
+    """Find the file whose name looks the same, but has composed letters where this one has not."""
+    for form in ("NFC", "NFD"):
+        other = unicodedata.normalize(form, path)
+        if other != path and _exists(workspace, other):
+            return other
+    return None
+
+
+def fold_name(path: str) -> str:
+    """Return what names have in common that differ in case or in the form of their letters."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+
+
+def _describe_difference(path: str, similar: str) -> str:
+    if unicodedata.normalize("NFC", path) != unicodedata.normalize("NFC", similar):
+        return "upper and lower case differ"
+    form = "decomposed" if unicodedata.is_normalized("NFD", similar) else "composed"
+    return f"it looks the same, but its letters with accents are {form} ({similar!a})"
+
+
+def _is_folder(workspace: Workspace, path: str) -> bool:
+    try:
+        return stat.S_ISDIR(workspace.stat(path).mode)
+    except WorkspaceError:
+        return False
+
+
+def _exists(workspace: Workspace, path: str) -> bool:
+    try:
+        workspace.stat(path)
+    except WorkspaceError:
+        return False
+    return True

@@ -1,0 +1,108 @@
+"""Tools of the caller by reference, and tool sources, whose tools come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+
+from msgspec.structs import replace
+
+from ..._core.ports import ToolSource
+from ..._core.tools import Tool
+from ..._platform.imports import import_object
+from ...errors import UsageError
+
+
+def load_tools(tools: Sequence[Tool | str]) -> tuple[Tool, ...]:
+    """Return the tools of a list; a reference becomes the tool that it names.
+
+    Raises UsageError for a reference that names no tool.
+    """
+    return tuple(_load(each) if isinstance(each, str) else each for each in tools)
+
+
+def _load(reference: str) -> Tool:
+    """Import a tool."""
+    try:
+        value = import_object(reference)
+    except Exception as error:  # a module may raise anything
+        raise UsageError(
+            f"the tool {reference} cannot be imported: {type(error).__name__}: {error}",
+            where="tools",
+            remedy='A reference is "package.module:name" of a module that Python finds.',
+        ) from error
+    if not isinstance(value, Tool):
+        raise UsageError(
+            f"{reference} is no tool, but {type(value).__name__}",
+            where="tools",
+            remedy="Make one with @tool.",
+        )
+    return replace(value, reference=reference)
+
+
+class SessionToolSources:
+    """Open tool sources, and the tasks that follow their changes.
+
+    The tools of a run are fixed when it starts; a change counts for later runs. A tool of a source
+    never replaces another one of the same name.
+
+    Arguments:
+        toolbox: tools of the session by name; changed in place.
+        is_allowed: returns whether the session may have a tool of this name.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[ToolSource],
+        toolbox: dict[str, Tool],
+        is_allowed: Callable[[str], bool],
+    ) -> None:
+        self._sources = sources
+        self._toolbox = toolbox
+        self._is_allowed = is_allowed
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stack = AsyncExitStack()
+
+    async def open(self) -> list[str]:
+        """Open all sources and add their tools.
+
+        Return a notice for each that could not be opened.
+        """
+        notices: list[str] = []
+        for source in self._sources:
+            try:
+                await source.open()
+                tools = self._add(await source.list())
+            except Exception as error:  # noqa: BLE001  a source may raise anything
+                notices.append(f"the tools of {source.name} are missing: {error}")
+                continue
+            self._stack.push_async_callback(source.close)
+            self._tasks.append(asyncio.create_task(self._follow(source, tools)))
+        return notices
+
+    async def close(self) -> None:
+        """Close all sources."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        await self._stack.aclose()
+
+    async def _follow(self, source: ToolSource, tools: list[str]) -> None:
+        """Replace the tools of a source whenever they change. `tools`: their names so far."""
+        while True:
+            await source.wait_for_change()
+            new_tools = await source.list()
+            for name in tools:
+                del self._toolbox[name]
+            tools = self._add(new_tools)
+
+    def _add(self, tools: Sequence[Tool]) -> list[str]:
+        """Add tools and return the names of those that were added."""
+        added: list[str] = []
+        for tool in tools:
+            if tool.name not in self._toolbox and self._is_allowed(tool.name):
+                self._toolbox[tool.name] = tool
+                added.append(tool.name)
+        return added

@@ -1,0 +1,69 @@
+"""Files as streams, one lock per file, and texts for results."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from ..._core.ports import Workspace
+from ..._core.tools import PreviewLine, ToolResult
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_STREAM_BUFFER = 1 << 18  # bytes
+MAX_PROPOSED_BYTES = 1 << 20
+"""Size of a file up to which a proposed change is shown as a difference."""
+_LOCKS = tuple(threading.Lock() for _ in range(64))
+"""Locks that runs share: a path always gets the same one. It is held from reading to renaming."""
+
+
+def get_file_lock(workspace: Workspace, located: str) -> threading.Lock:
+    """Return the lock of a file."""
+    return _LOCKS[hash(os.path.join(workspace.root, located)) % len(_LOCKS)]
+
+
+class _WorkspaceFile(io.RawIOBase):
+    """A file of a workspace as a stream: each read opens the file again."""
+
+    def __init__(self, workspace: Workspace, path: str) -> None:
+        self._workspace = workspace
+        self._path = path
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        if whence == os.SEEK_CUR:
+            offset += self._position
+        self._position = offset
+        return offset
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer)
+        data = self._workspace.read(self._path, self._position, len(view))
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+
+def open_stream(workspace: Workspace, path: str) -> BinaryIO:
+    """Return a file as a stream that is read from its start. Reading raises WorkspaceError."""
+    return io.BufferedReader(_WorkspaceFile(workspace, path), _STREAM_BUFFER)
+
+
+def make_error_result(text: str) -> ToolResult:
+    """Return an error result: the text names the problem and the remedy."""
+    return ToolResult(text, error=True)
+
+
+def preview_result(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLine]:
+    """Return the lines of a result, for screens."""
+    return [("", line) for line in result.text.splitlines()]

@@ -1,0 +1,435 @@
+"""The bash tool: runs a command; bounded output in memory, all of a long output in a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from typing import Any, BinaryIO, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..._core.ports import CommandResult, ToolContext
+from ..._core.schemas.lenient import decode_json
+from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
+from ..._platform.lazy_pattern import compile_later
+from ._schema import build_parser, build_schema, load_description, take_flag, take_integer
+from ._terminal_text import TerminalText
+from ._text_files import preview_result
+
+MAX_CHARACTERS = 50_000
+"""Characters of output for the model. Of longer output it gets the first and the last part."""
+MAX_SPILL_BYTES = 256 << 20
+"""Maximum bytes of output that are kept in a file."""
+
+_HALF = MAX_CHARACTERS // 2 - 250
+_HALF_BYTES = 4 * _HALF  # half of the output takes at most this many bytes in UTF-8
+_DEFAULT_TIMEOUT = 120_000  # milliseconds, as the two below
+_MIN_TIMEOUT = 1_000
+_MAX_TIMEOUT = 600_000
+_BACKGROUND_SECONDS = 86_400.0
+"""Default time limit of a background command; the end of its run stops it sooner."""
+
+_TAIL = 2_000
+"""Characters of the output of a background command for the model."""
+
+_MAX_COMMAND_BYTES = 120_000
+_CONTROLS = compile_later(r"[\x80-\x9f]")  # TerminalText removes the others
+
+
+class Arguments(Struct, frozen=True):
+    """The arguments.
+
+    `timeout` is in milliseconds; `description` is shown to the user. `background`: the call returns
+    at once.
+    """
+
+    command: str
+    timeout: int | None = None
+    description: str | None = None
+    background: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that the system accepts the command."""
+        if not self.command.strip():
+            raise ValueError("command: is empty; give a bash command")
+        if "\0" in self.command:
+            raise ValueError("command: contains a NUL character; leave it out")
+        if len(self.command.encode("utf-8", "replace")) > _MAX_COMMAND_BYTES:
+            raise ValueError(
+                f"command: is longer than {_MAX_COMMAND_BYTES:,} bytes; "
+                "write it to a file and run that file"
+            )
+
+
+parse = build_parser(Arguments)
+
+
+def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Write what other programs say in arguments into the command, where rules judge it."""
+    timeout = _read_timeout(called, arguments)
+    command = arguments.get("command")
+    if take_flag(arguments, "restart") and not command:
+        raise ValueError("restart: each command starts a shell of its own; send a command")
+    if isinstance(command, str) and command.lstrip().startswith("["):
+        # Codex sends a list of words, and some models send that list as JSON text.
+        words = decode_json(command)
+        if words and isinstance(words, list) and all(isinstance(word, str) for word in words):
+            command = words
+    if isinstance(command, list):
+        command = _join_words(cast("list[Any]", command))
+    if take_flag(arguments, "tty"):
+        raise ValueError("tty: there is no terminal for commands; leave it out")
+    shell, folder = (_take_text(arguments, name) for name in ("shell", "workdir"))
+    if isinstance(command, str) and os.path.basename(shell or "bash") != "bash":
+        command = _join_words([shell, "-c", command])
+    if isinstance(command, str) and os.path.normpath(folder or ".") != ".":
+        command = _run_in_folder(command, folder)
+    if command is not None:
+        arguments["command"] = command
+    return arguments if timeout is None else {**arguments, "timeout": timeout}
+
+
+def _read_timeout(called: str, arguments: dict[str, Any]) -> int | None:
+    """Take the time limit out of the arguments, in milliseconds; None for none."""
+    milliseconds = take_integer(arguments, "timeout_ms")
+    seconds = take_integer(arguments, "timeout_secs")
+    timeout = take_integer(arguments, "timeout")
+    if [milliseconds, seconds, timeout].count(None) < 2:
+        raise ValueError("timeout: is given twice; give it once, in milliseconds")
+    # The tool Shell of kimi-cli counts seconds. That of Codex, which takes a list, does not.
+    if called == "shell" and isinstance(arguments.get("command"), str) and seconds is None:
+        seconds, timeout = timeout, None
+    if seconds is not None:
+        return seconds * 1000
+    return milliseconds if timeout is None else timeout
+
+
+def _take_text(arguments: dict[str, Any], name: str) -> str:
+    """Take an argument out of the arguments; "" without it."""
+    text = arguments.pop(name, None)
+    if text is not None and not isinstance(text, str):
+        raise ValueError(f"{name}: is not a text")
+    return text or ""
+
+
+def _join_words(words: list[Any]) -> str:
+    """Return the command that a list of words means, as Codex sends it."""
+    if not all(isinstance(word, str) for word in words):
+        raise ValueError("command: is a list with something other than texts; send one text")
+    if len(words) == 3 and words[1] in ("-c", "-lc") and os.path.basename(words[0]) == "bash":
+        return words[2]
+    import shlex  # after the first request
+
+    return shlex.join(words)
+
+
+def _run_in_folder(command: str, folder: str) -> str:
+    import shlex
+
+    name = f"./{folder}" if folder.startswith("-") else folder  # no option, nor the last folder
+    enter = f"cd {shlex.quote(name)} &&"
+    is_simple = not any(character in command for character in ";&|\n")
+    # In a group nothing runs if the folder does not exist, and the end of a comment stays one.
+    return f"{enter} {command}" if is_simple else f"{enter} {{\n{command}\n}}"
+
+
+async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
+    """Run the command until it ends or its time is over, or start it in the background."""
+    output = CommandOutput(ctx)
+    if arguments.background:
+        output.keep_in_file()
+        timeout = max(arguments.timeout or 0, _MIN_TIMEOUT) / 1000
+        if arguments.timeout is None:
+            timeout = _BACKGROUND_SECONDS
+        work = _run_command(ctx, arguments.command, timeout, output)
+        result = ctx.run_in_background(arguments.command, work)
+    else:
+        milliseconds = arguments.timeout or _DEFAULT_TIMEOUT
+        timeout = min(max(milliseconds, _MIN_TIMEOUT), _MAX_TIMEOUT) / 1000
+        work = _run_command(ctx, arguments.command, timeout, output)
+        result = await ctx.run_detachable(arguments.command, work, output.keep_in_file)
+        if not output.is_in_background:
+            return result
+    text = f"{result.text} Its whole output is in {output.spill} when it ends."
+    if timeout < _BACKGROUND_SECONDS:
+        text += f" Its time limit is {timeout:g} s."
+    return replace(result, text=text, spill=output.spill)
+
+
+async def _run_command(
+    ctx: ToolContext, command: str, timeout: float, output: CommandOutput
+) -> ToolResult:
+    """Run the command to its end. In the background, a cancel gives a result, too."""
+    started_at = time.monotonic()
+    finished: CommandResult | None = None
+    try:
+        command = _add_traceparent(command, ctx.traceparent)
+        finished = await ctx.sandbox.run(command, timeout=timeout, sink=output.feed)
+    except asyncio.CancelledError:
+        if not output.is_in_background:
+            raise
+    finally:
+        output.close()
+    if output.is_in_background:
+        return _report_end(finished, timeout, time.monotonic() - started_at, output)
+    assert finished is not None
+    lines = [
+        output.finish().rstrip("\n"),
+        _describe_ending(finished, timeout),
+        _describe_left(finished),
+    ]
+    return ToolResult(
+        "\n".join(filter(None, lines)) or "(no output)",
+        error=finished.timed_out or finished.code != 0,
+        detail={
+            "exit_code": _get_exit_code(finished),
+            "timed_out": finished.timed_out,
+            "bytes": output.size,
+        },
+        spill=output.spill,
+    )
+
+
+def _add_traceparent(command: str, traceparent: str) -> str:
+    """Return a command that sets TRACEPARENT first, in the same line: its lines keep their numbers.
+
+    The environment of a sandbox is the same for all commands.
+    """
+    return f"export TRACEPARENT={traceparent}; {command}" if traceparent else command
+
+
+def _report_end(
+    finished: CommandResult | None, timeout: float, seconds: float, output: CommandOutput
+) -> ToolResult:
+    """Return the result of a background command. `finished`: None if it was stopped."""
+    ending = "stopped; all its processes were ended"
+    if finished is not None:
+        ending = _describe_ending(finished, timeout).strip("[]") or "exit code 0"
+    whole = f"the whole output, {output.shown_size:,} bytes, is in {output.spill}"
+    detail = {"bytes": output.size}
+    if finished is not None:
+        detail["exit_code"] = _get_exit_code(finished)
+    return ToolResult(
+        f"[{ending}; {seconds:.1f} s; {whole}]\n{output.read_tail(_TAIL)}".rstrip(),
+        error=finished is None or finished.timed_out or finished.code != 0,
+        detail=detail,
+        spill=output.spill,
+    )
+
+
+def _get_exit_code(finished: CommandResult) -> int:
+    return finished.code if finished.code >= 0 else 128 - finished.code
+
+
+def _describe_ending(finished: CommandResult, timeout: float) -> str:
+    if finished.timed_out:
+        return f"[timed out after {timeout:g} s; all its processes were ended]"
+    return f"[exit code {_get_exit_code(finished)}]" if finished.code else ""
+
+
+def _describe_left(finished: CommandResult) -> str:
+    """Say what ended with the command: else a model looks for a server that never started."""
+    if not finished.left:
+        return ""
+    processes = "process" if finished.left == 1 else "processes"
+    return (
+        f"[ended {finished.left} {processes} left in the background; "
+        "use background=true to keep it running]"
+    )
+
+
+class CommandOutput:
+    """The output of a command: head and tail in memory; long output is written to a file, too.
+
+    Both hold what a terminal would show, so that the file has the lines which the model has read
+    about, and a download does not fill it with states of its progress bar.
+
+    Attributes:
+        is_in_background: true if the command goes on after its call; all output is in the file.
+        size: bytes that the command has written.
+        shown_size: bytes of what a terminal shows of them.
+    """
+
+    def __init__(self, ctx: ToolContext) -> None:
+        self.is_in_background = False
+        self.size = 0
+        self.spill = ""
+        self._write_error = ""
+        self._ctx = ctx
+        self._terminal = TerminalText()
+        self.shown_size = 0
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._file: BinaryIO | None = None
+        self._redacting = RedactingStream(ctx.redact)
+        self._file_room = MAX_SPILL_BYTES
+
+    def keep_in_file(self) -> None:
+        """Write all output to a file: the command goes on in the background."""
+        self.is_in_background = True
+        if self.size and not self.spill:
+            self._open_spill()
+        self.spill = self.spill or self._ctx.spill_path("bash")
+
+    def feed(self, chunk: bytes) -> None:
+        """Add a chunk."""
+        self.size += len(chunk)
+        self._keep(self._terminal.feed(chunk))
+
+    def _keep(self, text: bytes) -> None:
+        if not text:
+            return
+        is_long = self.shown_size + len(text) > 2 * _HALF_BYTES
+        if not self._file and (is_long or self.is_in_background):
+            self._open_spill()
+        self.shown_size += len(text)
+        self._spill(text)
+        room = max(0, _HALF_BYTES - len(self._head))
+        self._head += text[:room]
+        self._tail += text[room:]
+        if len(self._tail) > 2 * _HALF_BYTES:
+            del self._tail[:-_HALF_BYTES]
+
+    def read_tail(self, length: int) -> str:
+        """Return the last characters of the output."""
+        return self._ctx.redact(_clean(self._head + self._tail))[-length:].strip("\n")
+
+    def finish(self) -> str:
+        """Return the text for the model: all of it, or head, tail and the path of the file.
+
+        A text that is too long only now is written to the file first.
+        """
+        if self.spill:
+            head = self._ctx.redact(_clean(self._head))
+            tail = self._ctx.redact(_clean(self._tail[-_HALF_BYTES:]))
+        else:
+            complete = self._ctx.redact(_clean(self._head + self._tail))
+            if len(complete) <= MAX_CHARACTERS - 100:
+                return complete
+            self._open_spill()
+            self.close()
+            head = complete
+            tail = complete
+        omission = (
+            f"[… the middle of {self.shown_size:,} bytes is left out; "
+            f"read {self.spill}{self._write_error} with offset and limit …]"
+        )
+        return f"{head[:_HALF]}\n\n{omission}\n\n{tail[-_HALF:]}"
+
+    def close(self) -> None:
+        """Take what may not change any more, and close the file."""
+        self._keep(self._terminal.flush())
+        if self._file:
+            self._write(self._redacting.flush())
+            self._file.close()
+            self._file = None
+
+    def _open_spill(self) -> None:
+        """Open the file and write all output so far, while memory still holds all of it."""
+        self.spill = self.spill or self._ctx.spill_path("bash")
+        self._file = open(self.spill, "wb", buffering=0)  # noqa: SIM115  open until `close`
+        self._spill(bytes(self._head + self._tail))
+
+    def _spill(self, chunk: bytes) -> None:
+        if self._file and self._file_room > 0:
+            self._write(self._redacting.feed(chunk))
+
+    def _write(self, chunk: bytes) -> None:
+        if not self._file or self._file_room <= 0 or not chunk:
+            return
+        try:
+            self._file.write(chunk[: self._file_room])
+            self._file_room -= len(chunk)
+            if self._file_room <= 0:
+                limit = MAX_SPILL_BYTES >> 20
+                notice = f"\n[cut: this file holds the first {limit} MiB of the output]\n"
+                self._file.write(notice.encode())
+        except OSError as error:
+            self._file_room = 0
+            self._write_error = f" (it ends early: {error.strerror})"
+
+
+def _clean(raw: bytes | bytearray) -> str:
+    return _CONTROLS.sub("", raw.decode("utf-8", "replace"))
+
+
+# No argument of a call widens what the sandbox and the rules allow.
+_IGNORED = frozenset(
+    (
+        "dangerouslyDisableSandbox",
+        "sandbox_permissions",
+        "with_escalated_permissions",
+        "additional_permissions",
+        "justification",
+        "prefix_rule",
+        "login",
+        "yield_time_ms",
+        "max_output_tokens",
+    )
+)
+
+BASH = Tool(
+    name="bash",
+    description=load_description(__file__),
+    parameters=build_schema(Arguments, hidden=("description",)),
+    parse=parse,
+    run=run,
+    view="command",
+    effect=Effect.EFFECTFUL,
+    category=ToolCategory.RUN,
+    rule_argument="command",
+    preview=preview_result,
+    preview_lines=8,
+    argument_aliases={
+        "cmd": "command",
+        "script": "command",
+        "run_in_background": "background",
+        "is_background": "background",
+        "directory": "workdir",
+        "dir_path": "workdir",
+        "cwd": "workdir",
+    },
+    ignored_arguments=_IGNORED,
+    adapt=adapt,
+)
+
+
+LONGEST_SECRET = 24_000
+"""Characters of the longest secret that is recognised; the stream holds back this many."""
+
+
+class RedactingStream:
+    """A filter of byte chunks. Bytes that are not UTF-8 pass unchanged.
+
+    Arguments:
+        redact: replaces the secrets in a text.
+    """
+
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        self._redact = redact
+        self._pending = bytearray()
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Add a chunk and return the redacted bytes that no later chunk can change."""
+        self._pending += chunk
+        if len(self._pending) < 4 * LONGEST_SECRET:
+            return b""
+        redacted = self._redact_pending()
+        complete = max(0, len(redacted) - LONGEST_SECRET)
+        line_end = redacted.rfind(b"\n", 0, complete) + 1
+        cut = line_end or complete
+        self._pending = bytearray(redacted[cut:])
+        return redacted[:cut]
+
+    def flush(self) -> bytes:
+        """Return the redacted rest."""
+        rest = self._redact_pending()
+        self._pending = bytearray()
+        return rest
+
+    def _redact_pending(self) -> bytes:
+        text = self._pending.decode("utf-8", "surrogateescape")
+        return self._redact(text).encode("utf-8", "surrogateescape")

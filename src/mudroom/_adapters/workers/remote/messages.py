@@ -1,0 +1,378 @@
+"""Messages between the session's process and a worker process."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from .... import errors
+from ...._core.agents import Agent
+from ...._core.budgets import Budget, Grant, Limit, LimitState
+from ...._core.compaction import CompactionOptions
+from ...._core.events import AnyEvent, StoredEvent
+from ...._core.listings import ListingLimits
+from ...._core.messages import AssistantMessage, Usage
+from ...._core.ports import RetryNotice, StreamChunk
+from ...._core.ports.board import BoardOffer
+from ...._core.runs import Brief, InboxMessage, Reason, Report
+from ...._engine.meters.parent_meter import SharedTime
+from ...._engine.meters.request_plan import RequestPlan
+from ...._projections.trace_ids import TraceIds
+from .limiter_messages import LimiterMessage
+from .model_messages import ModelAppend, ModelCancel, ModelForget, ModelRequest, ModelStart
+
+
+class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
+    """Everything a worker process needs to build the services of its runs.
+
+    Arguments:
+        folder: absolute path of the workspace.
+        home: mudroom's state folder.
+        user_home: the user's home folder, for permission rules.
+        environ: variables with keys and addresses; None: those of the process.
+        own_variables: variables that the process takes from its own environment, if `environ` has
+            none of that name.
+        sandbox, allow_net, can_ask: the choices with which the session opened its sandbox.
+        permissions: a Permissions value, encoded.
+        skills: a mapping of skill names to skills, encoded.
+        bridged_models: names of models that the session's process calls for its workers.
+        max_children: runs that a worker process executes at once at each depth.
+        windows: context windows that local servers reported, by model string.
+        images: whether a model takes images, as local servers reported it, by model string.
+        isolated_bytes: see Quota.
+        isolate: children that may change files have isolated workspaces by default.
+        check, check_seconds: see SessionServices.
+        board_offer: runs that have the tools for the task board; "" without a board.
+        servers: the ServersState of the session, and the configurations of servers that only one
+            agent has, encoded; empty without servers.
+        trace_ids: see SessionServices.
+        versions_folder: see FileVersions; "" if earlier contents of files are not kept.
+        server_agents: agents with servers of their own.
+        compaction: when the engine shortens conversations.
+        max_returns: see SessionServices.
+        import_path: folders in which modules of the caller are found.
+        tool_references: tools of the caller that the process imports: "module:name".
+        session_tools: tools of the caller that the session's process executes, encoded.
+        has_own_files: the process does not see `folder` and `home` of the session; runs get files.
+        node_folder: folder for these files. The process chooses it.
+    """
+
+    session: str
+    folder: str
+    home: str
+    user_home: str
+    environ: dict[str, str] | None
+    sandbox: str
+    allow_net: bool
+    can_ask: bool
+    permissions: bytes
+    agents: dict[str, Agent]
+    skills: bytes
+    spill_folder: str
+    environment_text: str
+    context_texts: dict[str, str]
+    child_models: dict[str, str]
+    child_budget: Budget
+    reports_costs: bool
+    bridged_models: tuple[str, ...]
+    max_children: int
+    own_variables: Literal["none", "secrets", "all"] = "none"
+    has_hooks: bool = False
+    isolate: bool = False
+    isolated_bytes: int = 0
+    check: str = ""
+    check_seconds: float = 600.0
+    takes_images: bool = False
+    max_output_tokens: int | None = None
+    listing_limits: ListingLimits = ListingLimits()
+    windows: dict[str, int] = {}
+    images: dict[str, bool] = {}
+    trace_ids: TraceIds | None = None
+    versions_folder: str = ""
+    board_offer: BoardOffer = ""
+    servers: bytes = b""
+    server_agents: tuple[str, ...] = ()
+    compaction: CompactionOptions = CompactionOptions()
+    max_returns: int = 1
+    import_path: tuple[str, ...] = ()
+    tool_references: tuple[str, ...] = ()
+    session_tools: bytes = b""
+    has_own_files: bool = False
+    node_folder: str = ""
+
+
+class ErrorInfo(Struct, frozen=True, tag=True):
+    """An exception of `mudroom.errors`, by class name."""
+
+    kind: str
+    message: str
+    where: str = ""
+    remedy: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException) -> ErrorInfo:
+        """Describe an exception; any other class becomes a MudroomError that names the class."""
+        if isinstance(error, errors.MudroomError):
+            return cls(type(error).__name__, error.message, error.where, error.remedy)
+        return cls("MudroomError", f"{type(error).__name__}: {error}")
+
+    def to_exception(self) -> errors.MudroomError:
+        """Return the exception."""
+        kind = getattr(errors, self.kind, errors.MudroomError)
+        if kind is errors.UnknownName or not issubclass(kind, errors.MudroomError):
+            kind = errors.UsageError if kind is errors.UnknownName else errors.MudroomError
+        return kind(self.message, where=self.where, remedy=self.remedy)
+
+
+class ParentMeterState(Struct, frozen=True, tag=True):
+    """Limits and unspent amounts of the ancestors of a run.
+
+    Arguments:
+        shared: limits of all ancestors.
+        left: unspent amount of each shared limit, without amounts reserved for other runs.
+        charges: number of charges of the worker process that the amounts include.
+        time: that the run has; None without a limit.
+    """
+
+    run_id: str
+    shared: tuple[LimitState, ...] = ()
+    left: dict[Limit, float] = {}
+    charges: int = 0
+    time: SharedTime | None = None
+
+
+# From the session's process to a worker process.
+
+
+class StartRun(Struct, frozen=True, tag=True):
+    """Start a run, or continue one from its events.
+
+    Arguments:
+        past: events of the run and of the runs below it, by run id.
+        former_folders: see `SessionServices`; of these runs, and of the one that it continues.
+    """
+
+    brief: Brief
+    grant: Grant
+    parent_meter: ParentMeterState
+    past: dict[str, list[StoredEvent]] = {}
+    former_folders: dict[str, str] = {}
+
+
+class SendMessage(Struct, frozen=True, tag=True):
+    """Send a message to a run."""
+
+    run_id: str
+    message: InboxMessage
+
+
+class WrapUp(Struct, frozen=True, tag=True):
+    """Stop the current work of a run and have it give a summary. `reason`: that of its report."""
+
+    run_id: str
+    reason: Reason = Reason.CANCELLED
+
+
+class Cancel(Struct, frozen=True, tag=True):
+    """Stop a run and all runs below it. `reason`: that of their reports."""
+
+    run_id: str
+    reason: Reason = Reason.CANCELLED
+
+
+class Detach(Struct, frozen=True, tag=True):
+    """Have calls of a run return whose work goes on in the background; see the port."""
+
+    run_id: str
+    work_id: str = ""
+
+
+class StopCommand(Struct, frozen=True, tag=True):
+    """Stop a background command of a run."""
+
+    run_id: str
+    work_id: str
+
+
+class SetWatched(Struct, frozen=True, tag=True):
+    """Tell a worker process whether the session has watchers: without them it shows no event."""
+
+    is_watched: bool
+
+
+class AskMemory(Struct, frozen=True, tag=True):
+    """Ask a worker process for its memory; the reply is a MemoryReport."""
+
+
+class CallReply(Struct, frozen=True, tag=True):
+    """Reply to a message with an id: the encoded result, or the exception."""
+
+    id: int
+    result: bytes = b""
+    error: ErrorInfo | None = None
+
+
+class ModelItem(Struct, frozen=True, tag=True):
+    """One item of a streamed answer of a bridged model, or its error."""
+
+    id: int
+    item: StreamChunk | RetryNotice | AssistantMessage | ErrorInfo
+
+
+ToWorker = (
+    StartRun
+    | SendMessage
+    | WrapUp
+    | Cancel
+    | Detach
+    | StopCommand
+    | CallReply
+    | ModelItem
+    | ParentMeterState
+    | SetWatched
+    | AskMemory
+)
+
+
+# From a worker process to the session's process.
+
+
+SENT_BRIEF = Brief(
+    run_id="", agent=Agent(name="sent"), prompt="", tools=(), model="", budget=Budget()
+)
+"""Stands in a RunStarted event for the brief of the StartRun, which the session's process has."""
+
+
+class AppendEvents(Struct, frozen=True, tag=True):
+    """Store events, then show them to the watchers of the session.
+
+    The reply is a `CallReply` with the position of the last one. A RunStarted of a run that
+    the session sent may have SENT_BRIEF; it is the first event of its message.
+
+    Arguments:
+        shown: how many of the first were shown before, by `ShowEvent`.
+    """
+
+    id: int
+    events: tuple[StoredEvent, ...]
+    shown: int
+
+
+class CallSession(Struct, frozen=True, tag=True):
+    """Call a service of the session: its journal, its approver, a hook. `arguments`: encoded."""
+
+    id: int
+    name: str
+    arguments: bytes
+
+
+class ShowEvent(Struct, frozen=True, tag=True):
+    """Show an event to the watchers of the session before it is stored, or streamed text."""
+
+    event: AnyEvent
+
+
+class Charge(Struct, frozen=True, tag=True):
+    """Add what a run and its descendants spent.
+
+    Arguments:
+        turns: those of the run itself; a charge of turns has no other amounts.
+    """
+
+    run_id: str
+    usage: Usage
+    usd: float | None
+    children: int = 0
+    turns: int = 0
+    estimate: Usage = Usage()
+
+
+class RequestAdmission(Struct, frozen=True, tag=True):
+    """Ask for the admission of a model request; the reply is a `CallReply` with an `Admission`.
+
+    Arguments:
+        run_id: the run that the session gave to the worker process.
+        is_own: true for a request of this run, false for one of a run below it.
+    """
+
+    id: int
+    run_id: str
+    plan: RequestPlan
+    is_own: bool
+
+
+class EndAdmission(Struct, frozen=True, tag=True):
+    """End a model request, or give up its admission.
+
+    Arguments:
+        id: that of the `RequestAdmission`.
+        is_unsent: true if the provider did not get the request. It may have a permit.
+    """
+
+    id: int
+    run_id: str
+    is_unsent: bool = False
+
+
+class Pause(Struct, frozen=True, tag=True):
+    """Stop or restart the clocks of the ancestors of a run."""
+
+    run_id: str
+    paused: bool
+
+
+class AnswerTime(Struct, frozen=True, tag=True):
+    """Tell how long an answer of a run took, of whose time there is a limit."""
+
+    run_id: str
+    seconds: float
+
+
+class AddChild(Struct, frozen=True, tag=True):
+    """Count a child that starts below a run; the reply has the text of a refusal, or ""."""
+
+    id: int
+    run_id: str
+
+
+class RunReply(Struct, frozen=True, tag=True):
+    """A run has ended with a report, or with an exception."""
+
+    run_id: str
+    report: Report[dict[str, Any]] | None = None
+    error: ErrorInfo | None = None
+
+
+class StartFailed(Struct, frozen=True, tag=True):
+    """The worker process cannot build its services, and ends. `reason`: why."""
+
+    reason: str
+
+
+class MemoryReport(Struct, frozen=True, tag=True):
+    """Memory of a worker process, in bytes; 0 if it is not known."""
+
+    size: int
+
+
+ToSession = (
+    AppendEvents
+    | CallSession
+    | ShowEvent
+    | Charge
+    | RequestAdmission
+    | AddChild
+    | EndAdmission
+    | LimiterMessage
+    | Pause
+    | AnswerTime
+    | ModelStart
+    | ModelAppend
+    | ModelRequest
+    | ModelCancel
+    | ModelForget
+    | RunReply
+    | MemoryReport
+    | StartFailed
+)

@@ -1,0 +1,130 @@
+"""Rate limits of providers for all worker processes: the session's process has the limiters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from ...._core.ports import RateLimited, RateLimiter, RequestSlot
+from .frames import encode
+from .limiter_messages import (
+    AcquireSlot,
+    LimiterMessage,
+    RecordAccepted,
+    RecordRefused,
+    ReleaseSlot,
+)
+from .messages import CallReply
+from .remote_services import SessionLink
+
+_NO_SECONDS = encode(0.0)
+
+
+class RemoteRateLimiter:
+    """The port RateLimiter for a worker process."""
+
+    def __init__(self, link: SessionLink, provider: str) -> None:
+        self._link = link
+        self._provider = provider
+
+    def acquire_now(self) -> RequestSlot | None:
+        """Return None: the session's process has the limiter."""
+        return None
+
+    async def acquire(self) -> RequestSlot:
+        """Wait until the session's process allows a request. Raises RateLimited."""
+        number = self._link.make_id()
+        try:
+            reply = await self._link.request(AcquireSlot(number, self._provider))
+        except BaseException:
+            self._link.channel.send(ReleaseSlot(number))
+            raise
+        if seconds := msgspec.msgpack.decode(reply, type=float):
+            raise RateLimited(seconds)
+        return RequestSlot(0.0, 0, number=number)
+
+    def record_accepted(self, slot: RequestSlot, room: int | None = None) -> None:
+        """Record that the provider accepted a request, and how many more it accepts at once."""
+        self._link.channel.send(RecordAccepted(slot.number, room))
+
+    def record_refused(self, slot: RequestSlot, retry_after: float) -> None:
+        """Record that the provider refused a request and wants none for `retry_after` seconds."""
+        self._link.channel.send(RecordRefused(slot.number, retry_after))
+
+    def release(self, slot: RequestSlot) -> None:
+        """End a request, with or without a response."""
+        if not slot.is_answered:
+            slot.is_answered = True
+            self._link.channel.send(ReleaseSlot(slot.number))
+
+
+class LimitedRequests:
+    """Requests of one worker process that wait for a slot of a rate limiter, or have one.
+
+    Arguments:
+        get_limiter: returns the rate limiter of a provider, by name.
+        send: sends a message to the worker process.
+    """
+
+    def __init__(
+        self, get_limiter: Callable[[str], RateLimiter], send: Callable[[CallReply], None]
+    ) -> None:
+        self._get_limiter = get_limiter
+        self._send = send
+        self._waiting: dict[int, asyncio.Task[None]] = {}
+        self._slots: dict[int, tuple[RateLimiter, RequestSlot]] = {}
+
+    def handle(self, message: LimiterMessage) -> None:
+        """Start to wait for a slot, or end the request of one."""
+        if isinstance(message, AcquireSlot):
+            self._acquire(message)
+        elif held := self._slots.get(message.id):
+            self._record(*held, message)
+        elif isinstance(message, ReleaseSlot) and message.id in self._waiting:
+            self._waiting[message.id].cancel()
+
+    def close(self) -> None:
+        """End all requests: the worker process has ended."""
+        for task in self._waiting.values():
+            task.cancel()
+        for limiter, slot in self._slots.values():
+            limiter.release(slot)
+        self._slots.clear()
+
+    def _forget(self, number: int, _: object) -> None:
+        del self._waiting[number]
+
+    def _acquire(self, message: AcquireSlot) -> None:
+        limiter = self._get_limiter(message.provider)
+        if slot := limiter.acquire_now():
+            self._slots[message.id] = limiter, slot
+            self._send(CallReply(message.id, _NO_SECONDS))
+            return
+        task = asyncio.create_task(self._wait_for_slot(message, limiter))
+        self._waiting[message.id] = task
+        task.add_done_callback(partial(self._forget, message.id))
+
+    async def _wait_for_slot(self, message: AcquireSlot, limiter: RateLimiter) -> None:
+        seconds = 0.0
+        try:
+            self._slots[message.id] = limiter, await limiter.acquire()
+        except RateLimited as limited:
+            seconds = limited.seconds
+        self._send(CallReply(message.id, encode(seconds)))
+
+    def _record(
+        self,
+        limiter: RateLimiter,
+        slot: RequestSlot,
+        message: RecordAccepted | RecordRefused | ReleaseSlot,
+    ) -> None:
+        if isinstance(message, RecordRefused):
+            limiter.record_refused(slot, message.retry_after)
+        elif isinstance(message, RecordAccepted):
+            limiter.record_accepted(slot, message.room)
+        else:
+            limiter.release(slot)
+            del self._slots[message.id]

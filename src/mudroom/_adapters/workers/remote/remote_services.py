@@ -1,0 +1,353 @@
+"""Ports for runs in a worker process; each sends its calls to the session's process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Sequence
+from itertools import count
+
+import msgspec
+from msgspec.structs import replace
+
+from ...._core.budgets import Limit, LimitState
+from ...._core.events import AnyEvent, RunStarted, StoredEvent
+from ...._core.messages import NO_USAGE, AssistantMessage, Message, Usage
+from ...._core.ports import (
+    ApprovalDecision,
+    ApprovalRequest,
+    RequestConfig,
+    RetryNotice,
+    StreamChunk,
+)
+from ...._core.runs import Brief
+from ...._engine.meters.meter import is_used
+from ...._engine.meters.parent_meter import SharedTime
+from ...._engine.meters.request_plan import Admission, RequestPlan
+from ....errors import BudgetExceeded
+from .connection import MessageChannel
+from .frames import encode
+from .limiter_messages import AcquireSlot
+from .messages import (
+    SENT_BRIEF,
+    AddChild,
+    AnswerTime,
+    AppendEvents,
+    CallReply,
+    CallSession,
+    Charge,
+    EndAdmission,
+    ErrorInfo,
+    ModelItem,
+    ParentMeterState,
+    Pause,
+    RequestAdmission,
+    ShowEvent,
+    ToWorker,
+)
+from .model_messages import (
+    ModelAppend,
+    ModelCancel,
+    ModelForget,
+    ModelRequest,
+    ModelStart,
+    ToolSpec,
+)
+
+_decode = msgspec.msgpack.decode
+
+
+class SessionLink:
+    """The worker process's end of the channel: sends messages, passes replies to their callers.
+
+    Attributes:
+        sent_briefs: briefs that the session sent, of runs that have not begun, by run id.
+    """
+
+    def __init__(self, channel: MessageChannel[ToWorker]) -> None:
+        self.channel = channel
+        self._ids = count(1)
+        self._replies: dict[int, asyncio.Future[CallReply]] = {}
+        self._streams: dict[int, asyncio.Queue[ModelItem]] = {}
+        self.sent_briefs: dict[str, Brief] = {}
+
+    def make_id(self) -> int:
+        """Return an id that no other request of this process has."""
+        return next(self._ids)
+
+    async def call(self, name: str, *arguments: object) -> bytes:
+        """Call a service of the session and return its encoded result; see `session_calls`."""
+        return await self.request(CallSession(self.make_id(), name, encode(arguments)))
+
+    async def request(
+        self, message: AppendEvents | CallSession | RequestAdmission | AddChild | AcquireSlot
+    ) -> bytes:
+        """Send a message to the session's process and return the encoded result."""
+        future: asyncio.Future[CallReply] = asyncio.get_running_loop().create_future()
+        self._replies[message.id] = future
+        self.channel.send(message)
+        reply = await future
+        if reply.error is not None:
+            raise reply.error.to_exception()
+        return reply.result
+
+    def send_call(self, name: str, *arguments: object) -> None:
+        """Call a service of the session without waiting for a result."""
+        self.channel.send(CallSession(self.make_id(), name, encode(arguments)))
+
+    def open_stream(self, message: ModelRequest) -> asyncio.Queue[ModelItem]:
+        """Send a model request and return the queue of its items."""
+        queue: asyncio.Queue[ModelItem] = asyncio.Queue()
+        self._streams[message.id] = queue
+        self.channel.send(message)
+        return queue
+
+    def close_stream(self, request_id: int) -> None:
+        """Receive no further item of a model request."""
+        self._streams.pop(request_id, None)
+
+    def handle_reply(self, reply: CallReply) -> None:
+        """Pass a reply to the caller that waits for it."""
+        future = self._replies.pop(reply.id, None)
+        if future is not None and not future.done():
+            future.set_result(reply)
+
+    def handle_item(self, item: ModelItem) -> None:
+        """Pass an item of a stream to the caller that waits for it."""
+        queue = self._streams.get(item.id)
+        if queue is not None:
+            queue.put_nowait(item)
+
+    def show(self, event: AnyEvent) -> None:
+        """Show an event to the watchers of the session."""
+        self.channel.send(ShowEvent(event))
+
+
+class RemoteJournal:
+    """The port Journal for a worker process. The session's process reads its own journal."""
+
+    def __init__(self, link: SessionLink) -> None:
+        self._link = link
+
+    async def append(self, *events: StoredEvent) -> int:
+        """Append events in order. Return the position of the last one. Raises JournalError."""
+        return await self._append(events, shown=len(events))
+
+    async def append_and_show(self, events: Sequence[StoredEvent], shown: int) -> None:
+        """Append events in order, and show them. Raises JournalError.
+
+        Arguments:
+            shown: how many of the first were shown before.
+        """
+        await self._append(tuple(events), shown)
+
+    async def _append(self, events: tuple[StoredEvent, ...], shown: int) -> int:
+        message = AppendEvents(self._link.make_id(), self._leave_brief_out(events), shown)
+        position = await self._link.request(message)
+        # What follows may be an effect, and this process may have been stopped for a while.
+        self._link.channel.check_lease()
+        return _decode(position, type=int)
+
+    def _leave_brief_out(self, events: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
+        """Return the events without a brief that the session sent; it is in the first of a run."""
+        first = events[0] if events else None
+        if not isinstance(first, RunStarted):
+            return events
+        if self._link.sent_briefs.pop(first.run, None) is not first.brief:
+            return events
+        return (replace(first, brief=SENT_BRIEF), *events[1:])
+
+    async def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> AsyncIterator[StoredEvent]:
+        """Yield the events that the session's process reads."""
+        names = tuple(kind.__name__ for kind in types)
+        for event in _decode(await self._link.call("read", after, names), type=list[StoredEvent]):
+            yield event
+
+    def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
+        """Yield the events so far."""
+        return self.read(after)
+
+    async def close(self) -> None:
+        """Do nothing: the session's process closes the journal."""
+
+
+class RemoteApprover:
+    """The port Approver for a worker process."""
+
+    def __init__(self, link: SessionLink) -> None:
+        self._link = link
+
+    async def decide(self, request: ApprovalRequest, /) -> ApprovalDecision:
+        """Have the session's approver decide."""
+        return _decode(await self._link.call("decide", request), type=ApprovalDecision)
+
+
+class RemoteParentMeter:
+    """Parent meter of a run whose ancestors live in the session's process.
+
+    Its amounts are those of the last received state plus the charges that this state lacks.
+    """
+
+    def __init__(self, link: SessionLink, state: ParentMeterState) -> None:
+        self._link = link
+        self._state = state
+        self._sent = 0
+        self._unconfirmed: deque[Charge] = deque()
+        self._received_at = time.monotonic()
+
+    def update(self, state: ParentMeterState) -> None:
+        """Replace the state of the ancestors."""
+        self._state = state
+        self._received_at = time.monotonic()
+        while self._unconfirmed and self._sent - len(self._unconfirmed) < state.charges:
+            self._unconfirmed.popleft()
+
+    def add_child_turns(self, count: int) -> None:
+        """Count turns of the run."""
+        self._charge(Charge(self._state.run_id, Usage(), 0.0, turns=count))
+
+    def add_usage(
+        self, usage: Usage, usd: float | None, children: int = 0, estimate: Usage = NO_USAGE
+    ) -> None:
+        """Charge what a run spent."""
+        self._charge(Charge(self._state.run_id, usage, usd, children, estimate=estimate))
+
+    def _charge(self, charge: Charge) -> None:
+        self._sent += 1
+        self._unconfirmed.append(charge)
+        self._link.channel.send(charge)
+
+    def find_shared_limit(self, fraction: float) -> LimitState | None:
+        """Return the first shared limit of which this fraction is used."""
+        for state in self._state.shared:
+            spent = state.spent + self._sum_unconfirmed(state.name)
+            if is_used(spent, state.maximum, fraction):
+                return replace(state, spent=spent)
+        return None
+
+    @property
+    def has_shared_limits(self) -> bool:
+        """True if a limit of the ancestors holds."""
+        return bool(self._state.shared)
+
+    async def admit(self, plan: RequestPlan, *, is_own: bool) -> Admission:
+        """Wait until the session's process allows a request, and count its turn there."""
+        number = self._link.make_id()
+        message = RequestAdmission(number, self._state.run_id, plan, is_own)
+        try:
+            admission = _decode(await self._link.request(message), type=Admission)
+        except BaseException:
+            self._link.channel.send(EndAdmission(number, self._state.run_id, is_unsent=True))
+            raise
+        return replace(admission, number=number)
+
+    def end_request(self, number: int) -> None:
+        """End a request."""
+        self._link.channel.send(EndAdmission(number, self._state.run_id))
+
+    def compute_amount_left(self, limit: Limit) -> float | None:
+        """Return the unspent amount of a shared limit; None if there is no limit."""
+        left = self._state.left.get(limit)
+        return None if left is None else left - self._sum_unconfirmed(limit)
+
+    async def add_child(self) -> None:
+        """Count a child in the session's process. Raise BudgetExceeded if it may not start."""
+        message = AddChild(self._link.make_id(), self._state.run_id)
+        if refusal := _decode(await self._link.request(message), type=str):
+            raise BudgetExceeded(refusal)
+
+    def set_paused(self, paused: bool) -> None:
+        """Stop or restart the clocks of the ancestors."""
+        self._link.channel.send(Pause(self._state.run_id, paused))
+
+    def find_time_below(self) -> SharedTime | None:
+        """Return the time that the runs below have; approvals of other runs do not stop it here."""
+        time_below = self._state.time
+        if time_below is None:
+            return None
+        passed = time.monotonic() - self._received_at
+        return replace(time_below, seconds=time_below.seconds - passed)
+
+    def learn_seconds(self, seconds: float) -> None:
+        """Tell the session's process how long an answer took."""
+        if self._state.time is not None:
+            self._link.channel.send(AnswerTime(self._state.run_id, seconds))
+
+    def _sum_unconfirmed(self, limit: Limit) -> float:
+        if limit is Limit.USD:
+            return sum(
+                (charge.usd or 0.0) + (charge.estimate.usd or 0.0) for charge in self._unconfirmed
+            )
+        if limit is Limit.TURNS:
+            return sum(charge.turns for charge in self._unconfirmed)
+        if limit is Limit.SECONDS:
+            return 0.0
+        return sum(
+            getattr(charge.usage, limit) + getattr(charge.estimate, limit)
+            for charge in self._unconfirmed
+        )
+
+
+class RemoteModel:
+    """The port Model for a model object that only exists in the session's process."""
+
+    def __init__(self, link: SessionLink, name: str) -> None:
+        self.name = name
+        self._link = link
+
+    def start_conversation(self, config: RequestConfig, /) -> RemoteModelConversation:
+        """Start a conversation."""
+        conversation = RemoteModelConversation(self._link)
+        self._link.channel.send(
+            ModelStart(
+                conversation.id,
+                self.name,
+                config.system,
+                [ToolSpec(tool.name, tool.description, tool.parameters) for tool in config.tools],
+                config.temperature,
+                config.top_p,
+                config.max_tokens,
+                config.server_tools,
+            )
+        )
+        return conversation
+
+    async def close(self) -> None:
+        """Do nothing: the session's process closes the model."""
+
+
+class RemoteModelConversation:
+    """One conversation with a model of the session's process."""
+
+    def __init__(self, link: SessionLink) -> None:
+        self.id = link.make_id()
+        self._link = link
+
+    def __del__(self) -> None:
+        self._link.channel.send(ModelForget(self.id))
+
+    def append(self, message: Message) -> None:
+        """Append a message."""
+        self._link.channel.send(ModelAppend(self.id, message))
+
+    async def request_answer(
+        self, *, tools: bool = True, max_tokens: int | None = None
+    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
+        """Request the next answer and yield its items as they arrive. Raises ModelError."""
+        request = ModelRequest(self._link.make_id(), self.id, tools, max_tokens)
+        queue = self._link.open_stream(request)
+        is_complete = False
+        try:
+            while not is_complete:
+                item = (await queue.get()).item
+                is_complete = isinstance(item, AssistantMessage | ErrorInfo)
+                if isinstance(item, ErrorInfo):
+                    raise item.to_exception()
+                yield item
+        finally:
+            self._link.close_stream(request.id)
+            if not is_complete:
+                self._link.channel.send(ModelCancel(request.id))

@@ -1,0 +1,546 @@
+"""RemoteWorker: executes child runs in worker processes, root runs in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from ...._core.budgets import Grant
+from ...._core.events import MessageSent, StoredEvent
+from ...._core.ports import RateLimiter, RunHandle
+from ...._core.runs import Brief, InboxMessage, Reason, Report
+from ...._engine.recorded_conversations import find_report
+from ...._engine.session_context import SessionServices
+from ...._projections.past_events import PastEvents
+from ..local import LocalWorker, TaskHandle
+from ..past_end import WORKERS_ENDED, record_past_end
+from ..past_report import charge_past_run, make_past_report
+from .assigned_run import AssignedRun
+from .connection import WorkerLost, WorkerTransport
+from .fleet_control import FleetControl
+from .messages import Cancel, Detach, SendMessage, StopCommand, WorkerConfig, WrapUp
+from .own_files import NEEDS_FOLDER, FilesNotReadyError, TravellingFiles
+from .pool import WorkerPool
+from .tree_transfer import TreeTransfers
+from .worker_handle import WorkerHandle
+
+MAX_STARTS = 3
+"""Attempts to execute a run, each in another process; when the last one dies, the run is LOST."""
+
+
+class RemoteWorker:
+    """The port Worker for several worker processes.
+
+    Children of root runs, and tasks of the session, run in worker processes; the runs below them
+    stay in the process of their parent. Root runs stay in this process.
+
+    Arguments:
+        services: services of the session.
+        config: facts from which a worker process builds its services.
+        transport: starts the worker processes.
+        processes: number of worker processes.
+        get_rate_limiter: returns the rate limiter of a provider, by name.
+        is_hidden: tells which files are not sent to other machines, by absolute path.
+    """
+
+    def __init__(
+        self,
+        services: SessionServices,
+        config: WorkerConfig,
+        transport: WorkerTransport,
+        processes: int,
+        get_rate_limiter: Callable[[str], RateLimiter],
+        is_hidden: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._services = services
+        self._config = config
+        self._transport = transport
+        self._get_rate_limiter = get_rate_limiter
+        self._local = LocalWorker(services, config.max_children, child_worker=self)
+        self._slots: dict[int, asyncio.Semaphore] = defaultdict(
+            partial(asyncio.Semaphore, config.max_children)
+        )
+        self._transfers = TreeTransfers(services, config.isolated_bytes)
+        self._files = TravellingFiles(services, config.server_agents, self._transfers, is_hidden)
+        self._pool = WorkerPool(self._make_process, processes)
+        self._handles: dict[str, RemoteRunHandle] = {}
+        self._on_outcome = self._handle_outcome  # one object for thousands of runs
+        services.watchers.on_change = self._pool.tell_watched
+        self._control = FleetControl(
+            config.home, config.session, transport.kind, self._pool, self._count_waiting
+        )
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Ids of the worker processes that have started."""
+        return tuple(process.pid for process in self._pool.processes if process.pid is not None)
+
+    def with_services(self, services: SessionServices) -> LocalWorker:
+        """Return a worker of this process with other services."""
+        return self._local.with_services(services)
+
+    def find(self, run_id: str) -> RunHandle | None:
+        """Return the handle of a run that has started and not ended."""
+        if handle := self._handles.get(run_id) or self._local.find(run_id):
+            return handle
+        for process in self._pool.processes:
+            assigned = process.find(run_id)
+            if assigned is not None and run_id in assigned.live:
+                return DescendantHandle(run_id, process)
+        return None
+
+    def start(self, brief: Brief, grant: Grant) -> RunHandle:
+        """Start a run; a child waits for a slot first."""
+        past = self._services.past_events
+        is_local = brief.depth == 0 or brief.is_compaction
+        if is_local or find_report(past.get(brief.run_id, ())):
+            return self._local.start(brief, grant)
+        handle = RemoteRunHandle(grant, self._services, self._on_outcome)
+        self._handles[brief.run_id] = handle
+        self._place(handle, self._begin(handle, brief, grant))
+        return handle
+
+    async def open(self) -> None:
+        """Start all worker processes now. Raises UsageError if one cannot execute runs.
+
+        Without this call a worker process starts with its first run.
+        """
+        try:
+            await self._pool.open()
+            self._control.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Cancel the runs that still work, wait for their end, and end all worker processes."""
+        handles = list(self._handles.values())
+        for handle in handles:
+            handle.cancel()
+        await asyncio.gather(*(handle.wait() for handle in handles))
+        await self._local.close()
+        await self._control.close()
+        await self._pool.close()
+        await self._transport.close()
+        await self._files.transfers.close()
+
+    def _place(
+        self, handle: RemoteRunHandle, work: Coroutine[Any, Any, Report[Any] | None]
+    ) -> None:
+        """Start a task that gives a run to a process.
+
+        Sessions have thousands of runs at once. So the task ends when a process has the run.
+        """
+        handle.placing = asyncio.create_task(work)
+        handle.placing.add_done_callback(partial(self._handle_placed, handle))
+
+    def _handle_placed(
+        self, handle: RemoteRunHandle, placing: asyncio.Task[Report[Any] | None]
+    ) -> None:
+        if handle.placing is placing:  # else the process was lost meanwhile
+            handle.placing = None
+        if placing.cancelled():
+            self._end_run(handle, asyncio.CancelledError())
+        elif ended := placing.exception() or placing.result():
+            self._end_run(handle, ended)
+
+    async def _begin(
+        self, handle: RemoteRunHandle, brief: Brief, grant: Grant
+    ) -> Report[Any] | None:
+        """Wait for a slot and give a run to a process. Return its report if none gets it."""
+        self._control.start()
+        meter = self._services.meters.get(grant)
+        slots = self._slots[brief.depth]
+        await slots.acquire()
+        handle.slots = slots
+        past = self._select_past_events(brief.run_id)
+        handle.assigned = AssignedRun(brief, meter, past, handle.leave_process)
+        return await self._give(handle, handle.assigned)
+
+    async def _give(self, handle: RemoteRunHandle, assigned: AssignedRun) -> Report[Any] | None:
+        """Give a run to a process. Return its report if none gets it."""
+        while handle.starts < MAX_STARTS:
+            handle.starts += 1
+            handle.turns_before = assigned.count_turns()
+            try:
+                process = await self._choose_process(assigned)
+                await process.send_run(assigned, handle.grant)
+                handle.bind(process)
+                return None
+            except FilesNotReadyError as error:
+                return await self._record_end(handle, assigned, error.reason, str(error))
+            except WorkerLost as lost:
+                if report := await self._handle_loss(handle, assigned, lost):
+                    return report
+            except asyncio.CancelledError:
+                if handle.loss is None or not handle.is_cancelled:
+                    raise  # it has not begun or continued: the handle makes the report
+                return await self._record_end(handle, assigned, handle.stop_reason)
+        error = f"could not be executed in {MAX_STARTS} worker processes"
+        error = f"{error}; the last one: {handle.loss}" if handle.loss else error
+        return await self._record_end(handle, assigned, Reason.LOST, error)
+
+    def _handle_outcome(
+        self, handle: RemoteRunHandle, assigned: AssignedRun, outcome: Report[Any] | BaseException
+    ) -> None:
+        """Handle the report of a run, its exception, or the loss of its process."""
+        if isinstance(outcome, WorkerLost):
+            self._place(handle, self._give_again(handle, assigned, outcome))
+        else:
+            self._end_run(handle, outcome)
+
+    async def _give_again(
+        self, handle: RemoteRunHandle, assigned: AssignedRun, lost: WorkerLost
+    ) -> Report[Any] | None:
+        """Give a run whose process was lost to another one. Return its report if none gets it."""
+        return await self._handle_loss(handle, assigned, lost) or await self._give(handle, assigned)
+
+    def _end_run(self, handle: RemoteRunHandle, outcome: Report[Any] | BaseException) -> None:
+        """End a run with a report or an exception."""
+        self._handles.pop(handle.run_id, None)
+        try:
+            if handle.assigned is not None:
+                handle.assigned.end()
+        finally:
+            handle.end(outcome)
+
+    async def _choose_process(self, assigned: AssignedRun) -> WorkerHandle:
+        """Return the process for a run. One on the machine that has files of the run comes first.
+
+        Raises FilesNotReadyError.
+        """
+        brief = assigned.brief
+        past = assigned.recorded.get(brief.run_id, ())
+        need = self._files.explain_need(brief, past) if self._pool.has_own_files else ""
+        machine = self._files.find_machine(brief, past)
+        process = await self._pool.choose(needs_folder=bool(need), machine=machine)
+        if process is None:
+            raise FilesNotReadyError(NEEDS_FOLDER.format(reason=need))
+        return process
+
+    async def _handle_loss(
+        self, handle: RemoteRunHandle, assigned: AssignedRun, lost: WorkerLost
+    ) -> Report[Any] | None:
+        """Take a run back from a lost process. Return its report if it does not go on."""
+        handle.loss = str(lost)
+        handle.unbind()
+        assigned.live.clear()
+        assigned.refund()
+        if report := find_report(assigned.recorded.get(assigned.run_id, ())):
+            handle.is_ending = True
+            return _accept_report(assigned, report)
+        if handle.is_cancelled:
+            return await self._record_end(handle, assigned, handle.stop_reason)
+        if lost.has_hung and assigned.is_overdue:
+            error = f"it was at work when its time was over: {lost}"
+            return await self._record_end(handle, assigned, Reason.TIMEOUT, error)
+        if not lost.is_suspect:
+            handle.starts -= 1
+        elif self._transport.is_shared and assigned.count_turns() > handle.turns_before:
+            handle.starts = 0  # runs of other sessions may have been the cause
+        return None
+
+    def _select_past_events(self, run_id: str) -> dict[str, list[StoredEvent]]:
+        past = self._services.past_events
+        if run_id not in past:
+            return {}
+        return {run: list(past[run]) for run in (run_id, *past.walk_below(run_id))}
+
+    def _count_waiting(self) -> int:
+        """Return the number of children that have no worker process yet."""
+        return len(self._handles) - sum(process.load for process in self._pool.processes)
+
+    def _make_process(self, number: int) -> WorkerHandle:
+        connection = self._transport.connect()
+        return WorkerHandle(
+            number,
+            connection,
+            self._config,
+            self._services,
+            self._get_rate_limiter,
+            self._files,
+        )
+
+    async def _record_end(
+        self,
+        handle: RemoteRunHandle,
+        assigned: AssignedRun,
+        reason: Reason,
+        error: str = "",
+    ) -> Report[Any]:
+        """Record the end of a run that has no process, and return its report."""
+        handle.is_ending = True  # a cancel would stop the record of the end
+        brief = assigned.brief
+        past = PastEvents(assigned.recorded)
+        has_begun = bool(assigned.recorded.get(brief.run_id))
+        report = make_past_report(self._services, past, brief.run_id, reason)
+        report = replace(
+            report,
+            agent=brief.agent.name,
+            model=brief.model,
+            error=error,
+            unknown_changes=report.unknown_changes or (WORKERS_ENDED if has_begun else ""),
+        )
+        # The charges of the lost processes were taken back; what the record has was spent.
+        charge_past_run(assigned.meter, past, report)
+        assigned.meter.add_turns(report.turns)
+        if has_begun:
+            await record_past_end(self._services, past, report)
+        return report
+
+
+def _accept_report(assigned: AssignedRun, report: Report[Any]) -> Report[Any]:
+    """Charge a run that had ended when its process was lost, and return its recorded report."""
+    charge_past_run(assigned.meter, PastEvents(assigned.recorded), report)
+    assigned.meter.add_turns(report.turns)
+    return report
+
+
+OnOutcome: TypeAlias = Callable[
+    ["RemoteRunHandle", AssignedRun, "Report[Any] | BaseException"], None
+]
+
+
+class RemoteRunHandle(TaskHandle):
+    """The port RunHandle for a run in a worker process.
+
+    Arguments:
+        on_outcome: called when a process has ended the run, or was lost.
+
+    Attributes:
+        assigned: state of the run, None while it waits for a slot.
+        slots: slots of its depth, of which the run has one; None while it waits for one.
+        process: the process that has the run; None before one has it. A lost one stays here until
+            `placing` begins.
+        placing: task that gives the run to a process, or ends it; None if that is done.
+        loss: why the last process of the run was lost; None if none was.
+        starts: number of processes that it was to be given to.
+        turns_before: turns that it had finished before the last start.
+        is_ending: the end of the run is recorded here; a request to stop it comes too late.
+    """
+
+    __slots__ = (
+        "_messages",
+        "_on_outcome",
+        "_stop_requests",
+        "assigned",
+        "is_ending",
+        "loss",
+        "placing",
+        "process",
+        "slots",
+        "starts",
+        "turns_before",
+    )
+
+    def __init__(self, grant: Grant, services: SessionServices, on_outcome: OnOutcome) -> None:
+        super().__init__(grant, services)
+        self._on_outcome = on_outcome
+        self.outcome = asyncio.get_running_loop().create_future()
+        self.placing: asyncio.Task[Report | None] | None = None
+        self.process: WorkerHandle | None = None
+        self.assigned: AssignedRun | None = None
+        self.slots: asyncio.Semaphore | None = None
+        self.loss: str | None = None
+        self.starts = 0
+        self.turns_before = 0
+        self._messages: tuple[InboxMessage, ...] = ()
+        self._stop_requests: tuple[WrapUp | Cancel, ...] = ()
+        self.is_ending = False
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True after a request to cancel the run."""
+        return any(isinstance(request, Cancel) for request in self._stop_requests)
+
+    def bind(self, process: WorkerHandle) -> None:
+        """Set the process that executes the run, and send it the earlier stop requests."""
+        assert self.assigned is not None
+        self.process = process
+        self.assigned.on_begin = self._repeat_messages if self._messages else None
+        for request in self._stop_requests:
+            process.stop(request)
+
+    def leave_process(self, outcome: Report[Any] | BaseException) -> None:
+        """Handle the report of the run, its exception, or the loss of its process.
+
+        The process does not have it any more. If it was not sent yet, `send_run` notices the loss.
+        """
+        if self.process is not None and self.assigned is not None:
+            self.process.forget(self.assigned)
+            if isinstance(outcome, Report):
+                self.assigned.meter.member.has_goal = outcome.reason is Reason.GOAL
+            self._on_outcome(self, self.assigned, outcome)
+
+    def end(self, outcome: Report[Any] | BaseException) -> None:
+        """Free the slot of the run, and set its report or its exception."""
+        if self.slots is not None:
+            self.slots.release()
+        if isinstance(outcome, asyncio.CancelledError):
+            self.outcome.cancel()
+        elif isinstance(outcome, BaseException):
+            self.outcome.set_exception(outcome)
+        else:
+            self.outcome.set_result(outcome)
+
+    def unbind(self) -> None:
+        """Note that the process was lost: the run waits for another one."""
+        self.process = None
+
+    def send(self, message: InboxMessage) -> bool:
+        """Send a message to the run. Return False if it has not begun or is ending."""
+        if self.process is None or self.assigned is None or self._stop_requests:
+            return False
+        if self._has_ended() or self.run_id not in self.assigned.live:
+            return False
+        self._messages += (message,)
+        self.process.send(SendMessage(self.run_id, message))
+        return True
+
+    async def wait_until_stored(self, message_id: str) -> bool:
+        """Wait until the journal has a message that was sent."""
+        if self.assigned is None:
+            return False
+        return await self.assigned.wait_until_stored(self.run_id, message_id)
+
+    def _repeat_messages(self) -> None:
+        """Send the messages again that a lost process had not stored."""
+        assert self.process is not None and self.assigned is not None
+        events = self.assigned.recorded.get(self.run_id, [])
+        stored = {event.message.id for event in events if isinstance(event, MessageSent)}
+        for message in self._messages:
+            if message.id not in stored:
+                self.process.send(SendMessage(self.run_id, message))
+
+    def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
+        """Stop the current work and have the run summarise it. Return False if it is ending."""
+        if not self._request_stop(WrapUp(self.run_id, reason)):
+            return False
+        self.stop_reason = reason
+        if self.placing is not None and not self.starts:
+            self.placing.cancel()  # it waits for a slot, and has nothing to summarise
+        return True
+
+    def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
+        """Stop the run and all runs below it. Return False if that is done already."""
+        if not self._request_stop(Cancel(self.run_id, reason)):
+            return False
+        self.stop_reason = reason
+        if self.process is None and self.placing is not None:
+            self.placing.cancel()
+        return True
+
+    def detach(self, work_id: str = "") -> bool:
+        """Have calls of the run return while their work continues in the background."""
+        return self._request_for_work(Detach(self.run_id, work_id))
+
+    def find_current_call(self) -> tuple[str, float] | None:
+        """Return the tool and the seconds of the call that works longest."""
+        return self.assigned.find_current_call(self.run_id) if self.assigned else None
+
+    def stop_command(self, work_id: str) -> bool:
+        """Stop a background command of the run."""
+        return self._request_for_work(StopCommand(self.run_id, work_id))
+
+    def _request_for_work(self, request: Detach | StopCommand) -> bool:
+        if self.process is None or self._has_ended():
+            return False
+        self.process.send(request)
+        return True
+
+    def _has_ended(self) -> bool:
+        return self.is_ending or self.outcome.done()
+
+    def _request_stop(self, request: WrapUp | Cancel) -> bool:
+        """Send a request to stop; nothing may follow a Cancel, and no request is sent twice."""
+        if self._has_ended() or any(
+            isinstance(earlier, Cancel | type(request)) for earlier in self._stop_requests
+        ):
+            return False
+        self._stop_requests += (request,)
+        if self.process is not None:
+            self.process.stop(request)
+        return True
+
+
+class DescendantHandle:
+    """Handle of a run whose parent is in a worker process. Only the parent gets the report."""
+
+    def __init__(self, run_id: str, process: WorkerHandle) -> None:
+        self.run_id = run_id
+        self._process = process
+
+    def send(self, message: InboxMessage) -> bool:
+        """Send a message to the run."""
+        return self._send(SendMessage(self.run_id, message))
+
+    async def wait_until_stored(self, message_id: str) -> bool:
+        """Wait until the journal has a message that was sent."""
+        assigned = self._process.find(self.run_id)
+        if assigned is None:
+            return False
+        return await assigned.wait_until_stored(self.run_id, message_id)
+
+    def wrap_up(self, reason: Reason = Reason.CANCELLED) -> bool:
+        """Stop the current work and have the run summarise it."""
+        return self._stop(WrapUp(self.run_id, reason))
+
+    @property
+    def is_interrupted(self) -> bool:
+        """False: only the run of a prompt can be interrupted."""
+        return False
+
+    def interrupt(self) -> bool:
+        """Return False: only the run of a prompt can be interrupted."""
+        return False
+
+    def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
+        """Stop the run and all runs below it."""
+        return self._stop(Cancel(self.run_id, reason))
+
+    def detach(self, work_id: str = "") -> bool:
+        """Have calls of the run return while their work continues in the background."""
+        return self._send(Detach(self.run_id, work_id))
+
+    def find_current_call(self) -> tuple[str, float] | None:
+        """Return the tool and the seconds of the call that works longest."""
+        assigned = self._process.find(self.run_id)
+        return assigned.find_current_call(self.run_id) if assigned else None
+
+    def stop_command(self, work_id: str) -> bool:
+        """Stop a background command of the run."""
+        return self._send(StopCommand(self.run_id, work_id))
+
+    async def wait(self) -> bool:
+        """Raise RuntimeError, as `report` does."""
+        await self.report()
+        return True
+
+    def release(self) -> None:
+        """Do nothing: the parent waits in the worker process."""
+
+    async def report(self) -> Report[Any]:
+        """Raise RuntimeError: the report goes to the parent run, in the worker process."""
+        raise RuntimeError(f"run {self.run_id} reports to its parent in a worker process")
+
+    def _send(self, message: msgspec.Struct) -> bool:
+        if not self._is_live():
+            return False
+        self._process.send(message)
+        return True
+
+    def _stop(self, request: WrapUp | Cancel) -> bool:
+        if not self._is_live():
+            return False
+        self._process.stop(request)
+        return True
+
+    def _is_live(self) -> bool:
+        assigned = self._process.find(self.run_id)
+        return assigned is not None and self.run_id in assigned.live

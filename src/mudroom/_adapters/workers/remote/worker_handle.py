@@ -1,0 +1,400 @@
+"""One worker process, seen from the session's process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, get_args
+
+import msgspec
+from msgspec.structs import replace
+
+from ...._core.budgets import Grant
+from ...._core.events import RunStarted
+from ...._core.ports import RateLimiter
+from ...._engine.meters.request_plan import Admission
+from ...._engine.session_context import SessionServices
+from ....errors import UsageError
+from .assigned_run import AssignedRun
+from .connection import WorkerConnection, WorkerLost
+from .frames import encode
+from .limiter_messages import LimiterMessage
+from .messages import (
+    SENT_BRIEF,
+    AddChild,
+    AnswerTime,
+    AppendEvents,
+    AskMemory,
+    CallReply,
+    CallSession,
+    Cancel,
+    Charge,
+    EndAdmission,
+    ErrorInfo,
+    MemoryReport,
+    Pause,
+    RequestAdmission,
+    RunReply,
+    SetWatched,
+    ShowEvent,
+    StartFailed,
+    StartRun,
+    WorkerConfig,
+    WrapUp,
+)
+from .model_bridge import ModelBridge, ModelMessage
+from .own_files import NEEDS_FOLDER, TravellingFiles
+from .process_runs import ProcessRuns
+from .rate_limits import LimitedRequests
+from .session_calls import SessionCalls
+
+_MEMORY_SECONDS = 1.0
+"""Longest wait for the memory of a worker process; one that is busy for longer has none."""
+
+
+class WorkerHandle:
+    """Handle of one worker process: starts it, gives it runs, and serves its requests.
+
+    Arguments:
+        number: counts the worker processes of the session.
+        connection: the process, not started.
+        get_rate_limiter: returns the rate limiter of a provider, by name.
+        files: the files of runs if the process does not see the folder.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        connection: WorkerConnection,
+        config: WorkerConfig,
+        services: SessionServices,
+        get_rate_limiter: Callable[[str], RateLimiter],
+        files: TravellingFiles,
+    ) -> None:
+        self.number = number
+        self._connection = connection
+        self._config = config
+        self._services = services
+        self._calls = SessionCalls(services, files, lambda run_id: self.find(run_id) is not None)
+        self._limited = LimitedRequests(get_rate_limiter, self.send)
+        self._runs = ProcessRuns()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._appends: set[asyncio.Task[None]] = set()
+        self._bridge: ModelBridge | None = None
+        self._starting = asyncio.Lock()
+        self._memory: asyncio.Future[int] | None = None
+        self._failure = ""
+        self._is_draining = False
+        self.is_lost = False
+
+    @property
+    def load(self) -> int:
+        """Number of runs that the session gave to this process and that have not ended."""
+        return len(self._runs)
+
+    @property
+    def total_load(self) -> int:
+        """Number of runs in the process, those of other sessions that share it included."""
+        return len(self._runs) + self._connection.other_runs
+
+    @property
+    def is_draining(self) -> bool:
+        """True if the process gets no further runs, and ends after those that it has."""
+        return self._is_draining or self._connection.is_draining
+
+    def drain(self) -> bool:
+        """Give the process no further runs. Return False if the session has done so before."""
+        was_draining, self._is_draining = self._is_draining, True
+        self._connection.drain()
+        return not was_draining
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, None before the first run."""
+        return self._connection.pid
+
+    @property
+    def host(self) -> str:
+        """Name of the machine of the process, "" while it is not known."""
+        return self._connection.host
+
+    @property
+    def node(self) -> str:
+        """Id of the node of the process in a cluster, "" if there is none."""
+        return self._connection.node
+
+    @property
+    def sees_folder(self) -> bool | None:
+        """Whether the process sees the folder of the session; None before its start."""
+        return None if self._bridge is None else self._connection.sees_folder
+
+    @property
+    def is_unused(self) -> bool:
+        """True if the process has not started, and no run waits for its start."""
+        return self._bridge is None and not self._runs and not self._starting.locked()
+
+    @property
+    def has_stopped(self) -> bool:
+        """True if the process was lost, does nothing more, and nothing is done for it."""
+        return self.is_lost and not self._tasks
+
+    def place_on(self, machine: str) -> None:
+        """Have the process start on this machine, or fail to start."""
+        self._connection.place_on(machine)
+
+    def list_runs(self) -> tuple[tuple[str, ...], int]:
+        """Return the ids of the runs that work, with those below them, and how many wait."""
+        return self._runs.list_ids()
+
+    async def read_lease(self) -> float | None:
+        """Return the seconds for which the process may work without a call; None for no lease."""
+        return None if self.pid is None or self.is_lost else await self._connection.read_lease()
+
+    async def read_memory(self) -> int | None:
+        """Return the bytes of memory of the process; None if it does not answer."""
+        if self._bridge is None or self.is_lost:
+            return None
+        if self._memory is None or self._memory.done():
+            self._memory = asyncio.get_running_loop().create_future()
+            self.send(AskMemory())
+        done, _ = await asyncio.wait((self._memory,), timeout=_MEMORY_SECONDS)
+        return self._memory.result() or None if done else None
+
+    async def wait_until_idle(self) -> None:
+        """Wait until the process has no runs."""
+        await self._runs.wait_until_idle()
+
+    async def send_run(self, assigned: AssignedRun, grant: Grant) -> None:
+        """Send a run to the process; `assigned.on_outcome` is called when it has ended.
+
+        Call `forget` afterwards, but not after an error.
+
+        Raises WorkerLost if the process cannot execute the run, and FilesNotReadyError if its files
+        cannot be sent.
+        """
+        self._runs.add(assigned, self._connection)
+        try:
+            await self._prepare(assigned)
+            if self.is_lost:
+                raise WorkerLost(self._failure or self._connection.loss)
+        except BaseException:
+            self.forget(assigned)
+            raise
+        state = assigned.make_parent_meter_state()
+        former = assigned.select_former_folders(self._services.former_folders)
+        self.send(StartRun(assigned.sent_brief, grant, state, assigned.recorded, former))
+
+    async def _prepare(self, assigned: AssignedRun) -> None:
+        """Start the process, and make ready the files of a run if it does not see the folder."""
+        assigned.sent_brief = assigned.brief  # another process may have had other files
+        try:
+            await self.wait_until_open()
+        except UsageError as error:
+            raise WorkerLost(str(error)) from error
+        if self.is_lost or self._connection.sees_folder:
+            return
+        events = assigned.recorded.get(assigned.run_id, ())
+        if reason := self._calls.files.explain_need(assigned.brief, events):
+            raise WorkerLost(NEEDS_FOLDER.format(reason=reason))
+        assigned.sent_brief = await self._calls.files.prepare(assigned.brief, events, self.host)
+
+    def forget(self, assigned: AssignedRun) -> None:
+        """Remove a run that has ended here."""
+        self._runs.remove(assigned)
+
+    def find(self, run_id: str) -> AssignedRun | None:
+        """Return the run of this process that has the id, or that is above it."""
+        return self._runs.find(run_id)
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Send a message to the process."""
+        self._connection.send(message)
+
+    def stop(self, request: Cancel | WrapUp) -> None:
+        """Send a request to stop a run. The process is killed if it does not answer soon."""
+        self._runs.expect_end(request.run_id)
+        self.send(request)
+
+    async def close(self) -> None:
+        """End the process; it ends its commands first."""
+        self._runs.close()
+        await self._connection.close()
+        await asyncio.gather(*self._appends, return_exceptions=True)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def open(self) -> None:
+        """Start the process, if that is not done. Raises UsageError if it cannot execute runs."""
+        async with self._starting:
+            if self._bridge is not None or self.is_lost:
+                return
+            try:
+                await self._connection.open(self._config)
+            except BaseException:
+                self.is_lost = True
+                raise
+            if not self._connection.sees_folder:
+                self._calls.files.announce(self.host)
+            self._bridge = ModelBridge(self._services.get_model, self.send)
+            if not self._services.watchers:
+                self.tell_watched()
+            self._start_task(self._serve(self._bridge), self._tasks)
+
+    def tell_watched(self) -> None:
+        """Tell the process whether the session has watchers, if it has started."""
+        if self._bridge is not None:
+            self.send(SetWatched(bool(self._services.watchers)))
+
+    async def wait_until_open(self) -> None:
+        """Start the process, if that is not done. A cancel ends the wait, not the start.
+
+        Raises UsageError if it cannot execute runs.
+        """
+        if self._bridge is None and not self.is_lost:
+            await asyncio.shield(self._start_task(self.open(), self._tasks))
+
+    def _start_task(
+        self, work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]
+    ) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        return task
+
+    async def _serve(self, bridge: ModelBridge) -> None:
+        handlers = self._make_handlers(bridge)
+        try:
+            while messages := await self._connection.receive_all():
+                appends: list[AppendEvents] = []
+                for message in messages:
+                    if isinstance(message, AppendEvents):
+                        appends.append(message)
+                    else:
+                        handlers[type(message)](message)
+                if appends:
+                    self._start_task(self._append(appends), self._appends)
+                del messages, appends  # they may be large, and the next ones may come late
+        except msgspec.DecodeError as error:
+            self._failure = f"it sent bytes that are not a message: {error}"
+        except Exception as error:  # noqa: BLE001  its runs would wait without end
+            text = f"{type(error).__name__}: {error}"
+            self._failure = f"a message of it could not be handled: {text}"
+        self.is_lost = True
+        self._limited.close()
+        bridge.close()
+        # The runs continue in another process, or end: no call of theirs may have an effect then.
+        await self._calls.close_tools()
+        # First store all events that the process has sent: a run continues from them.
+        await asyncio.gather(*self._appends, return_exceptions=True)
+        await self._connection.wait_until_stopped()
+        self._runs.close()
+        self._runs.lose(self._failure or self._connection.loss)
+
+    def _make_handlers(self, bridge: ModelBridge) -> dict[type, Callable[[Any], object]]:
+        """Return the function that handles the messages of each class."""
+        return {
+            CallSession: lambda message: self._start_task(self._reply(message), self._tasks),
+            RequestAdmission: self._admit,
+            EndAdmission: self._end_request,
+            AddChild: self._add_child,
+            **dict.fromkeys(get_args(LimiterMessage), self._limited.handle),
+            **dict.fromkeys(get_args(ModelMessage), bridge.handle),
+            ShowEvent: lambda message: self._services.watchers.show(message.event),
+            Charge: self._charge,
+            Pause: self._set_paused,
+            AnswerTime: self._learn_seconds,
+            RunReply: self._pass_reply_on,
+            MemoryReport: self._note_memory,
+            StartFailed: self._note_failure,
+        }
+
+    def _note_memory(self, message: MemoryReport) -> None:
+        if self._memory and not self._memory.done():
+            self._memory.set_result(message.size)
+
+    def _note_failure(self, message: StartFailed) -> None:
+        self._failure = message.reason
+
+    def _end_request(self, message: EndAdmission) -> None:
+        if run := self._runs.get(message.run_id):
+            run.end_request(message.id, is_unsent=message.is_unsent)
+
+    def _add_child(self, message: AddChild) -> None:
+        if run := self._runs.get(message.run_id):
+            self.send(CallReply(message.id, encode(run.add_child())))
+
+    def _set_paused(self, message: Pause) -> None:
+        if run := self._runs.get(message.run_id):
+            run.set_paused(message.paused)
+
+    def _learn_seconds(self, message: AnswerTime) -> None:
+        if run := self._runs.get(message.run_id):
+            self.send(run.learn_seconds(message.seconds))
+
+    async def _reply(self, call: CallSession) -> None:
+        self.send(await self._calls.execute(call))
+
+    def _admit(self, request: RequestAdmission) -> None:
+        if run := self._runs.get(request.run_id):
+            admitting = run.admit(self._services.meters.gate, request)
+            self._start_task(self._reply_admission(request.id, admitting), self._tasks)
+
+    async def _reply_admission(
+        self, number: int, admitting: Coroutine[Any, Any, Admission]
+    ) -> None:
+        self.send(CallReply(number, encode(await admitting)))
+
+    async def _append(self, messages: Sequence[AppendEvents]) -> None:
+        """Store the events of several messages together, and reply to each message."""
+        try:
+            messages = [self._add_brief(message) for message in messages]
+            events = [event for message in messages for event in message.events]
+            last = await self._services.journal.append(*events)
+        except Exception as error:  # noqa: BLE001  the run in the worker process must end
+            if len(messages) == 1:
+                self.send(CallReply(messages[0].id, error=ErrorInfo.of(error)))
+            else:  # the events of one run may be the cause: the others are stored without them
+                for message in messages:
+                    await self._append([message])
+            return
+        position = last - len(events)
+        for message in messages:
+            position += len(message.events)
+            self._note_stored(message, position)
+        # A watcher may raise: all messages have their reply then.
+        for message in messages:
+            for event in message.events[message.shown :]:
+                self._services.watchers.show(event)
+
+    def _add_brief(self, message: AppendEvents) -> AppendEvents:
+        """Return the message with the brief that was sent, if its first event starts that run."""
+        first = message.events[0] if message.events else None
+        if not isinstance(first, RunStarted) or first.brief != SENT_BRIEF:
+            return message
+        started = replace(first, brief=self._runs[first.run].sent_brief)
+        return replace(message, events=(started, *message.events[1:]))
+
+    def _note_stored(self, message: AppendEvents, position: int) -> None:
+        """Keep events that are stored, and reply to their message."""
+        events = message.events
+        if events and (run := self.find(events[0].run)):
+            run.add(events)
+        for event in events:
+            self._services.teams.observe(event)
+        self.send(CallReply(message.id, encode(position)))
+
+    def _charge(self, message: Charge) -> None:
+        if run := self._runs.get(message.run_id):
+            run.charge(message)
+            if run.meter.parent is not None and run.meter.parent.has_shared_limits:
+                self.send(run.make_parent_meter_state())
+
+    def _pass_reply_on(self, message: RunReply) -> None:
+        run = self._runs.get(message.run_id)
+        if run is None:
+            return
+        if message.report is not None:
+            run.on_outcome(message.report)
+        elif message.error is not None:
+            run.on_outcome(message.error.to_exception())

@@ -1,0 +1,272 @@
+"""SharedConnection: a session's part of a worker process that other sessions use, too."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import cast
+
+import msgspec
+from msgspec.structs import replace
+
+from ...._core.json_values import make_binary_decoder
+from ...._platform.processes import Activity
+from ....errors import UsageError
+from ..ray.node_check import NodeRequirements, check_files, show_folders
+from ..remote.connection import AnswerLimits, FirstMessage
+from ..remote.frames import encode
+from ..remote.messages import RunReply, StartRun, ToSession, WorkerConfig
+from ..remote.shared_messages import (
+    CloseSession,
+    FromShared,
+    OpenSession,
+    SessionMessage,
+    SessionOpened,
+)
+from .processes import SharedProcess, SharedProcesses
+
+_CLOSE_SECONDS = 1.5
+"""Longest wait until a process has closed what it opened for a session."""
+_DECODER = make_binary_decoder(cast("type[ToSession]", ToSession))
+
+
+class SharedTransport:
+    """The port WorkerTransport for one of several sessions that share worker processes.
+
+    Arguments:
+        processes: the worker processes; they outlive `close`.
+        requirements: what the machine of each process must have for this session.
+    """
+
+    is_shared = True
+
+    def __init__(self, processes: SharedProcesses, requirements: NodeRequirements) -> None:
+        self.kind = processes.transport.kind
+        self._processes = processes
+        self._requirements = requirements
+        self._used: list[SharedProcess] = []
+
+    def connect(self) -> SharedConnection:
+        """Return a connection to a process that this session does not use yet, if there is one."""
+        return SharedConnection(self._processes, self._requirements, self._used)
+
+    async def close(self) -> None:
+        """Do nothing: the processes are those of other sessions, too."""
+
+
+class SharedConnection:
+    """The port WorkerConnection for a session's part of a shared process.
+
+    Arguments:
+        used: processes that the session uses.
+    """
+
+    def __init__(
+        self,
+        processes: SharedProcesses,
+        requirements: NodeRequirements,
+        used: list[SharedProcess],
+    ) -> None:
+        self.sees_folder = True
+        self._processes = processes
+        self._requirements = requirements
+        self._used = used
+        self._machine = ""
+        self._process: SharedProcess | None = None
+        self._number = 0
+        self._runs = 0
+        self._unread: list[bytes] = []
+        self._arrival = asyncio.Event()
+        self._opened: asyncio.Future[SessionOpened] | None = None
+        self._has_begun = False
+        self._is_closed = False
+        self._is_over = False
+
+    @property
+    def pid(self) -> int | None:
+        """Id of the process, None before `open`."""
+        return self._process and self._process.connection.pid
+
+    @property
+    def host(self) -> str:
+        """Name of its machine, "" before `open`."""
+        return self._process.connection.host if self._process else ""
+
+    @property
+    def node(self) -> str:
+        """Id of its node in a cluster, "" if there is none."""
+        return self._process.connection.node if self._process else ""
+
+    @property
+    def loss(self) -> str:
+        """Why the process was lost, "" if not known."""
+        return self._process.loss if self._process else ""
+
+    @property
+    def is_draining(self) -> bool:
+        """True if the process gets no further runs of any session."""
+        return bool(self._process and self._process.is_draining and not self._is_over)
+
+    @property
+    def other_runs(self) -> int:
+        """Number of runs of other sessions in the process."""
+        return self._process.runs - self._runs if self._process and not self._is_over else 0
+
+    @property
+    def answer_limits(self) -> AnswerLimits | None:
+        """How long the process may be silent; None before `open`."""
+        return self._process.connection.answer_limits if self._process else None
+
+    @property
+    def arrivals(self) -> int:
+        """How many times bytes of the process have arrived, for all its sessions."""
+        return self._process.connection.arrivals if self._process else 0
+
+    def read_activity(self) -> Activity | None:
+        """Return what the process does, None before `open`."""
+        return self._process.connection.read_activity() if self._process else None
+
+    def place_on(self, machine: str) -> None:
+        """Use a process on this machine, or fail to open."""
+        self._machine = machine
+
+    def drain(self) -> None:
+        """Give the process no further runs of any session."""
+        if self._process is not None and not self._is_over:
+            self._process.drain()
+
+    async def open(self, first: FirstMessage) -> None:
+        """Begin to use a process. Raises UsageError if it cannot execute runs of the session."""
+        assert isinstance(first, WorkerConfig)
+        process = self._enter()
+        was_running = process.has_started
+        try:
+            opened = await self._begin(process)
+        except UsageError:
+            if not (was_running and process.is_lost):
+                raise
+            # It was lost since its last use: that says nothing about the others.
+            opened = await self._begin(self._enter())
+        self.sees_folder = not opened.unseen
+        self.send(replace(first, has_own_files=not self.sees_folder))
+
+    def _enter(self) -> SharedProcess:
+        """Choose a process and take a part of it."""
+        self._process = process = self._processes.choose(self._machine, self._used)
+        self._is_over = self._is_closed = self._has_begun = False
+        self._used.append(process)
+        self._number = process.attach(self)
+        return process
+
+    async def _begin(self, process: SharedProcess) -> SessionOpened:
+        """Start the process, and check whether it sees the files and tools of the session."""
+        requirements = self._requirements
+        try:
+            await process.open()
+            async with show_folders(requirements.folders) as nonces:
+                opened = await self._ask(process, nonces)
+            travel = requirements.files_travel
+            check_files(self.host, opened.unseen, opened.unloaded, files_travel=travel)
+        except BaseException:
+            await self.close()
+            raise
+        return opened
+
+    async def _ask(self, process: SharedProcess, nonces: dict[str, str]) -> SessionOpened:
+        if self._is_over:  # the process was lost, or the session is closing
+            raise UsageError(self._describe_loss(), where="workers")
+        self._opened = asyncio.get_running_loop().create_future()
+        self._has_begun = True
+        requirements = self._requirements
+        import_path, tools = tuple(requirements.import_path), tuple(requirements.tools)
+        process.connection.send(OpenSession(self._number, nonces, import_path, tools))
+        return await self._opened
+
+    def _describe_loss(self) -> str:
+        return f"no worker process: {self.loss or 'it has ended'}"
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Send a message of the session to the process."""
+        if self._process is None or self._is_over:
+            return
+        if isinstance(message, StartRun):
+            self._count_runs(1)
+        self._process.connection.send(SessionMessage(self._number, encode(message)))
+
+    def handle(self, message: FromShared) -> None:
+        """Take a message of the process for the session."""
+        if isinstance(message, SessionMessage):
+            self._unread.append(message.data)
+            self._arrival.set()
+        elif isinstance(message, SessionOpened):
+            if self._opened and not self._opened.done():
+                self._opened.set_result(message)
+        else:
+            self._is_closed = True
+            self.end()
+
+    def end(self) -> None:
+        """Give the part back: the process is lost, has closed the part, or the session has."""
+        if self._process is None or self._is_over:
+            return
+        self._is_over = True
+        self._process.runs -= self._runs
+        self._runs = 0
+        self._used.remove(self._process)
+        self._process.detach(self._number)
+        self._arrival.set()
+        if self._opened and not self._opened.done():
+            self._opened.set_exception(UsageError(self._describe_loss(), where="workers"))
+
+    async def receive_all(self) -> list[ToSession]:
+        """Return the messages that have arrived; none when the process is lost or closed."""
+        while not (self._unread or self._is_over):
+            self._arrival.clear()
+            await self._arrival.wait()
+        unread, self._unread = self._unread, []
+        messages = [_DECODER.decode(data) for data in unread]
+        self._count_runs(-sum(isinstance(message, RunReply) for message in messages))
+        return messages
+
+    async def read_lease(self) -> float | None:
+        """Return the seconds for which the process may work without a call; None for no lease."""
+        return await self._process.connection.read_lease() if self._process else None
+
+    def kill(self, reason: str) -> None:
+        """End the process, which does not answer. The runs of all sessions continue elsewhere."""
+        if self._process is not None and not self._is_over:
+            self._process.kill(reason)
+
+    async def wait_until_stopped(self) -> None:
+        """Wait until the process does nothing more for the session.
+
+        If it still executes its runs, because a message of it could not be used, it is ended, with
+        the parts of all sessions.
+        """
+        if self._process is None or self._is_closed:
+            return
+        await self._process.end()
+
+    async def close(self) -> None:
+        """Close the session's part. It must have no runs."""
+        if self._process is None or self._is_over:
+            return
+        self._is_closed = True
+        try:
+            if self._has_begun:
+                self._process.connection.send(CloseSession(self._number))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_CLOSE_SECONDS):
+                        await self._wait_for_end()
+        finally:
+            self.end()
+
+    async def _wait_for_end(self) -> None:
+        while not self._is_over:
+            self._arrival.clear()
+            await self._arrival.wait()
+
+    def _count_runs(self, number: int) -> None:
+        if self._process is not None and not self._is_over:
+            self._runs += number
+            self._process.runs += number

@@ -1,0 +1,234 @@
+"""A folder with the files of a tree, and a git repository of its own.
+
+Its `.git` has the history and the branches of the user's. Of the files that git ignores, it shows
+the user's dependencies read-only, and has copies of those that `.worktreeinclude` names.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from ...._platform.open_beneath import open_new_file, open_new_folders, open_step_by_step
+from .git import make_git_folder
+from .git_store import GitStore
+from .packs import select_present
+from .repository import Repository, copy_inside, read_inside
+from .store import MAX_FILE_BYTES
+from .trees import WorkingFiles
+
+INCLUDE_FILE = ".worktreeinclude"
+"""File with patterns of ignored files to copy, one on each line, as in `.gitignore`."""
+
+_FOLDER_NAMES = frozenset(
+    ("node_modules", ".venv", "venv", "vendor", "bower_components", ".bundle", "Pods", ".yarn")
+)
+_ENVIRONMENT_FILE = "pyvenv.cfg"
+
+_BORROWED = "borrowed"
+"""Folder in `.git` below which a sandbox shows the object folders of others."""
+
+
+class Checkout(Struct, frozen=True):
+    """The files of an isolated workspace.
+
+    Arguments:
+        files: where they are.
+        read_only: folders of others that commands need: path in the workspace -> absolute path.
+        missing: what they lack of the source, with reasons.
+    """
+
+    files: WorkingFiles
+    read_only: dict[str, str] = {}
+    missing: tuple[str, ...] = ()
+
+
+def check_out(
+    store: GitStore, tree: str, place: str, index_name: str, *, same_path: bool
+) -> Checkout:
+    """Write the files of a tree into a new folder. Returns where they are.
+
+    The folder is a git repository if the source is the top of one.
+
+    Arguments:
+        place: absolute path of a folder; the files get a folder in it.
+        index_name: see `GitStore.store_files`.
+        same_path: true if the sandbox shows the files at the path of the source, and the folders of
+            others in them. If false, the workspace refers to these folders at their own paths.
+    """
+    top = os.path.join(place, os.path.basename(store.source_files.top) or "files")
+    files = WorkingFiles(top, store.prefix)
+    os.makedirs(files.folder)
+    _copy_ignore_files(store, files)
+    store.write_files(tree, files, index_name)
+    copy_included(store, files)
+    read_only = _show_dependencies(store, files, same_path=same_path)
+    repository = store.repository
+    if store.prefix:
+        return Checkout(files, read_only)
+    if no_history := repository.no_history if repository else _explain_unknown(store):
+        return Checkout(files, read_only, (f".git ({no_history})",))
+    if repository:
+        index = store.find_index(index_name)
+        read_only |= _make_repository(store, repository, top, index, same_path=same_path)
+    return Checkout(files, read_only)
+
+
+def _explain_unknown(store: GitStore) -> str:
+    """Return why an entry `.git` of the source is no repository, "" without one."""
+    if not os.path.lexists(os.path.join(store.source_files.folder, ".git")):
+        return ""
+    return (
+        "it is no git folder of this folder's own, or leads to one that does not name this folder"
+    )
+
+
+def _show_dependencies(store: GitStore, files: WorkingFiles, *, same_path: bool) -> dict[str, str]:
+    """Make an entry for each folder with dependencies: a mount point, or a link to it."""
+    read_only: dict[str, str] = {}
+    top = os.open(files.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for path in _find_dependencies(store):
+            folder = os.path.join(store.source, path)
+            # The tree may have a link in place of a folder above: nothing is made through it.
+            with suppress(OSError):
+                _make_entry(top, path, "" if same_path else folder)
+                read_only[path] = folder
+    finally:
+        os.close(top)
+    store.ignore_paths(os.path.join("/", store.prefix, path) for path in read_only)
+    return read_only
+
+
+def _make_entry(top: int, path: str, target: str) -> None:
+    """Make a folder below an open one, or a link to `target`. Raises OSError if it exists."""
+    *names, name = path.split("/")
+    parent = open_new_folders(top, names)
+    try:
+        if target:
+            os.symlink(target, name, dir_fd=parent)
+        else:
+            os.mkdir(name, dir_fd=parent)
+    finally:
+        os.close(parent)
+
+
+def _copy_ignore_files(store: GitStore, files: WorkingFiles) -> None:
+    """Copy the ignore files of the folders above a source that is not the top of its repository."""
+    folder = ""
+    for name in store.prefix.split("/")[:-1]:
+        copy = os.path.join(files.top, folder, ".gitignore")
+        with suppress(OSError):  # git follows no link there either
+            copy_inside(store.source_files.top, os.path.join(folder, ".gitignore"), copy)
+        folder = os.path.join(folder, name)
+
+
+def _make_repository(
+    store: GitStore, source: Repository, top: str, index: str, *, same_path: bool
+) -> dict[str, str]:
+    """Make the git folder of a checkout. Returns the folders of others that it needs.
+
+    Its index has the files of the tree, so changes of the parent look like staged ones.
+
+    Arguments:
+        top: folder with the files. index: index of these files.
+        same_path: see `check_out`.
+    """
+    directory = Path(top, ".git")
+    make_git_folder(str(directory), store.algorithm)
+    for name in ("attributes", "exclude"):
+        file = Path(store.directory, "info", name)
+        if file.exists():
+            shutil.copyfile(file, directory / "info" / name)
+    _copy_refs(store, source, directory)
+    shutil.copyfile(index, directory / "index")
+    borrowed = (os.path.join(os.path.realpath(store.directory), "objects"), source.objects)
+    return _borrow_objects(directory, borrowed, same_path=same_path)
+
+
+def _copy_refs(store: GitStore, source: Repository, directory: Path) -> None:
+    """Give a git folder the branches and the HEAD of the source, and where its history is cut."""
+    refs = source.read_refs()
+    present = set(select_present(store.git, list({*refs.values()})))
+    lines = [f"{refs[name]} {name}\n" for name in sorted(refs) if refs[name] in present]
+    header = "# pack-refs with: sorted \n"
+    (directory / "packed-refs").write_bytes(os.fsencode(header + "".join(lines)))
+    if head := source.read_head():
+        text = f"ref: {head}\n" if head.startswith("refs/") else f"{head}\n"
+        (directory / "HEAD").write_bytes(os.fsencode(text))
+    if shallow := source.read_shallow():
+        (directory / "shallow").write_text(shallow)
+
+
+def _borrow_objects(
+    directory: Path, borrowed: tuple[str, ...], *, same_path: bool
+) -> dict[str, str]:
+    """Let a git folder use object folders of others; return them by path in the workspace."""
+    alternates = directory / "objects/info/alternates"
+    names = [f"{_BORROWED}/{number}" for number in range(len(borrowed))]
+    if same_path:
+        for name in names:
+            (directory / name).mkdir(parents=True)
+        alternates.write_text("".join(f"../{name}\n" for name in names))
+    else:
+        alternates.write_text("".join(f"{folder}\n" for folder in borrowed))
+    return {f".git/{name}": folder for name, folder in zip(names, borrowed, strict=True)}
+
+
+def _find_dependencies(store: GitStore) -> list[str]:
+    """Return the ignored folders with dependencies: paths relative to the source."""
+    folder = store.source_files.folder
+    return [path for path in store.list_ignored_folders() if _has_dependencies(folder, path)]
+
+
+def _has_dependencies(folder: str, path: str) -> bool:
+    if os.path.basename(path) in _FOLDER_NAMES:
+        return True
+    return os.path.isfile(os.path.join(folder, path, _ENVIRONMENT_FILE))
+
+
+def copy_included(store: GitStore, target: WorkingFiles) -> None:
+    """Copy the ignored files that `.worktreeinclude` of the source names."""
+    folder = store.source_files.folder
+    patterns = read_inside(folder, INCLUDE_FILE)
+    if patterns is None:
+        return
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(patterns)
+        file.flush()
+        paths = store.list_included(file.name)
+    with ExitStack() as stack:
+        source, copies = (_open_folder(stack, path) for path in (folder, target.folder))
+        for path in paths:
+            # What was listed may be a link by now, and the tree may have one in its place.
+            with suppress(OSError):
+                _copy_file(source, copies, path)
+
+
+def _open_folder(stack: ExitStack, path: str) -> int:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _copy_file(source: int, target: int, path: str) -> None:
+    """Copy a file between two open folders, unless there is one, or it is too large.
+
+    Raises OSError, also for a path that goes through a link in one of them.
+    """
+    with open(open_step_by_step(source, path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        facts = os.fstat(file.fileno())
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE_BYTES:
+            return
+        mode = stat.S_IMODE(facts.st_mode) & 0o777
+        with open(open_new_file(target, path, 0o600), "wb") as copy:
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            os.fchmod(copy.fileno(), mode)
+            os.utime(copy.fileno(), ns=(facts.st_atime_ns, facts.st_mtime_ns))

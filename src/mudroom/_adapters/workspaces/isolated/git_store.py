@@ -1,0 +1,459 @@
+"""Trees of files as git objects.
+
+The store borrows the objects of the user's repository, and never writes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+import zlib
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ....errors import WorkspaceError
+from .._listing import MAX_DEPTH
+from .contents import store_contents
+from .git import VIEW_MARK, Git, OwnGitFolder, make_git_folder, remove_stale_lock, split_at_nul
+from .git.progress import KilledGitError
+from .packs import add_pack, has_tree, write_pack
+from .repository import Repository, find_repository, is_inside
+from .store import (
+    MAX_FILE_BYTES,
+    SOURCE_INDEX,
+    UNFINISHED,
+    TreeStore,
+    add_patterns,
+    check_size,
+)
+from .trees import FileChange, StoredFiles, TreeEntry, WorkingFiles, is_link
+
+# git compares times in seconds. It reads a file again if the file and the index were written in the
+# same second; in a new folder these are all files. So the index gets a later time, and the files
+# that have changed since, by their times in nanoseconds, leave the index before it is used.
+_TRUST_NS = 2_000_000_000
+
+_NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !diff\n"
+"""Attributes with precedence over all files `.gitattributes`."""
+
+_STATUS = {"A": "added", "M": "modified", "D": "deleted", "T": "type"}
+
+_FAN_OUT = re.compile("[0-9a-f]{2}")
+"""Names of the folders of loose objects."""
+
+_COMMIT = "mudroom <mudroom@localhost> 946684800 +0000"
+"""Author of all commits: equal trees and parents give equal ids."""
+
+
+class GitStore(TreeStore):
+    """A store in a git folder. See TreeStore."""
+
+    def __init__(self, directory: str, source: str, excluded: Iterable[str] = ()) -> None:
+        source = os.path.realpath(source)
+        self._measured = ("", 0)
+        self._forced: dict[str, ForcedFiles] = {}
+        self._known: dict[str, tuple[tuple[int, ...], StoredFiles]] = {}
+        self._views = os.path.join(directory, "borrowed")
+        self.git = Git(OwnGitFolder(directory), source=source, views=self._views)
+        repository = self._find_repository(source)
+        super().__init__(directory, source, excluded, repository)
+        # Earlier versions borrowed with this file; git follows it on and on.
+        Path(directory, "objects/info/alternates").unlink(missing_ok=True)
+        if repository:
+            self._borrow_objects(repository)
+        if "sha256" in Path(directory, "config").read_text():
+            self.algorithm = "sha256"
+
+    def _find_repository(self, folder: str) -> Repository | None:
+        """Return the user's repository that a folder belongs to, None without one."""
+        return find_repository(folder)
+
+    def _find_object_format(self) -> str:
+        """Return the hash of ids: that of the user's repository."""
+        return self.repository.find_algorithm() if self.repository else "sha1"
+
+    def _create(self, patterns: Sequence[str]) -> None:
+        """Make the git folder."""
+        temporary = f"{self.directory}.{os.urandom(6).hex()}{UNFINISHED}"
+        os.makedirs(temporary, mode=0o700)
+        names = Git(OwnGitFolder(temporary), source=self.source)
+        object_format = self._find_object_format()
+        names.run("init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
+        info = Path(temporary, "info")
+        info.mkdir(exist_ok=True)
+        (info / "attributes").write_text(_NO_CONVERSION)
+        excludes = self.repository.read_excludes() if self.repository else b""
+        (info / "exclude").write_bytes(add_patterns(excludes, patterns))
+        Path(temporary, "indexes").mkdir()
+        try:
+            os.rename(temporary, self.directory)
+        except OSError:  # another thread or process was faster
+            shutil.rmtree(temporary)
+            if not os.path.isfile(os.path.join(self.directory, "HEAD")):
+                raise
+
+    def _store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:
+        index = self.find_index(index_name)
+        remove_stale_lock(index)
+        git = replace(self.git, index=index, files=files.top, prefix=files.prefix)
+        _forget_recent_files(git, files.folder)
+        changed = git.run("ls-files", "-z", "-o", "-m", "-d", "--exclude-standard", "--", ".")
+        repository = find_repository(files.folder) if is_inside(files.folder, self.source) else None
+        forced = ForcedFiles()
+        if repository:
+            self._borrow_objects(repository)
+            forced = self.find_forced(repository, files)
+        found = {*split_at_nul(changed), *forced.list_present(files.folder)}
+        paths, too_deep = _leave_out_deep(found)
+        nested = [path.rstrip("/") for path in paths if path.endswith("/")]
+        if not found and (known := self._known.get(index)) and known[0] == _stat(index):
+            return known[1]
+        sizes, missing = _inspect(files.folder, paths)
+        check_size(files.folder, len(paths), sum(sizes), self.max_bytes)
+        present = [path for path in paths if path not in missing and not path.endswith("/")]
+        store_contents(git, files.folder, present, self.find_id)
+        notes = [f"{path} ({reason})" for path, reason in missing.items()]
+        notes += [f"{path} (more than {MAX_DEPTH} folders deep)" for path in too_deep]
+        notes += [forced.note] if forced.note else []
+        trees: dict[str, str] = {}
+        for number, path in enumerate(nested):
+            folder = os.path.join(files.folder, path)
+            stored = self._store_files(WorkingFiles(folder), f"{index_name}+{number}")
+            trees[path] = stored.tree
+            notes += [f"{path}/{note}" for note in stored.missing]
+        stored = StoredFiles(self._write_index(git, trees), tuple(notes))
+        self._known[index] = (_stat(index), stored)
+        return stored
+
+    def find_forced(self, repository: Repository, files: WorkingFiles) -> ForcedFiles:
+        """Return the files that the user's repository tracks although it ignores them."""
+        # Only a new index can have further ones: the index of the store has the others already.
+        facts = _stat(os.path.join(repository.directory, "index"))
+        known = self._forced.get(files.folder)
+        if known is None or known.index != facts:
+            known = self._forced[files.folder] = self._list_forced(repository, files, facts)
+        return known
+
+    def _list_forced(
+        self, repository: Repository, files: WorkingFiles, facts: tuple[int, ...]
+    ) -> ForcedFiles:
+        """List them. git must not see the user's configuration, so it gets a copy of the index."""
+        if not facts:
+            return ForcedFiles()
+        place = Path(self.directory)
+        with tempfile.TemporaryDirectory(UNFINISHED, f"{place.name}.", place.parent) as folder:
+            try:
+                repository.copy_index(folder)
+                paths = self._read_forced(folder, repository, files)
+            except KilledGitError:
+                raise
+            except (OSError, WorkspaceError) as error:
+                reason = error.strerror if isinstance(error, OSError) else error
+                note = f".git/index (not read, so ignored files in it are left out: {reason})"
+                return ForcedFiles(facts, note=note)
+        return ForcedFiles(facts, tuple(paths))
+
+    def _read_forced(self, folder: str, repository: Repository, files: WorkingFiles) -> list[str]:
+        """List them with a folder that has a copy of the index."""
+        git = replace(
+            self.git,
+            directory=make_git_folder(folder, self.algorithm),
+            files=files.top,
+            prefix=files.prefix,
+            objects=os.path.join(self.directory, "objects"),
+        )
+        Path(folder, "info/exclude").write_bytes(repository.read_excludes())
+        output = git.run("ls-files", "-z", "-i", "-c", "--exclude-standard", "--", ".")
+        return split_at_nul(output)
+
+    def _borrow_objects(self, repository: Repository) -> None:
+        """Use the objects of a repository: the source, or one inside it such as a submodule.
+
+        git reads them through links: in the folder itself it would follow `info/alternates`, which
+        may name any other folder.
+        """
+        name = hashlib.sha256(os.fsencode(repository.objects)).hexdigest()
+        view = os.path.join(self._views, name)
+        if os.path.islink(repository.objects) or not os.path.isdir(repository.objects):
+            return
+        os.makedirs(view, exist_ok=True)
+        names = {VIEW_MARK, *filter(_FAN_OUT.fullmatch, os.listdir(repository.objects))}
+        for name in names.difference(os.listdir(view)):
+            with suppress(FileExistsError):  # another thread or process was faster
+                os.symlink(os.path.join(repository.objects, name), os.path.join(view, name))
+
+    def _write_index(self, git: Git, nested: dict[str, str]) -> str:
+        """Write the tree of an index, with the trees of nested repositories in it."""
+        if nested:
+            combined = f"{git.index}.combined"
+            remove_stale_lock(combined)
+            Path(combined).unlink(missing_ok=True)
+            if os.path.exists(git.index):
+                shutil.copyfile(git.index, combined)
+            git = replace(git, index=combined)
+            for path, tree in nested.items():
+                git.run("read-tree", f"--prefix={git.prefix}{path}/", tree)
+        if not git.prefix:
+            return git.read_line("write-tree")
+        if not git.run("ls-files", "-z", "--", "."):
+            return self.empty_tree
+        return git.read_line("write-tree", f"--prefix={git.prefix}")
+
+    def write_files(self, tree: str, files: WorkingFiles, index_name: str) -> None:
+        """Write the files of a tree into a folder, and the facts about them into an index."""
+        index = self.find_index(index_name)
+        remove_stale_lock(index)
+        Path(index).unlink(missing_ok=True)
+        git = replace(self.git, index=index, files=files.top)
+        git.run("read-tree", *([f"--prefix={files.prefix}"] if files.prefix else []), tree)
+        git.run("checkout-index", "--all", "--force", "--index", "--quiet")
+        _trust_index(index)
+
+    def list_entries(self, tree: str, paths: Sequence[str] = ()) -> dict[str, TreeEntry]:
+        """Return the files of a tree by path; only those with some paths, if any are given."""
+        output = self.git.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths)
+        entries = (entry.partition("\t") for entry in split_at_nul(output))
+        return {path: _read_entry(facts) for facts, _, path in entries}
+
+    def measure_tree(self, tree: str) -> int:
+        """Return the bytes of the files of a tree."""
+        if tree != self._measured[0]:
+            self._measured = (tree, self._measure(tree))
+        return self._measured[1]
+
+    def _measure(self, tree: str) -> int:
+        entries = split_at_nul(self.git.run("ls-tree", "-r", "-l", "-z", tree))
+        sizes = (entry.partition("\t")[0].rsplit(" ", 1)[1] for entry in entries)
+        return sum(int(size) for size in sizes if size.isdigit())
+
+    def list_changes(self, before: str, after: str) -> list[FileChange]:
+        """Return the differences between two trees, by path."""
+        output = self.git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after)
+        parts = split_at_nul(output)
+        return [
+            _read_change(facts, path) for facts, path in zip(parts[::2], parts[1::2], strict=True)
+        ]
+
+    def read(self, object_id: str) -> bytes:
+        """Return the content of a file, b"" for the id ""."""
+        if not object_id:
+            return b""
+        try:
+            data = zlib.decompress(Path(self._find_loose(object_id)).read_bytes())
+        except FileNotFoundError:  # it is borrowed
+            return self.git.run("cat-file", "blob", object_id)
+        return data[data.index(b"\0") + 1 :]
+
+    def read_difference(self, before: str, after: str) -> str:
+        """Return the differences between two trees in the unified format."""
+        options = ("--no-color", "--no-ext-diff", "--no-textconv")
+        output = self.git.run("diff", *options, before, after)
+        return output.decode("utf-8", "backslashreplace")
+
+    def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
+        """Write a file with the objects of trees, for another store.
+
+        Arguments:
+            known: trees that the other store has. Those that this store lacks are no help.
+            path: of the new file.
+        """
+        write_pack(self.git, trees, known, path)
+
+    def unpack_trees(self, trees: Sequence[str], path: str) -> None:
+        """Add the objects of trees from a file of `pack_trees`.
+
+        Raises WorkspaceError if the file is damaged, or if an object of a tree is missing then.
+        """
+        add_pack(self.git, trees, path)
+
+    def has_tree(self, tree: str) -> bool:
+        """Return whether the store has a tree with all its objects."""
+        return has_tree(self.git, tree)
+
+    def list_ignored_folders(self) -> list[str]:
+        """Return the folders of the source that git ignores, without those inside them."""
+        paths = self._list_ignored("--directory", "--exclude-standard")
+        return [path.rstrip("/") for path in paths if path.endswith("/")]
+
+    def list_included(self, patterns: str) -> list[str]:
+        """Return the files of the source that git ignores and a file with patterns names."""
+        named = self._list_ignored(f"--exclude-from={patterns}")
+        ignored = set(self._list_ignored("--exclude-standard"))
+        return [path for path in named if path in ignored]
+
+    def _list_ignored(self, *options: str) -> list[str]:
+        files = self.source_files
+        index = self.find_index(SOURCE_INDEX)
+        git = replace(self.git, index=index, files=files.top, prefix=files.prefix)
+        return split_at_nul(git.run("ls-files", "-z", "--others", "--ignored", *options, "--", "."))
+
+    def make_commit(self, tree: str, *parents: str) -> str:
+        """Return the id of a commit with a tree; equal arguments give an equal id."""
+        lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
+        lines += [f"author {_COMMIT}", f"committer {_COMMIT}", "", ""]
+        return self._write_object("commit", "\n".join(lines).encode())
+
+    def _write_object(self, kind: str, data: bytes) -> str:
+        """Write an object as git does."""
+        object_id = self.find_id(data, kind)
+        path = self._find_loose(object_id)
+        if not os.path.exists(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=os.path.dirname(path), prefix="tmp_obj_")
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(zlib.compress(b"%s %d\0" % (kind.encode(), len(data)) + data, 1))
+                file.flush()
+                os.fsync(descriptor)
+            os.rename(name, path)
+        return object_id
+
+    def remove_unfinished(self) -> None:
+        """Remove files that killed processes left. No process may use the store now."""
+        super().remove_unfinished()
+        for path in Path(self.directory, "objects").glob("tmp_objdir*"):
+            shutil.rmtree(path, ignore_errors=True)
+        for path in Path(self.directory, "objects").glob("*/tmp_obj_*"):
+            path.unlink(missing_ok=True)
+        for path in Path(self.directory, "objects").glob("pack/tmp_*"):
+            path.unlink(missing_ok=True)
+        for path in Path(self.directory).parent.glob(f"*{UNFINISHED}"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _find_loose(self, object_id: str) -> str:
+        return os.path.join(self.directory, "objects", object_id[:2], object_id[2:])
+
+
+class ForcedFiles(Struct, frozen=True):
+    """Files that a repository tracks although it ignores them.
+
+    Arguments:
+        index: facts about the index that has them; see `_stat`.
+        note: why they are not known, "" if they are.
+    """
+
+    index: tuple[int, ...] = ()
+    paths: tuple[str, ...] = ()
+    note: str = ""
+
+    def list_present(self, folder: str) -> list[str]:
+        """Return the files that are there."""
+        return [path for path in self.paths if os.path.lexists(f"{folder}/{path}")]
+
+
+def _stat(path: str) -> tuple[int, ...]:
+    """Return facts about a file that differ after it was written, () if there is none."""
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return ()
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def _leave_out_deep(paths: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the paths in order, and the folders that lie too deep for a store.
+
+    Each level costs git and mudroom time for all levels above it, and a path ends at 4,096 bytes.
+    """
+    stored: list[str] = []
+    too_deep: dict[str, None] = {}
+    for path in sorted(paths):
+        if path.count("/") > MAX_DEPTH:
+            too_deep["/".join(path.split("/", MAX_DEPTH + 1)[:-1])] = None
+        else:
+            stored.append(path)
+    return stored, list(too_deep)
+
+
+def _inspect(folder: str, paths: Iterable[str]) -> tuple[list[int], dict[str, str]]:
+    """Return the sizes of the files that can be stored, and the others with the reason."""
+    sizes: list[int] = []
+    missing: dict[str, str] = {}
+    for path in paths:
+        absolute = f"{folder}/{path}"
+        try:
+            facts = os.lstat(absolute)
+        except OSError:
+            continue  # it was removed
+        if stat.S_ISLNK(facts.st_mode) or stat.S_ISDIR(facts.st_mode):
+            continue
+        if not stat.S_ISREG(facts.st_mode):
+            missing[path] = "is no regular file"
+        elif facts.st_size > MAX_FILE_BYTES:
+            missing[path] = f"larger than {MAX_FILE_BYTES >> 20} MiB"
+        elif not os.access(absolute, os.R_OK):
+            missing[path] = "cannot be read"
+        else:
+            sizes.append(facts.st_size)
+    return sizes, missing
+
+
+def _read_change(facts: str, path: str) -> FileChange:
+    """Read one difference: ":100644 100755 <id> <id> M"."""
+    old_mode, new_mode, before, after, status = facts.removeprefix(":").split(" ")
+    is_deleted = status == "D"
+    return FileChange(
+        path,
+        _STATUS[status[0]],
+        before="" if status == "A" else before,
+        after="" if is_deleted else after,
+        mode=int(old_mode if is_deleted else new_mode, 8),
+        was_link=is_link(int(old_mode, 8)),
+    )
+
+
+def _read_entry(facts: str) -> TreeEntry:
+    """Read one entry: "100644 blob <id>"."""
+    mode, _, object_id = facts.split(" ")
+    return TreeEntry(int(mode, 8), object_id)
+
+
+def _trust_index(index: str) -> None:
+    """Have git trust the facts in an index that was written just now."""
+    written = os.stat(index).st_mtime_ns
+    os.utime(index, ns=(written, written + _TRUST_NS))
+
+
+def _forget_recent_files(git: Git, folder: str) -> None:
+    """Have git read the files again that changed after `_trust_index`.
+
+    Their contents stay in the index: a file that cannot be stored is no file that was removed.
+    Does nothing after git has written the index again.
+    """
+    try:
+        facts = os.stat(git.index)
+    except FileNotFoundError:
+        return
+    if facts.st_mtime_ns - _TRUST_NS > facts.st_ctime_ns or facts.st_mtime_ns < facts.st_ctime_ns:
+        return
+    written = facts.st_mtime_ns - _TRUST_NS
+    recent = {f"{git.prefix}{path}" for path in _list_changed_since(folder, written)}
+    if recent:
+        entries = split_at_nul(git.run("ls-files", "-z", "--stage", "--full-name", "--", "."))
+        # An entry that is written again has no times.
+        data = [f"{entry}\0" for entry in entries if entry.partition("\t")[2] in recent]
+        git.run("update-index", "-z", "--index-info", data=os.fsencode("".join(data)))
+    os.utime(git.index)
+
+
+def _list_changed_since(folder: str, moment: int) -> list[str]:
+    """Return the files that changed at a moment or later, in nanoseconds since 1970."""
+    changed: list[str] = []
+    left = [""]
+    while left:
+        path = left.pop()
+        with os.scandir(os.path.join(folder, path)) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    if entry.stat(follow_symlinks=False).st_ctime_ns >= moment:
+                        changed.append(path + entry.name)
+                elif entry.name != ".git" and path.count("/") < MAX_DEPTH:
+                    left.append(f"{path}{entry.name}/")  # no index has files that lie deeper
+    return changed

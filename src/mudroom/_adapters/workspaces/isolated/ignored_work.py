@@ -1,0 +1,136 @@
+"""Files of a run that git ignores: which of them are work, and what becomes of the others.
+
+A file that a tool for files wrote, or that the run added to its own index, is work like any other.
+The rest is named and counted; small files are kept beside the work, so that the user can have them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from ...._core.runs import IgnoredFiles
+from ...._platform.path_text import path_from_text, path_to_text
+from .._listing import MAX_DEPTH
+from .contents import read_content, store_contents
+from .git import Git, split_at_nul
+from .git_store import GitStore
+from .repository import find_repository
+from .store import MAX_FILE_BYTES
+from .trees import TreeEntry, WorkingFiles
+
+MAX_COUNTED = 1_000
+"""Ignored files that are looked at; the rest is not counted."""
+
+MAX_NAMES = 20
+"""Ignored files that are named."""
+
+MAX_KEPT = 200
+MAX_KEPT_FILE_BYTES = 1 << 20
+MAX_KEPT_BYTES = 16 << 20
+"""Ignored files that are kept: how many, the size of each, and of all."""
+
+_MAX_NAMED = 1_000
+"""Files written by tools among which ignored ones are looked for."""
+
+
+def add_named(store: GitStore, files: WorkingFiles, index_name: str, named: Sequence[str]) -> None:
+    """Enter ignored files that are work into the index of a run, so that the store has them.
+
+    Arguments:
+        named: paths that tools for files wrote, as text.
+    """
+    git = _open_git(store, files, index_name)
+    paths: list[str] = []
+    inside = [path for path in named if not path.startswith(("/", ".."))]
+    if inside:
+        literal = [f":(literal){path_from_text(path)}" for path in inside[:_MAX_NAMED]]
+        paths = _list_ignored(git, *literal)
+    repository = find_repository(files.top)
+    if repository and repository.top == os.path.realpath(files.top):
+        paths += store.find_forced(repository, files).list_present(files.folder)
+    present = [path for path in dict.fromkeys(paths) if _is_storable(files.folder, path)]
+    store_contents(git, files.folder, present, store.find_id)
+
+
+def keep_others(
+    store: GitStore, files: WorkingFiles, index_name: str, hidden: Collection[str]
+) -> IgnoredFiles | None:
+    """Keep the small ignored files of a run that are no work; None if it made none.
+
+    Arguments:
+        hidden: folders that the run only reads, such as those with dependencies.
+    """
+    git = _open_git(store, files, index_name)
+    listed = _list_ignored(git, "--directory", ".")
+    listed = [path for path in listed if path.rstrip("/") not in hidden]
+    names: list[str] = []
+    entries: dict[str, TreeEntry] = {}
+    size = 0
+    top = os.open(files.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for path in _walk(files.folder, listed):
+            if _is_copy(store, files, path):
+                continue
+            names.append(path)
+            if len(names) > MAX_COUNTED:
+                break
+            with suppress(OSError):
+                length = os.lstat(os.path.join(files.folder, path)).st_size
+                is_small = length <= MAX_KEPT_FILE_BYTES and size + length <= MAX_KEPT_BYTES
+                if is_small and len(entries) < MAX_KEPT:
+                    mode, data = read_content(top, path)
+                    entries[path] = TreeEntry(mode, store.write(data))
+                    size += len(data)
+    finally:
+        os.close(top)
+    if not names:
+        return None
+    tree = store.write_tree(entries) if entries else ""
+    shown = tuple(map(path_to_text, names[:MAX_NAMES]))
+    return IgnoredFiles(len(names), shown, len(entries), tree)
+
+
+def _open_git(store: GitStore, files: WorkingFiles, index_name: str) -> Git:
+    return replace(
+        store.git, index=store.find_index(index_name), files=files.top, prefix=files.prefix
+    )
+
+
+def _list_ignored(git: Git, *arguments: str) -> list[str]:
+    """Return the ignored files that are not in the index. `arguments`: options, then paths."""
+    options = [each for each in arguments if each.startswith("--")]
+    paths = [each for each in arguments if not each.startswith("--")]
+    command = ("ls-files", "-z", "-o", "-i", "--exclude-standard", *options, "--", *paths)
+    return split_at_nul(git.run(*command))
+
+
+def _walk(folder: str, listed: Sequence[str]) -> Iterator[str]:
+    """Yield the listed files, then those in the listed folders."""
+    yield from (path for path in listed if not path.endswith("/"))
+    for path in listed:
+        if path.endswith("/"):
+            for place, folders, names in os.walk(os.path.join(folder, path)):
+                relative = os.path.relpath(place, folder)
+                is_deep = relative.count("/") >= MAX_DEPTH  # before Python 3.12, walk recurses
+                folders[:] = [] if is_deep else sorted(set(folders) - {".git"})
+                yield from (os.path.join(relative, name) for name in sorted(names))
+
+
+def _is_storable(folder: str, path: str) -> bool:
+    """Return whether a file is there and small enough for a tree."""
+    with suppress(OSError):
+        return os.lstat(os.path.join(folder, path)).st_size <= MAX_FILE_BYTES
+    return False
+
+
+def _is_copy(store: GitStore, files: WorkingFiles, path: str) -> bool:
+    """Return whether a file is the untouched copy of one of the user's, with its size and time."""
+    with suppress(OSError):
+        own = os.lstat(os.path.join(files.folder, path))
+        users = os.lstat(os.path.join(store.source_files.folder, path))
+        return (own.st_size, own.st_mtime_ns) == (users.st_size, users.st_mtime_ns)
+    return False

@@ -1,0 +1,239 @@
+"""Work of the isolated workspaces of all sessions, and the clean-up after killed processes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...._core.listings import count_noun
+from ...._core.merge_events import Overlap
+from ...._core.run_ids import make_sort_key
+from ...._core.runs import Work
+from ...._platform.path_text import path_to_text
+from ...._platform.scratch_dirs import remove_tree
+from ....errors import UnknownName, WorkspaceError
+from .overlap import find_overlaps
+from .quota import measure_folder
+from .store import UNFINISHED
+from .workspaces import REMOVED, SOURCE_FILE, IsolatedWorkspaces
+
+
+class KeptWork(Struct, frozen=True):
+    """Work of one run.
+
+    Arguments:
+        session: id of the session. run_id: the run.
+        source: the folder that the workspace began as.
+        state: "merged", "not merged" or "working" (a process uses the workspace now).
+        files: paths of the files that differ from the start.
+    """
+
+    session: str
+    run_id: str
+    source: str
+    state: str
+    files: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Session and run: "1f2a3b4c/1.2.1"."""
+        return f"{self.session[:8]}/{self.run_id}"
+
+
+def get_isolated_folder(home: str) -> Path:
+    """Return the folder with the isolated workspaces of all sessions.
+
+    Arguments:
+        home: mudroom's state folder.
+    """
+    return Path(home, "isolated")
+
+
+def open_kept(home: str, session: str) -> IsolatedWorkspaces:
+    """Open the isolated workspaces of an earlier session. Raises WorkspaceError."""
+    folder = get_isolated_folder(home) / session
+    try:
+        source = os.fsdecode((folder / SOURCE_FILE).read_bytes())
+    except OSError as error:
+        raise WorkspaceError(
+            f"the isolated workspaces of session {session} cannot be opened: {error.strerror}"
+        ) from error
+    return IsolatedWorkspaces(str(folder), source, home)
+
+
+def list_kept(home: str, source: str = "") -> list[KeptWork]:
+    """Return the work of all sessions, by session and run. Raises WorkspaceError without git.
+
+    Arguments:
+        source: only work of this folder; "" for all.
+    """
+    stores: list[tuple[str, IsolatedWorkspaces]] = []
+    kept: list[KeptWork] = []
+    for folder in _list_sessions(home):
+        with suppress(WorkspaceError):
+            workspaces = open_kept(home, folder.name)
+            if source in ("", workspaces.source) and workspaces.has_store:
+                stores.append((folder.name, workspaces))
+    for session, workspaces in stores:
+        workspaces.require_git()
+        with suppress(WorkspaceError):  # a damaged store does not hide the others
+            kept += _list_session(session, workspaces)
+    return kept
+
+
+def _list_session(session: str, workspaces: IsolatedWorkspaces) -> Iterator[KeptWork]:
+    kept = workspaces.store.list_kept()
+    working = workspaces.list_folders()
+    for run_id in sorted({*kept, *working}, key=make_sort_key):
+        record = kept.get(run_id)
+        state = "merged" if record and record.is_merged else "not merged"
+        if run_id in working:
+            state = "working"
+        files = record.work.files if record else ()
+        yield KeptWork(session, run_id, workspaces.source, state, files)
+
+
+class KeptSize(Struct, frozen=True):
+    """What the isolated workspaces of all sessions take on the disk.
+
+    Arguments:
+        folder: where they are. sessions: number of sessions that have some. size: their bytes.
+    """
+
+    folder: str
+    sessions: int
+    size: int
+
+
+def measure_kept(home: str) -> KeptSize:
+    """Return the size of the isolated workspaces of all sessions."""
+    folders = _list_sessions(home)
+    size = sum(measure_folder(str(folder)) for folder in folders)
+    return KeptSize(str(get_isolated_folder(home)), len(folders), size)
+
+
+def find_kept(home: str, name: str) -> KeptWork:
+    """Return the work that an id names; the session may be shortened. Raises UnknownName."""
+    session, _, run_id = name.partition("/")
+    kept = list_kept(home)
+    matching = [each for each in kept if each.session.startswith(session) and each.run_id == run_id]
+    if session and len(matching) == 1:
+        return matching[0]
+    raise UnknownName("workspace", name, [each.id for each in kept])
+
+
+def list_overlaps(home: str, source: str) -> list[Overlap]:
+    """Return the files that several runs of the last session with work of a folder changed."""
+    kept = list_kept(home, source)
+    if not kept:
+        return []
+    folder = get_isolated_folder(home)
+    last = max((each.session for each in kept), key=lambda name: (folder / name).stat().st_mtime)
+    workspaces = open_kept(home, last)
+    works = {run: record.work for run, record in workspaces.store.list_kept().items()}
+    return find_overlaps(workspaces.store, works)
+
+
+def drop_kept(home: str, kept: KeptWork) -> None:
+    """Remove the stored work of a run."""
+    workspaces = open_kept(home, kept.session)
+    workspaces.store.drop(kept.run_id)
+
+
+def read_difference(home: str, kept: KeptWork) -> str:
+    """Return the changes of a run as a unified difference."""
+    workspaces = open_kept(home, kept.session)
+    store = workspaces.store
+    work = _require_work(workspaces, kept)
+    text = store.read_difference(work.base, work.tree)
+    if ignored := work.ignored:
+        text += (
+            f"\n# {count_noun(ignored.count, 'file')} that git ignores, {ignored.kept} of them "
+            f"kept: mudroom workspaces apply --ignored {kept.id}\n"
+        )
+        if ignored.tree:
+            text += store.read_difference(store.empty_tree, ignored.tree)
+    return text
+
+
+def add_ignored(workspaces: IsolatedWorkspaces, work: Work) -> Work:
+    """Return work that has its kept ignored files, too. Raises WorkspaceError without any."""
+    if work.ignored is None or not work.ignored.tree:
+        raise WorkspaceError(
+            "no ignored files are kept with this work", remedy="Leave out --ignored."
+        )
+    store = workspaces.store
+    kept = store.list_entries(work.ignored.tree)
+    tree = store.write_tree({**store.list_entries(work.tree), **kept})
+    files = tuple(dict.fromkeys((*work.files, *map(path_to_text, kept))))
+    return replace(work, tree=tree, files=files)
+
+
+def _require_work(workspaces: IsolatedWorkspaces, kept: KeptWork) -> Work:
+    work = workspaces.find_stored(kept.run_id)
+    if work is None:
+        raise WorkspaceError(
+            f"the work of {kept.id} is not stored yet",
+            remedy="Wait until its run has ended, or start mudroom again.",
+        )
+    return work
+
+
+def remove_abandoned(home: str) -> int:
+    """Clean up after killed processes: end their landings, store the work in their folders.
+
+    Returns the number of folders, which are removed. What cannot be stored stays.
+    """
+    return sum(_remove_of_session(home, folder) for folder in _list_sessions(home))
+
+
+def _remove_of_session(home: str, folder: Path) -> int:
+    rests = (folder.glob(pattern) for pattern in ("runs/*", "landings/*", f"*{UNFINISHED}"))
+    if not any(any(rest) for rest in rests):
+        return 0
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return _store_and_remove(home, folder)
+    except (OSError, WorkspaceError):
+        return 0  # a process uses it, or its files cannot be stored now: they stay
+    finally:
+        os.close(descriptor)
+
+
+def _store_and_remove(home: str, folder: Path) -> int:
+    for rest in (folder / "runs").glob(f"*{REMOVED}"):
+        remove_tree(rest)
+    workspaces = open_kept(home, folder.name)
+    workspaces.is_locked_by_caller = True
+    workspaces.settle_all()
+    count = 0
+    for run_id in workspaces.list_folders():
+        workspaces.store_work(run_id)
+        workspaces.remove(run_id)
+        count += 1
+    workspaces.store.remove_unfinished()
+    for rest in folder.glob("runs/*"):  # those that were not made completely
+        remove_tree(rest)
+    return count
+
+
+def _list_sessions(home: str) -> list[Path]:
+    """Return the folders of the sessions. Raises WorkspaceError if they cannot be listed."""
+    folder = get_isolated_folder(home)
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise WorkspaceError(
+            f"isolated workspaces cannot be listed: {error.strerror}",
+            where=str(folder),
+            remedy="Check its permissions, or set MUDROOM_HOME to another folder.",
+        ) from error

@@ -1,0 +1,369 @@
+"""The files of one landing: each is staged beside its target, renamed, and put back on an error.
+
+What would forbid a rename, such as a read-only folder, is looked at before the first one.
+
+Every folder is opened relative to the one above it, and no link is followed: what is a link now
+was a folder when the merge was planned.
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import os
+import stat
+import sys
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from ....._core.ports import ContentCheck, FileChangedError, LinkTarget
+from ....._platform.open_beneath import open_new_folders, open_step_by_step
+from ....._platform.path_text import path_from_text, path_to_text
+from .....errors import WorkspaceError
+from ..._atomic_write import write_entry
+from ..._checked_rename import (
+    entry_exists,
+    finish_exchange,
+    put_back,
+    read_entry,
+    replace_checked,
+    set_aside_checked,
+    stat_entry,
+)
+from ..._listing import FOLDER_FLAGS
+from ..trees import LINK, is_link
+from .landing_record import LandingFile
+
+_READ_FLAGS = 0x8000_6601 | (array.array("l").itemsize << 16)
+"""FS_IOC_GETFLAGS: the request of ioctl for the attributes that `chattr` sets."""
+
+_IMMUTABLE = 0x10
+_APPEND_ONLY = 0x20
+
+_SOMETHING_ELSE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EINVAL)
+"""Errors for a path where the plan expects a file, and something else is there by now."""
+
+_EXECUTE = 0o111
+_READ = 0o444
+
+
+class Contents(Protocol):
+    """The store with the contents of the merge."""
+
+    def read(self, object_id: str) -> bytes:
+        """Return a content by its id."""
+        ...
+
+    def find_id(self, data: bytes) -> str:
+        """Return the id of a content."""
+        ...
+
+
+class LandingFolder:
+    """The folder in which files land. The methods raise OSError and FileChangedError.
+
+    Arguments:
+        root: absolute path without links. contents: has the new contents.
+    """
+
+    def __init__(self, root: str, contents: Contents) -> None:
+        self.root = root
+        self._contents = contents
+        self._top = os.open(root, FOLDER_FLAGS | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Close the folder."""
+        os.close(self._top)
+
+    def find_missing_folders(self, paths: Iterable[str]) -> list[str]:
+        """Return the folders that files need and that do not exist, those above others first."""
+        missing: dict[str, None] = {}
+        for path in paths:
+            above: list[str] = []
+            while (path := os.path.dirname(path)) and path not in missing:
+                if os.path.lexists(os.path.join(self.root, path_from_text(path))):
+                    break
+                above.append(path)
+            missing.update(dict.fromkeys(reversed(above)))
+        return list(missing)
+
+    def require_unchanged(self, file: LandingFile) -> None:
+        """Raise FileChangedError if a file is not as the plan expects it."""
+        try:
+            with self._open_folder(file) as (folder, name):
+                present = read_entry(folder, name)
+        except OSError as error:
+            if error.errno not in _SOMETHING_ELSE:
+                raise
+            if error.errno != errno.ENOENT:
+                raise FileChangedError(file.path) from None
+            present = None
+        if not self._make_check(file.before, is_a_link=file.was_link)(present):
+            raise FileChangedError(file.path)
+
+    def stage(self, file: LandingFile) -> LandingFile:
+        """Write the new content beside the target, if all rights for the rename are there.
+
+        Returns the file with the number of the inode.
+        """
+        with self._open_folder(file, makes_folders=bool(file.after)) as (folder, name):
+            path = path_from_text(file.path)
+            check_folder(folder, os.path.dirname(path) or ".")
+            check_file(folder, name, path, is_written=bool(file.after))
+            if not file.after:
+                return file
+            old = stat_entry(folder, name)
+            if old and not stat.S_ISREG(old.st_mode):
+                old = None
+            mode = _choose_mode(file.mode, old)
+            data = self._contents.read(file.after)
+            write_entry(folder, file.temporary, data, old, mode, old_name=name)
+            inode = os.stat(file.temporary, dir_fd=folder, follow_symlinks=False).st_ino
+            return replace(file, inode=inode)
+
+    def is_renamed(self, file: LandingFile) -> bool:
+        """Return whether a file of a landing that was killed has its name, or is removed."""
+        try:
+            with self._open_folder(file) as (folder, name):
+                finish_exchange(folder, file.temporary)
+                temporary = stat_entry(folder, file.temporary)
+                if not file.after:
+                    return temporary is not None or not entry_exists(folder, name)
+                present = stat_entry(folder, name)
+                if present and present.st_ino == file.inode:
+                    return True
+                if temporary and temporary.st_ino == file.inode:
+                    return False
+                # Somebody removed one of the two, such as `git clean`: what is left tells.
+                if temporary:
+                    return not self._is_new(file, folder, file.temporary, temporary)
+                return present is not None and self._is_new(file, folder, name, present)
+        except OSError as error:
+            if error.errno in _SOMETHING_ELSE:
+                return False
+            raise
+
+    def _is_new(self, file: LandingFile, folder: int, name: str, facts: os.stat_result) -> bool:
+        """Return whether an entry is as the merge makes it, by its content and its mode."""
+        is_executable = bool(facts.st_mode & stat.S_IXUSR)
+        if file.before == file.after and is_executable != bool(file.mode & _EXECUTE):
+            return False
+        check = self._make_check(file.after, is_a_link=is_link(file.mode))
+        return check(read_entry(folder, name))
+
+    def stage_again(self, file: LandingFile) -> None:
+        """Stage a file of a landing that was killed, if somebody removed what was staged."""
+        if file.after:
+            with self._open_folder(file, makes_folders=True) as (folder, _):
+                is_staged = entry_exists(folder, file.temporary)
+            if not is_staged:
+                self.stage(file)
+
+    def rename(self, file: LandingFile) -> None:
+        """Give the new file its name, and the old one, if there is one, the temporary name."""
+        check = self._make_check(file.before, is_a_link=file.was_link)
+        with self._name_errors(file), self._open_folder(file) as (folder, name):
+            if file.after:
+                replace_checked(folder, file.temporary, name, check)
+            else:
+                set_aside_checked(folder, name, file.temporary, check)
+
+    def undo(self, file: LandingFile) -> None:
+        """Undo `rename`: the old file itself gets its name back, with its mode and owner."""
+        check = self._make_check(file.after, is_a_link=is_link(file.mode))
+        with self._name_errors(file), self._open_folder(file) as (folder, name):
+            if file.before and not entry_exists(folder, file.temporary):
+                self._write_old(folder, name, file)
+            if not file.after:
+                try:
+                    put_back(folder, file.temporary, name)
+                except FileExistsError:  # the user made another one
+                    raise FileChangedError(file.path) from None
+            elif file.before:
+                replace_checked(folder, file.temporary, name, check)
+            else:
+                set_aside_checked(folder, name, file.temporary, check)
+
+    def _write_old(self, folder: int, name: str, file: LandingFile) -> None:
+        """Write the old file again, from the store: somebody removed it, such as `git clean`."""
+        present = stat_entry(folder, name)
+        mode = _choose_mode(LINK if file.was_link else file.mode, present)
+        data = self._contents.read(file.before)
+        write_entry(folder, file.temporary, data, present, mode, old_name=name)
+
+    def remove_temporary(self, file: LandingFile) -> None:
+        """Remove the temporary file of a path, if it is there."""
+        with suppress(FileNotFoundError), self._open_folder(file) as (folder, _):
+            finish_exchange(folder, file.temporary)
+            if entry_exists(folder, file.temporary):
+                os.unlink(file.temporary, dir_fd=folder)
+
+    def remove_empty(self, path: str) -> None:
+        """Remove a folder, unless something is in it."""
+        above, name = os.path.split(path_from_text(path))
+        with suppress(OSError):
+            folder = open_step_by_step(self._top, above or ".", FOLDER_FLAGS)
+            try:
+                os.rmdir(name, dir_fd=folder)
+            finally:
+                os.close(folder)
+
+    def sync(self, files: Iterable[LandingFile]) -> None:
+        """Make the names of files durable, where their folders are still there."""
+        for parent in {os.path.dirname(path_from_text(file.path)) for file in files}:
+            with suppress(OSError):
+                folder = open_step_by_step(self._top, parent or ".", FOLDER_FLAGS)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
+
+    @contextmanager
+    def _open_folder(
+        self, file: LandingFile, *, makes_folders: bool = False
+    ) -> Generator[tuple[int, str]]:
+        """Open the folder of a file; give its descriptor, and the name of the file."""
+        parent, name = os.path.split(path_from_text(file.path))
+        if makes_folders:
+            folder = open_new_folders(self._top, filter(None, parent.split("/")))
+        else:
+            folder = open_step_by_step(self._top, parent or ".", FOLDER_FLAGS)
+        try:
+            yield folder, name
+        finally:
+            os.close(folder)
+
+    @contextmanager
+    def _name_errors(self, file: LandingFile) -> Generator[None]:
+        """Have FileChangedError name the whole path."""
+        try:
+            yield
+        except FileChangedError:
+            raise FileChangedError(file.path) from None
+        except OSError as error:
+            if error.errno not in _SOMETHING_ELSE:
+                raise
+            raise FileChangedError(file.path) from None
+
+    def _make_check(self, content: str, *, is_a_link: bool) -> ContentCheck:
+        """Return a function that says whether a present content has an id; "" is no file."""
+
+        def check(data: bytes | None) -> bool:
+            if data is None:
+                return not content
+            return isinstance(data, LinkTarget) == is_a_link and (
+                self._contents.find_id(data) == content
+            )
+
+        return check
+
+
+def _choose_mode(mode: int, old: os.stat_result | None) -> int:
+    """Return the mode of a new file, with its type.
+
+    git only knows whether a file is executable, so an old file keeps the rest of its mode.
+
+    Arguments:
+        mode: git's. old: facts about a regular file that is replaced.
+    """
+    if old is None or is_link(mode):
+        return mode
+    kept = stat.S_IMODE(old.st_mode) & ~_EXECUTE
+    if mode & _EXECUTE:
+        executable = stat.S_IMODE(old.st_mode) & _EXECUTE
+        kept |= executable or (kept & _READ) >> 2
+    return stat.S_IFREG | kept
+
+
+def check_folder(folder: int, path: str) -> None:
+    """Raise WorkspaceError if names in an open folder cannot be changed. `path`: of the folder."""
+    _check_attributes(folder, path)
+    if not os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=_HAS_EFFECTIVE_IDS):
+        mode = stat.S_IMODE(os.fstat(folder).st_mode)
+        raise WorkspaceError(
+            f"the folder {path_to_text(path)} is read-only (mode {mode:04o})",
+            remedy="If its files should change, change its mode first.",
+        )
+
+
+def check_file(folder: int, name: str, path: str, *, is_written: bool) -> None:
+    """Raise WorkspaceError if a file of an open folder cannot be replaced or removed.
+
+    Arguments:
+        path: of the file, for errors.
+        is_written: true if it gets another content. A removal needs no right to write the file.
+    """
+    facts = stat_entry(folder, name)
+    if facts is None:
+        return
+    if stat.S_ISREG(facts.st_mode):
+        _check_file_attributes(folder, name, path)
+        if is_written and not os.access(
+            name, os.W_OK, dir_fd=folder, effective_ids=_HAS_EFFECTIVE_IDS
+        ):
+            raise _explain_read_only(facts, path)
+    above = os.fstat(folder)
+    user = os.geteuid()
+    if above.st_mode & stat.S_ISVTX and user not in (0, above.st_uid, facts.st_uid):
+        raise WorkspaceError(
+            f"{path_to_text(path)} belongs to another user (number {facts.st_uid}), and only the "
+            "owner may replace files in this folder (it has the sticky bit)",
+            remedy="Let its owner change it.",
+        )
+
+
+def _explain_read_only(facts: os.stat_result, path: str) -> WorkspaceError:
+    mode = stat.S_IMODE(facts.st_mode)
+    message = f"{path_to_text(path)} is read-only (mode {mode:04o})"
+    if facts.st_uid == os.geteuid():
+        return WorkspaceError(message, remedy="If it should change, change its mode first.")
+    return WorkspaceError(
+        f"{message} and belongs to another user (number {facts.st_uid})",
+        remedy="If it should change, let its owner change its mode first.",
+    )
+
+
+def _check_file_attributes(folder: int, name: str, path: str) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(name, flags, dir_fd=folder)
+    except OSError:
+        return  # the rename tells
+    try:
+        _check_attributes(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def _check_attributes(descriptor: int, path: str) -> None:
+    """Raise WorkspaceError if an open file or folder has an attribute that forbids renames."""
+    attributes = _read_attributes(descriptor)
+    for bit, letter, adjective in (
+        (_IMMUTABLE, "i", "immutable"),
+        (_APPEND_ONLY, "a", "append-only"),
+    ):
+        if attributes & bit:
+            raise WorkspaceError(
+                f"{path_to_text(path)} is {adjective} (chattr +{letter})",
+                remedy=f"If it should change, remove the attribute with `chattr -{letter}` first.",
+            )
+
+
+def _read_attributes(descriptor: int) -> int:
+    """Return the attributes of an open file, 0 if the file system has none."""
+    if sys.platform != "linux":
+        return 0
+    import fcntl
+
+    buffer = array.array("i", [0, 0])  # the kernel fills an int, though the request names a long
+    try:
+        fcntl.ioctl(descriptor, _READ_FLAGS, buffer)
+    except OSError:
+        return 0
+    return buffer[0]
+
+
+_HAS_EFFECTIVE_IDS = os.access in os.supports_effective_ids

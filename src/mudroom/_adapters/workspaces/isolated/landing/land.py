@@ -1,0 +1,234 @@
+"""The two phases of a landing, and the end of one that was interrupted.
+
+First every new file is written beside its target, where rights and room show themselves. Only then
+do the files get their names. An error, or a file that the user saved meanwhile, puts those back
+that have theirs already.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from ....._core.ports import FileChangedError, MergedFile
+from ....._platform.protected_names import UNFINISHED_PREFIX
+from .....errors import WorkspaceError
+from ..._errors import check_unprotected, explain
+from ..trees import list_parents
+from .files import Contents, LandingFolder
+from .landing_record import LandingFile, LandingPlan, LandingRecord
+
+_PREFIX = f"{UNFINISHED_PREFIX}.landing-"
+"""Prefix of temporary files. The clean-up after single writes leaves these alone."""
+
+
+class Landing:
+    """Lands files in one folder, one merge at a time: the caller holds the lock of the folder.
+
+    Arguments:
+        root: absolute path of the folder.
+        record: path of the record of the landing.
+        contents: has the contents of the merge.
+    """
+
+    def __init__(self, root: str, record: Path, contents: Contents) -> None:
+        self._root = root
+        self._record = LandingRecord(record)
+        self._contents = contents
+
+    @property
+    def is_begun(self) -> bool:
+        """True while another process or thread lands files, or after it was killed."""
+        return self._record.exists
+
+    def land(self, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
+        """Write and remove files: all of them, or none.
+
+        Arguments:
+            on_staged: called before the first rename; if it raises, nothing is changed.
+
+        Raises FileChangedError if a file is not as the merge expects it, and WorkspaceError if one
+        cannot be written. Then the folder is as it was, and has what the user saved meanwhile.
+        """
+        with _explain_errors(".", self._root), self._open(self._root) as folder:
+            plan = self._make_plan(folder, files)
+            for file in plan.files:
+                with _explain_errors(file.path, self._root):
+                    folder.require_unchanged(file)
+            plan = self._stage(folder, plan, on_staged)
+            done: list[LandingFile] = []
+            try:
+                for file in plan.files:
+                    with _explain_errors(file.path, self._root):
+                        folder.rename(file)
+                    done.append(file)
+            except BaseException as error:
+                self._undo(folder, plan, done, error)
+                raise
+            self._finish(folder, plan)
+
+    def recover(self) -> None:
+        """Finish a landing that was killed, or undo it if it cannot be finished.
+
+        Raises WorkspaceError if neither is possible; a later call tries again.
+        """
+        plan = self._record.read()
+        if plan is None:
+            return
+        with _explain_errors(".", plan.root):
+            if not os.path.isdir(plan.root):  # the folder is gone, and all files with it
+                self._record.remove()
+                return
+            with self._open(plan.root) as folder:
+                self._recover(folder, plan)
+
+    def _recover(self, folder: LandingFolder, plan: LandingPlan) -> None:
+        if self._record.is_landed:
+            self._finish(folder, plan)
+            return
+        if self._record.is_undone or not plan.is_staged:
+            self._remove_staged(folder, plan)
+            return
+        done = [file for file in plan.files if folder.is_renamed(file)]
+        try:
+            for file in plan.files:
+                if file not in done:
+                    folder.stage_again(file)
+                    folder.rename(file)
+                    done.append(file)
+        except (OSError, WorkspaceError) as error:
+            self._undo(folder, plan, done, error)
+        else:
+            self._finish(folder, plan)
+
+    def _make_plan(self, folder: LandingFolder, files: Sequence[MergedFile]) -> LandingPlan:
+        token = secrets.token_hex(8)
+        for file in files:
+            check_unprotected(file.path, file.path)
+        landing = tuple(
+            LandingFile(
+                file.path,
+                f"{_PREFIX}{token}-{number}",
+                file.before,
+                file.after,
+                file.mode,
+                file.was_link,
+            )
+            for number, file in enumerate(files)
+        )
+        folders = folder.find_missing_folders(file.path for file in files if file.after)
+        return LandingPlan(folder.root, landing, tuple(folders))
+
+    def _stage(
+        self, folder: LandingFolder, plan: LandingPlan, on_staged: Callable[[], object]
+    ) -> LandingPlan:
+        """Write all new files beside their targets; return the plan that says so."""
+        if self._record.exists:
+            # An ended landing whose temporary files cannot be removed. Its mark must not tell a
+            # later process that this one has ended, too.
+            with _explain_errors(".", self._root):
+                self._record.remove()
+        self._save(plan)
+        try:
+            staged: list[LandingFile] = []
+            for file in plan.files:
+                with _explain_errors(file.path, self._root):
+                    staged.append(folder.stage(file))
+            on_staged()
+            plan = replace(plan, files=tuple(staged), is_staged=True)
+            self._save(plan)
+        except BaseException:
+            self._remove_staged(folder, plan)
+            raise
+        return plan
+
+    def _save(self, plan: LandingPlan) -> None:
+        try:
+            self._record.save(plan)
+        except OSError as error:
+            raise WorkspaceError(
+                f"the merge cannot be recorded in mudroom's state folder: {error.strerror}",
+                remedy="Look at the room on its disk, and at its rights.",
+            ) from error
+
+    def _finish(self, folder: LandingFolder, plan: LandingPlan) -> None:
+        """Remove the old files, and the folders that are empty without them."""
+        folder.sync(plan.files)
+        # Without the mark, `recover` finds out by looking at the files.
+        with suppress(OSError):
+            self._record.mark_landed()
+        if self._remove_temporary_files(folder, plan):
+            # As git does: a folder without files would be in the way of a file with its name.
+            emptied = list_parents(file.path for file in plan.files if not file.after)
+            for path in sorted(emptied, reverse=True):
+                folder.remove_empty(path)
+            self._record.remove()
+
+    def _remove_staged(self, folder: LandingFolder, plan: LandingPlan) -> None:
+        """Remove the new files, and the folders that were made for them."""
+        with suppress(OSError):
+            self._record.mark_undone()
+        if self._remove_temporary_files(folder, plan):
+            for path in reversed(plan.folders):
+                folder.remove_empty(path)
+            self._record.remove()
+
+    def _remove_temporary_files(self, folder: LandingFolder, plan: LandingPlan) -> bool:
+        """Return whether all are gone. If not, the record stays, and `recover` tries again."""
+        are_gone = True
+        for file in plan.files:
+            try:
+                folder.remove_temporary(file)
+            except OSError:
+                are_gone = False
+        return are_gone
+
+    def _undo(
+        self,
+        folder: LandingFolder,
+        plan: LandingPlan,
+        done: Sequence[LandingFile],
+        cause: BaseException,
+    ) -> None:
+        """Put files back that have been renamed, the last one first.
+
+        A file that the user saved over the new one stays as the user has it. Raises WorkspaceError
+        if a file cannot be put back; the record stays, and `recover` tries again.
+        """
+        stuck: list[str] = []
+        for file in reversed(done):
+            try:
+                folder.undo(file)
+            except FileChangedError:
+                continue
+            except OSError:
+                stuck.append(file.path)
+        if stuck:
+            raise WorkspaceError(
+                f"{cause} These files could not be put back: {', '.join(stuck)}",
+                remedy="The next start of mudroom in this folder tries again.",
+            ) from cause
+        folder.sync(plan.files)
+        self._remove_staged(folder, plan)
+
+    @contextmanager
+    def _open(self, root: str) -> Generator[LandingFolder]:
+        folder = LandingFolder(root, self._contents)
+        try:
+            yield folder
+        finally:
+            folder.close()
+
+
+@contextmanager
+def _explain_errors(path: str, root: str) -> Generator[None]:
+    """Turn errors of the system into a WorkspaceError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise explain(error, path, root) from error

@@ -1,0 +1,121 @@
+"""The record of a landing: what a process begins, so that a later one can finish or undo it.
+
+It plays the part of the rollback journal of a database. It lies in mudroom's state folder, is
+written before the first file appears in the user's folder, and is removed after the last one.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ....._core.json_values import get_decoder
+from ....._platform.path_text import path_from_text, path_to_text
+from ....._platform.private_files import make_private_folder
+from ..store import sync_folder, write_durably
+
+_LANDED = "+landed"
+"""End of the name of the record of a landing whose files all have their names."""
+
+_UNDONE = "+undone"
+"""End of the name of the record of a landing that changed nothing in the end."""
+
+
+class LandingFile(Struct, frozen=True):
+    """A file that a landing writes or removes.
+
+    Arguments:
+        path: relative to the folder.
+        temporary: name of a file beside it: first it is the new file, later the old one.
+        before, after, mode, was_link: see `MergedFile`.
+        inode: number of the new file; 0 until it is staged, and for a removal.
+    """
+
+    path: str
+    temporary: str
+    before: str
+    after: str
+    mode: int
+    was_link: bool = False
+    inode: int = 0
+
+
+class LandingPlan(Struct, frozen=True):
+    """What a landing does.
+
+    Arguments:
+        root: absolute path of the folder.
+        files: in the order in which they get their names.
+        folders: paths of the folders that are made for them, those above others first.
+        is_staged: true if all new files lie beside their targets, so the renames may have begun.
+    """
+
+    root: str
+    files: tuple[LandingFile, ...]
+    folders: tuple[str, ...] = ()
+    is_staged: bool = False
+
+
+class LandingRecord:
+    """The file with the plan of the landing in one folder.
+
+    Arguments:
+        path: of the file; its folder is made when it is needed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._landed = path.with_name(path.name + _LANDED)
+        self._undone = path.with_name(path.name + _UNDONE)
+
+    @property
+    def exists(self) -> bool:
+        """True while a landing is under way, or after one that was killed."""
+        return self._path.exists() or self.is_landed or self.is_undone
+
+    @property
+    def is_landed(self) -> bool:
+        """True if all files have their names, and only the old ones are still to be removed."""
+        return self._landed.exists()
+
+    @property
+    def is_undone(self) -> bool:
+        """True if the old files have their names, and only the new ones are still to be removed."""
+        return self._undone.exists()
+
+    def read(self) -> LandingPlan | None:
+        """Return the plan, None if there is none."""
+        for path in (self._path, self._landed, self._undone):
+            with suppress(FileNotFoundError):
+                plan = get_decoder(LandingPlan).decode(path.read_bytes())
+                return msgspec.structs.replace(plan, root=path_from_text(plan.root))
+        return None
+
+    def save(self, plan: LandingPlan) -> None:
+        """Store the plan so that it survives a power failure. Raises OSError."""
+        make_private_folder(self._path.parent)
+        plan = msgspec.structs.replace(plan, root=path_to_text(plan.root))
+        write_durably(self._path, msgspec.json.encode(plan))
+
+    def mark_landed(self) -> None:
+        """Note that all files have their names. A rename needs no room on a full disk."""
+        self._mark(self._landed)
+
+    def mark_undone(self) -> None:
+        """Note that all old files have their names."""
+        self._mark(self._undone)
+
+    def _mark(self, path: Path) -> None:
+        if not path.exists():
+            os.rename(self._path, path)
+            sync_folder(path.parent)
+
+    def remove(self) -> None:
+        """Forget the landing."""
+        for path in (self._path, self._landed, self._undone):
+            path.unlink(missing_ok=True)
+        sync_folder(self._path.parent)

@@ -1,0 +1,318 @@
+"""Stores of trees: files as they are at one moment, and the kept work of runs.
+
+The user's folder is only read. Files are stored as their bytes are: no line ends, filters or
+encodings are converted. Trees and contents have the ids of git.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ...._core.json_values import get_decoder
+from ...._core.runs import Work
+from ...._platform.open_beneath import find_real_path
+from ...._platform.private_files import replace_private_file
+from ...._platform.protected_names import UNFINISHED_PREFIX
+from ....errors import WorkspaceError
+from .git.progress import KilledGitError
+from .quota import DEFAULT_BYTES
+from .repository import Repository
+from .trees import FOLDER, StoredFiles, TreeEntry, WorkingFiles, list_parents
+
+MAX_FILE_BYTES = 50 << 20
+"""Maximum size of a file that is stored."""
+
+MAX_FILES = 200_000
+"""Maximum number of files of a folder that is stored."""
+
+_MARKS = "has-marks"
+"""Name of an empty file: the files of a run began with conflict marks."""
+
+_ATTEMPTS = 3
+"""Times that files are read while another program changes them."""
+
+SOURCE_INDEX = "source"
+"""Name of the index for the user's folder."""
+
+UNFINISHED = ".new"
+"""End of the name of a file or a folder that is being written."""
+
+_MERGED = ".merged"
+"""End of the name of an empty file: the work is merged."""
+
+
+class KeptRecord(Struct, frozen=True):
+    """Kept work of a run, and whether it is merged."""
+
+    work: Work
+    is_merged: bool
+
+
+class TreeStore(ABC):
+    """A folder with the trees of a session: what of it needs no program git. See GitStore.
+
+    The methods block.
+
+    Arguments:
+        directory: absolute path of the folder of the store; it is made if it is missing.
+        source: the folder whose files runs get.
+        excluded: absolute paths that no tree has, such as mudroom's state folder.
+        repository: git repository that the source belongs to, if the store can read it.
+
+    Attributes:
+        max_bytes: bytes of new files that are stored at once.
+
+    Raises WorkspaceError if the store cannot be made.
+    """
+
+    algorithm = "sha1"
+    max_bytes = DEFAULT_BYTES
+
+    def __init__(
+        self,
+        directory: str,
+        source: str,
+        excluded: Iterable[str] = (),
+        repository: Repository | None = None,
+    ) -> None:
+        self.directory = directory
+        self.source = find_real_path(source)
+        self.repository = repository
+        self._kept = Path(directory, "kept")
+        if not os.path.isfile(os.path.join(directory, "HEAD")):
+            # Files that are being written have their names a moment later.
+            self._create([f"{UNFINISHED_PREFIX}*", *self._list_excluded(excluded)])
+
+    @property
+    def source_files(self) -> WorkingFiles:
+        """The files of the source."""
+        if self.repository is None:
+            return WorkingFiles(self.source)
+        return WorkingFiles(self.repository.top, self.prefix)
+
+    @property
+    def prefix(self) -> str:
+        """Path of the source below the top of its repository, "" or with "/" at the end."""
+        if self.repository is None or self.repository.top == self.source:
+            return ""
+        return os.path.relpath(self.source, self.repository.top) + "/"
+
+    @cached_property
+    def empty_tree(self) -> str:
+        """Id of the tree without files."""
+        return self._write_object("tree", b"")
+
+    def find_index(self, name: str) -> str:
+        """Return the path of an index file of the store."""
+        return os.path.join(self.directory, "indexes", name)
+
+    def find_id(self, data: bytes, kind: str = "blob") -> str:
+        """Return the id of a content."""
+        header = b"%s %d\0" % (kind.encode(), len(data))
+        return hashlib.new(self.algorithm, header + data).hexdigest()
+
+    def ignore_paths(self, patterns: Iterable[str]) -> None:
+        """Leave paths out of all trees. `patterns`: as in `.gitignore`."""
+        path = Path(self.directory, "info/exclude")
+        with _lock_folder(path.parent):
+            known = path.read_bytes() if path.exists() else b""
+            added = add_patterns(known, patterns)
+            if added != known:  # programs of siblings read it at any time
+                replace_private_file(path, added)
+
+    def _list_excluded(self, excluded: Iterable[str]) -> Iterator[str]:
+        """Yield the patterns of the excluded paths below the top of the source."""
+        for path in map(os.path.realpath, excluded):
+            relative = os.path.relpath(path, self.source_files.top)
+            if not relative.startswith(".."):
+                yield f"/{relative}"
+
+    @property
+    def may_have_marks(self) -> bool:
+        """True if the files of a run began with conflict marks."""
+        return os.path.exists(os.path.join(self.directory, _MARKS))
+
+    def expect_marks(self) -> None:
+        """Note that files of a run begin with conflict marks."""
+        Path(self.directory, _MARKS).touch(mode=0o600)
+
+    def store_source(self) -> StoredFiles:
+        """Store the files of the source as they are, with changed and untracked files."""
+        return self.store_files(self.source_files, SOURCE_INDEX)
+
+    def store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:
+        """Store the files of a folder as they are. Files that git ignores are left out.
+
+        Arguments:
+            index_name: of the index with the facts about files that were stored before.
+        """
+        for attempt in range(_ATTEMPTS):
+            try:
+                return self._store_files(files, index_name)
+            except (TooManyFilesError, KilledGitError):
+                raise
+            except WorkspaceError:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError
+
+    def write_tree(self, entries: Mapping[str, TreeEntry]) -> str:
+        """Write the tree of entries by path; return its id."""
+        folders: dict[str, dict[str, TreeEntry]] = {"": {}}
+        for folder in list_parents(entries):
+            folders[folder] = {}
+        for path, entry in entries.items():
+            parent, _, name = path.rpartition("/")
+            folders[parent][name] = entry
+        # The deepest folders first: their ids are in the trees above them.
+        for path in sorted(filter(None, folders), key=lambda path: -path.count("/")):
+            parent, _, name = path.rpartition("/")
+            folders[parent][name] = TreeEntry(FOLDER, self._write_folder(folders[path]))
+        return self._write_folder(folders[""])
+
+    def _write_folder(self, entries: Mapping[str, TreeEntry]) -> str:
+        """Write the tree of one folder by name; return its id."""
+        # git sorts the name of a folder as if "/" were its end.
+        parts = sorted(
+            (os.fsencode(name) + b"/" * (entry.mode == FOLDER), os.fsencode(name), entry)
+            for name, entry in entries.items()
+        )
+        return self._write_object(
+            "tree",
+            b"".join(
+                b"%o %s\0%s" % (entry.mode, name, bytes.fromhex(entry.id))
+                for _, name, entry in parts
+            ),
+        )
+
+    def write(self, data: bytes) -> str:
+        """Store the content of a file; return its id."""
+        return self._write_object("blob", data)
+
+    def keep(self, name: str, work: Work) -> None:
+        """Keep the work of a run under a name, as not merged if it is new."""
+        record = self.find_kept(name)
+        if record and record.work == work:
+            return
+        self._kept.mkdir(exist_ok=True)
+        (self._kept / f"{name}{_MERGED}").unlink(missing_ok=True)
+        write_durably(self._kept / name, msgspec.json.encode(work))
+
+    def find_kept(self, name: str) -> KeptRecord | None:
+        """Return the work that is kept under a name, None if there is none."""
+        try:
+            data = (self._kept / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        work = get_decoder(Work).decode(data)
+        return KeptRecord(work, (self._kept / f"{name}{_MERGED}").exists())
+
+    def mark_merged(self, name: str) -> None:
+        """Record that the work with a name is merged."""
+        (self._kept / f"{name}{_MERGED}").touch()
+
+    def list_kept(self) -> dict[str, KeptRecord]:
+        """Return the kept work by name."""
+        names = os.listdir(self._kept) if self._kept.exists() else []
+        names = [name for name in names if not name.endswith((_MERGED, UNFINISHED))]
+        records = ((name, self.find_kept(name)) for name in names)
+        return {name: record for name, record in records if record}
+
+    def drop(self, name: str) -> None:
+        """Remove the work that is kept under a name."""
+        (self._kept / name).unlink(missing_ok=True)
+        (self._kept / f"{name}{_MERGED}").unlink(missing_ok=True)
+
+    def remove_unfinished(self) -> None:
+        """Remove files that killed processes left. No process may use the store now."""
+        for index in Path(self.directory, "indexes").iterdir():
+            if index.name != SOURCE_INDEX:
+                index.unlink()
+        for file in self._kept.glob(f"*{UNFINISHED}"):
+            file.unlink()
+
+    @abstractmethod
+    def _create(self, patterns: Sequence[str]) -> None:
+        """Make the folder of the store. `patterns`: of paths that no tree has."""
+
+    @abstractmethod
+    def _store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:
+        """Store the files of a folder as they are."""
+
+    @abstractmethod
+    def _write_object(self, kind: str, data: bytes) -> str:
+        """Store an object and return its id. `kind`: "blob", "tree" or "commit"."""
+
+
+class TooManyFilesError(WorkspaceError):
+    """A folder with more files or bytes than a store takes."""
+
+
+def check_size(folder: str, count: int, size: int, max_bytes: int) -> None:
+    """Raise TooManyFilesError if a folder has too many files or bytes."""
+    if size > max_bytes:
+        raise TooManyFilesError(
+            f"{folder} has {size / (1 << 20):,.0f} MiB of files that git does not ignore; an "
+            f"isolated workspace can have {max_bytes / (1 << 20):,.0f} MiB",
+            remedy="Let git ignore what runs do not need, or let the run share the folder.",
+        )
+    if count > MAX_FILES:
+        raise TooManyFilesError(
+            f"{folder} has {count:,} files that git does not ignore; an isolated workspace can "
+            f"have {MAX_FILES:,}",
+            remedy="Let git ignore what runs do not need, or let the run share the folder.",
+        )
+
+
+def add_patterns(known: bytes, patterns: Iterable[str]) -> bytes:
+    """Return ignore patterns, one on each line, with those that are not known yet at the end."""
+    lines = known.splitlines()
+    new = [os.fsencode(pattern) for pattern in patterns]
+    new = [pattern for pattern in dict.fromkeys(new) if pattern not in lines]
+    return known + b"".join(b"\n" + pattern for pattern in new) + b"\n" if new else known
+
+
+@contextmanager
+def _lock_folder(folder: Path) -> Generator[None]:
+    """Let one thread of one process at a time change files of a folder."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Write a file so that it is whole, or not there, after a power failure."""
+    descriptor, name = tempfile.mkstemp(UNFINISHED, dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,456 @@
+"""The isolated workspaces of one session: each run that has one, by its run id."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...._core.agents import WorkspaceSpec
+from ...._core.file_conflicts import FileConflict
+from ...._core.json_values import get_decoder
+from ...._core.ports import NO_CHOICE, MergeChoice, MergeConflict, MergedFile, MergePlan
+from ...._core.runs import Work
+from ...._platform.path_text import path_to_text
+from ...._platform.private_files import make_private_folder, replace_private_file
+from ...._platform.scratch_dirs import remove_tree
+from ....errors import WorkspaceError
+from .checkout import check_out
+from .git import require_git
+from .git_store import GitStore
+from .ignored_work import add_named, keep_others
+from .landing.land import Landing
+from .merge import choose_side, find_obstacles, merge_trees
+from .open_conflicts import add_open, find_open, make_own_tree, resolve
+from .quota import DEFAULT_BYTES, Quota
+from .store import SOURCE_INDEX
+from .trees import StoredFiles, WorkingFiles
+
+SOURCE_FILE = "source"
+"""Name of the file with the path of the user's folder."""
+
+REMOVED = ".removed"
+"""End of the name of a folder that is being removed."""
+
+_RECORD = "workspace.json"
+_STORE = "store.git"
+
+LOCK_SECONDS = 60.0
+"""Seconds that a merge waits for another one that writes the same files."""
+_POLL_SECONDS = 0.02
+
+_SIDES = {"parent": "theirs", "child": "mine"}
+"""The sides of a choice, as a child names them."""
+
+
+class IsolatedFolder(Struct, frozen=True):
+    """The folder of one isolated workspace, as its record on the disk tells it.
+
+    Arguments:
+        base: id of the tree that it began with.
+        top, prefix: see WorkingFiles. read_only: see Checkout.
+        missing: files of the parent that it lacks, with reasons.
+        start: id of the tree of files that it began with, if that is not the base.
+        own, conflicts: see `WorkspaceSpec`.
+    """
+
+    run_id: str
+    base: str
+    top: str
+    prefix: str = ""
+    read_only: dict[str, str] = {}
+    missing: tuple[str, ...] = ()
+    start: str = ""
+    own: str = ""
+    conflicts: tuple[FileConflict, ...] = ()
+
+    @property
+    def files(self) -> WorkingFiles:
+        """Where the files are."""
+        return WorkingFiles(self.top, self.prefix)
+
+
+class IsolatedWorkspaces:
+    """The isolated workspaces of a session. The methods block; any thread may call them.
+
+    Arguments:
+        directory: folder for the objects and the workspaces of the session.
+        source: the user's folder. home: mudroom's state folder.
+        max_bytes: disk space that the workspaces may take.
+
+    Attributes:
+        is_locked_by_caller: true if the caller has locked `directory` for itself.
+    """
+
+    def __init__(
+        self, directory: str, source: str, home: str, max_bytes: int = DEFAULT_BYTES
+    ) -> None:
+        self.directory = directory
+        self.source = source
+        self.is_locked_by_caller = False
+        self._home = home
+        self._lock = threading.Lock()
+        self._store: GitStore | None = None
+        self._quota = Quota(directory, max_bytes)
+
+    @property
+    def has_store(self) -> bool:
+        """True if a run has had an isolated workspace."""
+        return os.path.isdir(os.path.join(self.directory, _STORE))
+
+    @property
+    def store(self) -> GitStore:
+        """The trees of the session. Raises WorkspaceError without git, or if it cannot be read."""
+        with self._lock:
+            if self._store is None:
+                self._store = self._open_store()
+            return self._store
+
+    def require_git(self) -> None:
+        """Raise WorkspaceError unless the installed git can be used."""
+        require_git(os.path.realpath(self.source))
+
+    def _open_store(self) -> GitStore:
+        self.require_git()
+        folder = Path(self.directory)
+        make_private_folder(folder)
+        if not self.is_locked_by_caller:
+            self._lock_folder()
+        record = folder / SOURCE_FILE
+        source = os.fsencode(self.source)
+        # The project of a resumed session may have moved; kept work is merged where it is now.
+        if not record.exists() or record.read_bytes() != source:
+            replace_private_file(record, source)
+        store = self._make_store()
+        store.max_bytes = self._quota.max_bytes
+        return store
+
+    def _make_store(self) -> GitStore:
+        """Make the store, or open it."""
+        return GitStore(os.path.join(self.directory, _STORE), self.source, [self._home])
+
+    def _lock_folder(self) -> None:
+        """Keep clean-ups of other processes away while this object exists."""
+        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+    def list_folders(self) -> list[str]:
+        """Return the ids of the runs that have a folder."""
+        records = Path(self.directory, "runs").glob(f"*/{_RECORD}")
+        names = (record.parent.name for record in records)
+        return [name for name in names if not name.endswith(REMOVED)]
+
+    def open(
+        self,
+        run_id: str,
+        parent: str,
+        *,
+        start: WorkspaceSpec | None = None,
+        same_path: bool,
+    ) -> IsolatedFolder:
+        """Return the workspace of a run; make it, with the parent's present files, if it is new.
+
+        Arguments:
+            parent: run id of the isolated workspace that it copies; "" for the user's folder.
+            start: has the base and the tree that it begins with, in place of the parent's present
+                files, and the conflicts in them.
+            same_path: see `check_out`.
+        """
+        store = self.store  # it waits for a clean-up, which may remove the folder
+        if folder := self.find(run_id):
+            return folder
+        place = self._find_place(run_id)
+        remove_tree(place)  # a rest of one that was not made completely
+        stored = self.find_stored(run_id)
+        if stored:
+            base, files = stored.base, StoredFiles(stored.tree)
+        elif start:
+            base, files = start.base, StoredFiles(start.tree)
+            store.expect_marks()
+        else:
+            files = self.store_present(parent)
+            base = files.tree
+        self._quota.check(store.measure_tree(files.tree))
+        checkout = check_out(store, files.tree, place, run_id, same_path=same_path)
+        folder = IsolatedFolder(
+            run_id,
+            base,
+            checkout.files.top,
+            checkout.files.prefix,
+            checkout.read_only,
+            (*files.missing, *checkout.missing),
+            start.tree if start else "",
+            start.own if start else "",
+            start.conflicts if start else (),
+        )
+        replace_private_file(Path(place, _RECORD), msgspec.json.encode(folder))
+        return folder
+
+    def check_out(self, tree: str, *, same_path: bool) -> IsolatedFolder:
+        """Return a new folder with the files of a tree. `remove` or a clean-up removes it.
+
+        Arguments:
+            same_path: see `check_out`.
+        """
+        name = f"tree-{os.urandom(6).hex()}"
+        place = self._find_place(name)
+        checkout = check_out(self.store, tree, place, name, same_path=same_path)
+        files = checkout.files
+        missing = checkout.missing
+        return IsolatedFolder(name, tree, files.top, files.prefix, checkout.read_only, missing)
+
+    def find(self, run_id: str) -> IsolatedFolder | None:
+        """Return the workspace of a run, None if it has no folder."""
+        try:
+            record = Path(self._find_place(run_id), _RECORD).read_bytes()
+        except FileNotFoundError:
+            return None
+        return get_decoder(IsolatedFolder).decode(record)
+
+    def store_work(self, run_id: str, written: Sequence[str] = ()) -> Work:
+        """Store the files of a run as they are.
+
+        Arguments:
+            written: see `Isolation.store_work`.
+
+        Raises WorkspaceError if it has no workspace, or if its files cannot be read.
+        """
+        folder = self.find(run_id)
+        if folder is None:
+            raise WorkspaceError(f"run {run_id} has no isolated workspace")
+        with _explain_errors(folder.files.folder):
+            return self._store_work(folder, written)
+
+    def _store_work(self, folder: IsolatedFolder, written: Sequence[str]) -> Work:
+        run_id = folder.run_id
+        store = self.store
+        add_named(store, folder.files, run_id, written)
+        stored = store.store_files(folder.files, run_id)
+        ignored = keep_others(store, folder.files, run_id, folder.read_only)
+        changes = store.list_changes(folder.base, stored.tree)
+        files = tuple(path_to_text(change.path) for change in changes)
+        missing = tuple(map(path_to_text, stored.missing))
+        conflicts = find_open(self.store, folder.conflicts, folder.start, stored.tree)
+        work = Work(folder.base, stored.tree, files, missing, conflicts, folder.own, ignored)
+        self.store.keep(run_id, work)
+        return work
+
+    def store_present(self, run_id: str) -> StoredFiles:
+        """Store the present files of a run, or of the user's folder, and no half of a landing."""
+        self.settle(run_id)
+        folder = self.find(run_id) if run_id else None
+        if run_id and folder is None:
+            raise WorkspaceError(f"run {run_id} has no isolated workspace")
+        place = folder.files.folder if folder else self.source
+        with self._lock_index(run_id or SOURCE_INDEX), _explain_errors(place):
+            if folder is None:
+                return self.store.store_source()
+            return self.store.store_files(folder.files, run_id)
+
+    def has_files(self, run_id: str) -> bool:
+        """Return whether the files of a run are here, in its folder or stored."""
+        return self.find(run_id) is not None or self.find_stored(run_id) is not None
+
+    def leave_out(self, tree: str, is_hidden: Callable[[str], bool]) -> str:
+        """Return a tree without some files. `is_hidden`: tells them by their path."""
+        entries = self.store.list_entries(tree)
+        kept = {path: entry for path, entry in entries.items() if not is_hidden(path)}
+        return tree if len(kept) == len(entries) else self.store.write_tree(kept)
+
+    def add_work(self, run_id: str, work: Work, path: str) -> None:
+        """Store work from a file that another machine sent; see `GitStore.unpack_trees`."""
+        self.store.unpack_trees(work.trees, path)
+        self.store.expect_marks()  # it may have begun with them there
+        self.store.keep(run_id, work)
+
+    def find_stored(self, run_id: str) -> Work | None:
+        """Return the work of a run that was stored, None if there is none."""
+        record = self.store.find_kept(run_id)
+        return record.work if record else None
+
+    def remove(self, run_id: str) -> None:
+        """Remove the folder of a run. Its stored work stays."""
+        place = self._find_place(run_id)
+        # A kill in between must not leave a workspace that lacks files.
+        removed = f"{place}.{os.urandom(4).hex()}{REMOVED}"
+        with suppress(FileNotFoundError):
+            os.rename(place, removed)
+        remove_tree(removed)
+        Path(self.store.find_index(run_id)).unlink(missing_ok=True)
+
+    def remove_if_stored(self, run_id: str) -> None:
+        """Remove the folder of a run if it is as the stored work; else a later start finds it."""
+        stored = self.find_stored(run_id) if self.find(run_id) else None
+        if stored and self.store_present(run_id).tree == stored.tree:
+            self.remove(run_id)
+
+    def mark_merged(self, run_id: str) -> None:
+        """Record that the work of a run is merged, and remove a folder that a kill left."""
+        self.store.mark_merged(run_id)
+        self.remove_if_stored(run_id)
+
+    def resolve(self, run_id: str, work: Work, sides: Mapping[str, str]) -> Work:
+        """Return work in which conflicts are resolved, and keep it. See `Isolation.resolve`."""
+        resolved = resolve(self.store, work, sides)
+        if resolved != work:
+            # A folder that a kill left would replace the resolved work at the next start.
+            self.remove_if_stored(run_id)
+            self.store.keep(run_id, resolved)
+        return resolved
+
+    def plan_merge(
+        self,
+        into: str,
+        work: Work,
+        after: MergePlan | None = None,
+        choice: MergeChoice = NO_CHOICE,
+    ) -> MergePlan:
+        """Merge work with the present files of a workspace; write no file.
+
+        Arguments:
+            into: run id of an isolated workspace; "" for the user's folder.
+            after: plan of work that is merged before, if the new plan is for both.
+            choice: decides conflicts.
+        """
+        store = self.store
+        ours = after.base if after else self.store_present(into).tree
+        onto = after.tree if after else ours
+        chosen = {path: each for each in work.conflicts for path in each.paths}
+        sides = dict.fromkeys(filter(choice.covers, chosen), _SIDES.get(choice.side, ""))
+        kept = [path for path in sides if choice.side == "parent"]
+        work = resolve(store, work, sides)
+        merge = merge_trees(store, work.base, onto, work.tree)
+        if merge.conflicts and choice.side:
+            paths = [path_to_text(conflict.path) for conflict in merge.conflicts]
+            kept += [path for path in paths if choice.side == "parent" and choice.covers(path)]
+            merge = choose_side(store, merge, onto, work.tree, choice)
+        conflicts = add_open(store, work, onto, merge.tree, map(_to_text, merge.conflicts))
+        changes = store.list_changes(ours, merge.tree)
+        if not conflicts:
+            conflicts = [
+                MergeConflict(path_to_text(each.path), kind, ours=each.before, theirs=each.after)
+                for each, kind in find_obstacles(store, changes)
+            ]
+        if conflicts:
+            own = make_own_tree(store, work)
+            return MergePlan(conflicts=tuple(conflicts), base=ours, tree=merge.tree, own=own)
+        changes.sort(key=lambda change: (not change.after, bool(change.before), change.path))
+        files = tuple(
+            MergedFile(
+                path_to_text(change.path), change.before, change.after, change.mode, change.was_link
+            )
+            for change in changes
+        )
+        landed = tuple(path for path in work.files if path not in kept)
+        return MergePlan(files, base=ours, tree=merge.tree, landed=landed)
+
+    def land(self, into: str, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
+        """Write the files of a plan: all of them, or none. Arguments and errors: see `Landing`.
+
+        Arguments:
+            into: see `plan_merge`.
+        """
+        with self.lock_files(into):
+            landing = self._open_landing(into)
+            landing.recover()
+            landing.land(files, on_staged)
+
+    def settle(self, into: str) -> None:
+        """Wait for a landing that is under way; finish or undo one that was killed."""
+        landing = self._open_landing(into)
+        if landing.is_begun:
+            has_folder = os.path.isdir(self._find_files(into))
+            with self.lock_files(into) if has_folder else nullcontext():
+                landing.recover()
+
+    def settle_all(self) -> None:
+        """Finish or undo all landings that were killed. One that cannot be ended stays."""
+        for name in {path.name.partition("+")[0] for path in self._landings.glob("*")}:
+            with suppress(OSError, WorkspaceError):
+                self.settle("" if name == SOURCE_INDEX else name)
+
+    @property
+    def _landings(self) -> Path:
+        return Path(self.directory, "landings")
+
+    def _open_landing(self, into: str) -> Landing:
+        return Landing(self._find_files(into), self._landings / (into or SOURCE_INDEX), self.store)
+
+    def _find_files(self, run_id: str) -> str:
+        """Return the folder with the files of a run, or the user's."""
+        folder = self.find(run_id) if run_id else None
+        return folder.files.folder if folder else self.source
+
+    @contextmanager
+    def lock_files(self, run_id: str) -> Generator[None]:
+        """Keep merges of other threads and processes from writing files of a workspace.
+
+        Arguments:
+            run_id: see `plan_merge`.
+
+        Raises WorkspaceError if another merge does not end.
+        """
+        path = self._find_files(run_id)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _wait_for_lock(descriptor, path)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _lock_index(self, name: str) -> Generator[None]:
+        """Let one thread of one process at a time use an index."""
+        path = f"{self.store.find_index(name)}.in-use"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _find_place(self, run_id: str) -> str:
+        return os.path.join(self.directory, "runs", run_id)
+
+
+@contextmanager
+def _explain_errors(folder: str) -> Generator[None]:
+    """Turn errors of the system about files of a folder into a WorkspaceError."""
+    try:
+        yield
+    except OSError as error:
+        raise WorkspaceError(
+            f"its files cannot be read: {error.strerror}", where=error.filename or folder
+        ) from error
+
+
+def _to_text(conflict: MergeConflict) -> MergeConflict:
+    """Return a conflict of the store with the texts of its paths."""
+    paths = tuple(map(path_to_text, conflict.paths))
+    return replace(conflict, path=path_to_text(conflict.path), paths=paths)
+
+
+def _wait_for_lock(descriptor: int, path: str) -> None:
+    """Lock an open folder. Raises WorkspaceError if another process keeps it locked."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise WorkspaceError(
+                    f"another program has locked {path} for {LOCK_SECONDS:g} seconds",
+                    remedy="Wait until its merge has ended, then apply the work.",
+                ) from None
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,393 @@
+"""The shared workspace: one folder for all runs, in which every open is relative to a descriptor.
+
+No path, link or race leads out of the folder: see `open_beneath`.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import stat
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from ..._core.ports import ContentCheck, FileInfo, LinkTarget
+from ..._platform.open_beneath import Opener, choose_opener, find_real_path, open_with_openat2
+from ..._platform.path_text import path_from_text, path_to_text
+from ...errors import WorkspaceError
+from ._atomic_write import remove_file, remove_temporary_files, write_atomically
+from ._checked_rename import read_link, stat_entry
+from ._errors import check_unprotected, explain, make_not_a_file_error, make_outside_error
+from ._ignore import IgnoreRules
+from ._listing import FOLDER_FLAGS, Listing, describe_file, read_patterns, read_rules_above
+
+
+class SharedWorkspace:
+    """The files beneath one folder of this machine. Implements Workspace and LocalFiles.
+
+    Paths are valid text (see `path_to_text`). Inside this class a *located* path is one of the
+    file system.
+
+    Arguments:
+        root: an existing folder.
+        readable: other absolute folders (such as those of skills) that may be read, never written.
+        spill_folder: absolute folder whose files may be read by who knows their exact path. It is
+            never listed, and its subfolders cannot be reached: runs share it.
+        copied_from: the folder that the files were copied from. Absolute paths in it are accepted;
+            they mean the files here.
+        kernel: True requires openat2, False the step-by-step walk that follows no links;
+            None uses openat2 if the kernel has it.
+
+    Raises WorkspaceError when the folder cannot be opened.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        readable: Sequence[str] = (),
+        *,
+        spill_folder: str = "",
+        copied_from: str = "",
+        kernel: bool | None = None,
+    ) -> None:
+        self._root = find_real_path(root)
+        self._spellings = (self._root, os.path.abspath(root))
+        if copied_from:
+            self._spellings += (copied_from,)
+        self._readable = tuple(find_real_path(folder) for folder in readable)
+        self._spill_folder = find_real_path(spill_folder) if spill_folder else ""
+        self._kernel = kernel
+        try:
+            self._descriptor = os.open(self._root, FOLDER_FLAGS | os.O_CLOEXEC)
+        except OSError as error:
+            raise WorkspaceError(
+                f"the folder {root} cannot be opened: {error.strerror}",
+                remedy="Name a folder that exists.",
+            ) from error
+        weakref.finalize(self, os.close, self._descriptor)
+
+    @functools.cached_property
+    def _opener(self) -> Opener:
+        """Chosen at the first file, because the trial of openat2 imports ctypes."""
+        return choose_opener(kernel=self._kernel)
+
+    @property
+    def root(self) -> str:
+        """Absolute path of the folder, links resolved."""
+        return self._root
+
+    @property
+    def local(self) -> SharedWorkspace:
+        """This workspace: its files are on this machine."""
+        return self
+
+    def locate(self, path: str) -> str:
+        """Return the path relative to the root; a path in a readable folder stays absolute.
+
+        Raises WorkspaceError for all others.
+        """
+        return path_to_text(self._locate(path))
+
+    def _locate(self, path: str) -> str:
+        """Return the path of the file system, relative or absolute as in `locate`."""
+        return _locate_in(self._root, self._spellings, self._readable, self._spill_folder, path)
+
+    def stat(self, path: str) -> FileInfo:
+        """Return facts about a regular file or a folder; the mode includes the file type.
+
+        Raises WorkspaceError for anything else.
+        """
+        located = self._locate(path)
+        descriptor = self._open_located(located, os.O_PATH)
+        try:
+            facts = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        if not stat.S_ISREG(facts.st_mode) and not stat.S_ISDIR(facts.st_mode):
+            raise make_not_a_file_error(path, facts.st_mode)
+        return describe_file(located, facts)
+
+    def open(self, path: str) -> int:
+        """Open a regular file for reading, without waiting, and return its descriptor."""
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+        descriptor = self._open_located(self._locate(path), flags)
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            os.close(descriptor)
+            raise make_not_a_file_error(path, mode)
+        return descriptor
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        """Read at most `size` bytes from `offset`; b"" past the end."""
+        descriptor = self.open(path)
+        try:
+            return _read_range(descriptor, offset, size)
+        except OSError as error:
+            raise explain(error, path, self._root) from error
+        finally:
+            os.close(descriptor)
+
+    def write(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        mode: int | None = None,
+        check: ContentCheck | None = None,
+    ) -> bool:
+        """Write a whole file atomically. Return True if it is new.
+
+        Creates missing folders. An existing file keeps its mode and, if permitted, its owner.
+        Raises WorkspaceError, and then nothing has changed.
+        """
+        located = self._locate_writable(path)
+        parent, name = os.path.split(located)
+        folder = self._open_folder(parent or ".")
+        try:
+            self._check_opened_folder(folder, path)
+            old = stat_entry(folder, name)
+            is_link = old is not None and stat.S_ISLNK(old.st_mode)
+            if is_link and not stat.S_IFMT(mode or 0):
+                target = self._read_link_target(located)
+                return self.write(target, data, mode=mode, check=check)
+            if old is not None and not is_link:
+                _check_writable(path, folder, name, old.st_mode)
+            write_atomically(folder, name, data, None if is_link else old, mode, check)
+        except OSError as error:
+            raise explain(error, path, self._root) from error
+        finally:
+            os.close(folder)
+        return old is None
+
+    def read_link(self, path: str) -> LinkTarget | None:
+        """Return the path in a link beneath the root, None for anything else."""
+        located = self._locate(path)
+        parent, name = os.path.split(located)
+        try:
+            folder = self._open_located(parent or ".", FOLDER_FLAGS)
+        except WorkspaceError:
+            return None  # the folder does not exist
+        try:
+            return read_link(folder, name or ".")
+        except OSError as error:
+            raise explain(error, path, self._root) from error
+        finally:
+            os.close(folder)
+
+    def remove(self, path: str, *, check: ContentCheck | None = None) -> None:
+        """Remove a regular file, or a link. Raises WorkspaceError."""
+        located = self._locate_writable(path)
+        parent, name = os.path.split(located)
+        folder = self._open_located(parent or ".", FOLDER_FLAGS)
+        try:
+            self._check_opened_folder(folder, path)
+            mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+                raise make_not_a_file_error(path, mode)
+            remove_file(folder, name, check)
+        except OSError as error:
+            raise explain(error, path, self._root) from error
+        finally:
+            os.close(folder)
+
+    def remove_unfinished(self, path: str) -> None:
+        """Remove temporary files that an interrupted `write` of this path left."""
+        parent = os.path.dirname(self._locate(path)) or "."
+        try:
+            folder = self._open_located(parent, FOLDER_FLAGS)
+        except WorkspaceError:
+            return  # the folder does not exist
+        try:
+            remove_temporary_files(folder)
+        finally:
+            os.close(folder)
+
+    def walk(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
+        """Yield the regular files below a folder, sorted, or the file itself.
+
+        Does not follow links and leaves out .git and the temporary files of writes.
+
+        Arguments:
+            ignored: True includes files that git ignores.
+            skipped: gets the paths of the folders and files that cannot be listed.
+        """
+        start = self.stat(path)
+        if stat.S_ISREG(start.mode):
+            yield start
+            return
+        listing = Listing(self._root, [] if skipped is None else skipped)
+        yield from self._walk(listing, path, ignored=ignored)
+
+    def walk_entries(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
+        """Yield everything below a folder, sorted: files, folders, links, pipes, the state of git.
+
+        Arguments:
+            ignored: False yields folders that git ignores without their content.
+            skipped: as for `walk`.
+        """
+        listing = Listing(self._root, [] if skipped is None else skipped, all_entries=True)
+        yield from self._walk(listing, path, ignored=ignored)
+
+    def _walk(self, listing: Listing, path: str, *, ignored: bool) -> Iterator[FileInfo]:
+        located = self._locate(path)
+        if self._is_spill(located):
+            raise make_outside_error(path, self._root)
+        rules = None if ignored else self._list_rules_above(located)
+        folder = self._open_located(located, FOLDER_FLAGS)
+        yield from listing.walk(folder, "" if located == "." else located, rules)
+
+    def _list_rules_above(self, located: str) -> IgnoreRules:
+        """Return the rules of the folders from the repository down to the parent of a folder."""
+        rules = read_rules_above(self._root)
+        rules = rules.extend("", read_patterns(self._descriptor, ".git/info/exclude"))
+        if os.path.isabs(located) or located == ".":
+            return rules
+        parent = ""
+        for name in located.split("/"):
+            file = f"{parent}/.gitignore" if parent else ".gitignore"
+            rules = rules.extend(parent, read_patterns(self._descriptor, file))
+            parent = f"{parent}/{name}" if parent else name
+        return rules
+
+    def _open_located(self, located: str, flags: int) -> int:
+        """Open a path from `locate` beneath the folder it belongs to. Raises WorkspaceError."""
+        try:
+            if not located.startswith("/"):
+                return self._opener(self._descriptor, located, flags)
+            readable = self._find_readable(located)
+            base = os.open(readable, FOLDER_FLAGS | os.O_CLOEXEC)
+            try:
+                return self._opener(base, os.path.relpath(located, readable), flags)
+            finally:
+                os.close(base)
+        except OSError as error:
+            raise explain(error, path_to_text(located), self._root) from error
+
+    def _is_spill(self, located: str) -> bool:
+        return bool(self._spill_folder) and os.path.dirname(located) == self._spill_folder
+
+    def _find_readable(self, located: str) -> str:
+        """Return the folder outside the root that a path from `locate` belongs to."""
+        if self._is_spill(located):
+            return self._spill_folder
+        return next(folder for folder in self._readable if _is_inside(located, folder))
+
+    def _open_folder(self, located: str) -> int:
+        """Open a folder beneath the root; create it, and folders above it, if they are missing."""
+        missing: list[str] = []
+        present = located
+        try:
+            while True:
+                try:
+                    folder = self._opener(self._descriptor, present, FOLDER_FLAGS)
+                    break
+                except FileNotFoundError:
+                    present, name = os.path.split(present)
+                    present = present or "."
+                    missing.append(name)
+            while missing:
+                folder = self._make_folder(folder, missing.pop(), path_to_text(located))
+        except OSError as error:
+            raise explain(error, path_to_text(located), self._root) from error
+        return folder
+
+    def _make_folder(self, folder: int, name: str, path: str) -> int:
+        """Make a folder in an open one, which is closed; open it. `path`: for errors."""
+        try:
+            self._check_opened_folder(folder, path)
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=folder)
+            return self._opener(folder, name, FOLDER_FLAGS)
+        finally:
+            os.close(folder)
+
+    def _locate_writable(self, path: str) -> str:
+        """Locate a path that may be written. Raises WorkspaceError."""
+        located = self._locate(path)
+        if os.path.isabs(located):
+            raise WorkspaceError(
+                f"{path} may be read, not written", remedy=f"Write beneath {self._root}."
+            )
+        if located == ".":
+            raise make_not_a_file_error(path, stat.S_IFDIR)
+        check_unprotected(located, path)
+        return located
+
+    def _check_opened_folder(self, folder: int, path: str) -> None:
+        """Check the real path of an open folder: the kernel may have followed a link."""
+        if self._opener is open_with_openat2:
+            real = os.readlink(f"/proc/self/fd/{folder}")
+            check_unprotected(os.path.relpath(real, self._root), path)
+
+    def _read_link_target(self, located: str) -> str:
+        """Return the path, without links, that a link leads to. Raises WorkspaceError."""
+        if self._opener is not open_with_openat2:
+            raise explain(OSError(errno.ELOOP, ""), path_to_text(located), self._root)
+        descriptor = self._open_located(located, os.O_PATH)
+        try:
+            return self.locate(path_to_text(os.readlink(f"/proc/self/fd/{descriptor}")))
+        finally:
+            os.close(descriptor)
+
+
+def _read_range(descriptor: int, offset: int, size: int) -> bytes:
+    """Read at most `size` bytes; one system call may return less than there is."""
+    data = b""
+    while piece := os.pread(descriptor, size - len(data), offset + len(data)):
+        data += piece
+    return data
+
+
+@functools.lru_cache(maxsize=256)
+def _locate_in(
+    root: str,
+    spellings: tuple[str, ...],
+    readable: tuple[str, ...],
+    spill_folder: str,
+    path: str,
+) -> str:
+    """Return the path of a text in a workspace; each call of a tool needs it several times."""
+    _check_characters(path)
+    absolute = os.path.normpath(os.path.join(root, path_from_text(path)))
+    for folder in spellings:
+        if _is_inside(absolute, folder):
+            return absolute[len(folder) :].lstrip("/") or "."
+    is_spill = bool(spill_folder) and os.path.dirname(absolute) == spill_folder
+    if is_spill or any(_is_inside(absolute, folder) for folder in readable):
+        return absolute
+    raise make_outside_error(path, root)
+
+
+def _check_characters(path: str) -> None:
+    """Refuse a path that no file system accepts; a system call would cut it at NUL."""
+    if not path:
+        raise WorkspaceError("the path is empty", remedy="Name a file.")
+    try:
+        is_invalid = b"\0" in os.fsencode(path)
+    except UnicodeEncodeError:
+        is_invalid = True
+    if is_invalid:
+        raise WorkspaceError(
+            f"{path!r} contains a character that no path can have", remedy="Leave it out."
+        )
+
+
+def _check_writable(path: str, folder: int, name: str, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise make_not_a_file_error(path, mode)
+    if not os.access(name, os.W_OK, dir_fd=folder):
+        raise WorkspaceError(
+            f"{path} is read-only (mode {stat.S_IMODE(mode):04o})",
+            remedy="If it should change, change its mode first.",
+        )
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    """Return whether a path lies in a folder. Whole names count: proj-secret is not inside proj."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -1,0 +1,135 @@
+"""The functions that the ACP server needs of the command line. Their imports come when needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ...._servers.acp.setup import CommandLine, RecordedSession, ServerCommand
+
+if TYPE_CHECKING:
+    from ...._core.ports import Approver
+    from ...._servers.acp.setup import PlannedSession, SessionPlan
+    from ...._servers.file_prompts import FilePrompt
+    from ...._session.session import Session
+
+_MAX_LISTED = 200
+"""Sessions of a list; each needs a look into its record."""
+
+
+def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = False) -> CommandLine:
+    """Return the functions.
+
+    Arguments:
+        flags: settings given as flags, for all sessions.
+        reads_unsaved: whether `read` shows texts that are not saved in the editor.
+    """
+
+    def prepare(plan: SessionPlan, approver: Approver) -> PlannedSession:
+        from .prepare_session import prepare_session
+
+        return prepare_session(flags, plan, approver)
+
+    def has_model(folder: str) -> bool:
+        from ...._adapters.models.providers import choose_default_model
+        from ..load_settings import load_settings
+
+        model = load_settings(folder, **flags).model
+        return model != "auto" or choose_default_model(os.environ) is not None
+
+    return CommandLine(
+        prepare=prepare,
+        load_prompts=_load_prompts,
+        list_server_prompts=list_server_prompts,
+        fetch_server_prompt=fetch_server_prompt,
+        list_models=_list_models,
+        list_sessions=_list_sessions,
+        delete_session=_delete_session,
+        has_model=has_model,
+        preload=_preload,
+        reads_unsaved=reads_unsaved,
+    )
+
+
+def check_setup(flags: Mapping[str, object]) -> int:
+    """Print the providers and whether a model is set up; return the exit code."""
+    from ...output.progress import print_notice
+    from ..doctor.providers import print_providers
+
+    print_providers(flags, as_json=False)
+    if make_command_line(flags).has_model("."):
+        return 0
+    print_notice("no model is set up. Set the variable of a provider, then start the editor again")
+    return 1
+
+
+def _preload() -> None:
+    """Import what the first session needs."""
+    from ...._servers.acp import editor_session  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    from . import prepare_session  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
+
+def _load_prompts(session: Session) -> Sequence[FilePrompt]:
+    from ..prompts.prompt_files import list_file_prompts
+
+    return list_file_prompts(session)
+
+
+def list_server_prompts(session: Session) -> Sequence[ServerCommand]:
+    """Return the prompts of MCP servers that an open session knows."""
+    if not session.mcp_servers:
+        return ()
+    from ...._projections.safe_text import sanitize_line
+    from ..prompts.server_prompts import describe_arguments
+
+    return [
+        ServerCommand(prompt.name, sanitize_line(prompt.description), describe_arguments(prompt))
+        for prompt in session.mcp_prompts
+    ]
+
+
+async def fetch_server_prompt(session: Session, command: str, words: str) -> str | None:
+    """Return the text of a server's prompt; see `fetch_prompt`."""
+    from ..prompts.server_prompts import fetch_prompt
+
+    return await fetch_prompt(session, command, words)
+
+
+def _list_models() -> Sequence[str]:
+    from ...._adapters.models.providers import list_usable_models
+
+    return list_usable_models(os.environ)
+
+
+async def _list_sessions(folder: str | None) -> Sequence[RecordedSession]:
+    """Return the sessions of a folder, the last written one first."""
+    from ...._adapters.journals.sessions import read_summary
+    from ..load_settings import load_settings
+    from ..session_store import list_sessions_of_folder, read_session_folder
+    from ..user_store import open_store
+
+    store = open_store(load_settings(os.curdir).home)
+    if folder is None:
+        infos = list(await store.list())[:_MAX_LISTED]
+    else:
+        infos = [info async for info in list_sessions_of_folder(store, folder)][:_MAX_LISTED]
+    sessions: list[RecordedSession] = []
+    for info in infos:
+        summary = await read_summary(store, info)
+        where = summary.folder or await read_session_folder(store, info.id)
+        if summary.prompts and where:
+            title = summary.name or summary.topic
+            sessions.append(
+                RecordedSession(id=info.id, cwd=where, title=title, written=info.modified)
+            )
+    return sessions
+
+
+async def _delete_session(session: str) -> None:
+    from ..load_settings import load_settings
+    from ..session_store import delete_session
+    from ..user_store import open_store
+
+    home = load_settings(os.curdir).home
+    await delete_session(open_store(home), home, session)

@@ -1,0 +1,58 @@
+"""Sessions of an editor, from settings, flags, and the choices of the user in the editor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...._core.ports import Approver
+from ...._servers.acp.setup import PlannedSession, SessionPlan
+from ...output.notices.start import select_new_notices
+from ..load_permissions import load_permissions
+from ..load_settings import load_settings
+from ..open_session import create_session
+from ..programs.load_programs import load_programs
+from ..session_start import SessionStart
+
+
+def prepare_session(
+    flags: Mapping[str, object], plan: SessionPlan, approver: Approver
+) -> PlannedSession:
+    """Return the session of a plan. Raises UsageError.
+
+    Arguments:
+        flags: settings given as flags.
+        approver: asks the user of the editor.
+    """
+    settings = load_settings(plan.cwd, **flags)
+    settings = replace(settings, permission_mode=plan.mode or settings.permission_mode)
+    programs = load_programs(settings, plan.cwd)
+    names = {server.name for server in plan.servers}
+    from_files = programs.servers if programs else ()
+    others = [each for each in from_files if each.agent or each.name not in names]
+    servers = [*plan.servers, *others]
+    loaded = load_permissions(settings, plan.cwd, can_ask=True, accepts_unknown=True)
+    options: dict[str, Any] = {"model": plan.model} if plan.model else {}
+    session = create_session(
+        settings,
+        plan.cwd,
+        loaded,
+        SessionStart(resume=plan.resume, id=plan.id),
+        programs=programs,
+        mcp_servers=servers,
+        approver=approver,
+        prices=True,
+        tools=plan.tools,
+        **options,
+    )
+    notices = select_new_notices(settings.home, plan.cwd, session.notices)
+    session.notices[:] = notices
+    return PlannedSession(
+        session=session,
+        permissions=loaded.permissions,
+        home=settings.home,
+        user_home=os.environ.get("HOME", "/"),
+    )

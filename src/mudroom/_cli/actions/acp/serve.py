@@ -1,0 +1,58 @@
+"""Start of the ACP server: an editor sends requests on stdin and reads the answers on stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from ...._platform.event_loop import run_event_loop
+from ...._servers.acp.server import AcpServer
+from ...._servers.acp.setup import CommandLine
+from ...._servers.line_input import LineInput
+from ...._servers.line_output import LineOutput
+from ...output.notices.log import show_log
+from ...output.progress import print_notice
+from ...output.signals import handle_signals
+from .command_line import make_command_line
+
+
+def serve_acp(flags: Mapping[str, object], *, reads_unsaved: bool, quiet: bool) -> int:
+    """Serve one editor until it closes its end; return the exit code.
+
+    Arguments:
+        flags: settings given as flags; they hold for all sessions.
+        reads_unsaved: whether `read` shows texts that are not saved in the editor.
+    """
+    command_line = make_command_line(flags, reads_unsaved=reads_unsaved)
+    return run_event_loop(_serve(command_line, quiet=quiet))
+
+
+async def _serve(command_line: CommandLine, *, quiet: bool) -> int:
+    shown: set[str] = set()
+
+    def notify(text: str) -> None:
+        if text not in shown and not quiet:
+            shown.add(text)
+            print_notice(text)
+
+    def stop() -> bool:
+        output.hurry()
+        return server.stop()
+
+    def pause() -> bool:
+        output.hurry()
+        return server.pause()
+
+    def on_closed(reason: str) -> None:
+        if reason:
+            notify(f"{reason}. The work stops; session/load continues the sessions.")
+        server.stop()
+
+    output = LineOutput(sys.stdout.fileno(), on_closed)
+    server = AcpServer(command_line, output.write, notify)
+    with handle_signals(stop, pause, exits_after=True, must_end=True) as signals, show_log(notify):
+        try:
+            await server.serve(LineInput(sys.stdin.fileno()).read())
+        finally:
+            await output.close()
+    return 128 + signals[0] if signals else 0

@@ -1,0 +1,82 @@
+"""`mudroom config`: print settings with their origin, and change the user's file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import cast
+
+from ..._session import config
+from ...errors import UnknownName, UsageError
+from ..output.listing import print_rows
+from .load_settings import load_settings
+
+
+def print_settings(name: str | None) -> int:
+    """Print one setting, or all of them, each with its origin, and return the exit code.
+
+    Raises UnknownName.
+    """
+    settings = load_settings(".")
+    names = config.SETTING_NAMES
+    if name:
+        names = (name.replace("-", "_"),)
+        if names[0] not in config.SETTING_NAMES:
+            raise UnknownName("setting", name, config.SETTING_NAMES)
+    print_rows(
+        [
+            (
+                setting,
+                _describe_setting(setting, getattr(settings, setting)),
+                settings.get_origin(setting),
+            )
+            for setting in names
+        ]
+    )
+    return 0
+
+
+def _describe_setting(setting: str, value: object) -> str:
+    if setting == "store" and value:
+        from ..._adapters.journals.postgres.driver import hide_password
+
+        return hide_password(str(value))
+    return _format_value(value)
+
+
+def _format_value(value: object) -> str:
+    if value is None or value == "":
+        return "(none)"
+    if isinstance(value, Mapping):
+        rules = cast("Mapping[str, str]", value)
+        return "; ".join(f"{agent}={model}" for agent, model in rules.items())
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def change_setting(name: str, value: str) -> int:
+    """Set a value in the user's file and print the file's path; return the exit code.
+
+    Arguments:
+        value: "" removes the setting.
+
+    Raises UsageError for a setting or a value that cannot be used.
+    """
+    if name == "store" and value:
+        from ..._adapters.journals.postgres.driver import check_url
+
+        check_url(value)
+    path = config.find_user_file(os.environ)
+    try:
+        config.write_setting(path, name, value)
+    except OSError as error:
+        raise UsageError(
+            f"the settings cannot be written: {error.strerror}", where=str(path)
+        ) from None
+    print(path)
+    return 0
+
+
+def print_user_file() -> int:
+    """Print the path of the user's file and return the exit code."""
+    print(config.find_user_file(os.environ))
+    return 0

@@ -1,0 +1,141 @@
+"""Start of the HTTP server: settings and flags become its options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from msgspec.structs import asdict
+
+from ...._core.ports import WorkerProcesses
+from ...._platform.event_loop import run_event_loop
+from ...._servers.http.records.state_file import StateFile
+from ...._servers.http.records.tokens import TokenRecords
+from ...._servers.http.server import HttpServer
+from ...._servers.http.setup import ServerOptions
+from ...._servers.listening import ListenFlags, ServerAddress, make_listen_options
+from ...._session.config import Settings
+from ....errors import UsageError
+from ...output.notices.log import show_log
+from ...output.progress import print_notice
+from ...output.signals import handle_signals
+from ..load_settings import load_settings, require_folder
+from ..open_session import to_budget
+from ..session_store import delete_expired_sessions
+from ..user_store import open_store
+from .sessions import make_command_line
+
+_OWN_PART = 0.75
+"""Part of the places that one owner can have, without --parallel-owner."""
+DEFAULT_WORKSPACE = "default"
+
+
+class ServeFlags(ListenFlags, frozen=True, kw_only=True):
+    """Flags of `mudroom serve` that are no settings.
+
+    Arguments:
+        workspaces: NAME=DIR each.
+        per_owner: None for a part of `parallel`.
+        is_quiet: print errors only.
+    """
+
+    workspaces: Sequence[str]
+    parallel: int
+    per_owner: int | None
+    drain_seconds: float
+    login_header: str
+    login_networks: tuple[str, ...]
+    login_usd_per_day: float | None
+    login_tokens_per_day: int | None
+    is_quiet: bool
+
+
+def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int:
+    """Serve until a signal comes; return the exit code.
+
+    Arguments:
+        cwd: folder of the default workspace. flags: settings given as flags, for all sessions.
+
+    Raises UsageError.
+    """
+    settings = load_settings(cwd, **flags)
+    per_owner = chosen.per_owner or max(1, int(chosen.parallel * _OWN_PART))
+    options = ServerOptions(
+        **asdict(make_listen_options(chosen)),
+        home=settings.home,
+        user_home=os.environ.get("HOME", "/"),
+        workspaces=parse_workspaces(cwd, chosen.workspaces),
+        limits=to_budget(settings),
+        login_header=chosen.login_header,
+        login_networks=chosen.login_networks,
+        login_usd_per_day=chosen.login_usd_per_day,
+        login_tokens_per_day=chosen.login_tokens_per_day,
+        parallel=chosen.parallel,
+        per_owner=per_owner,
+        drain_seconds=chosen.drain_seconds,
+    )
+
+    def show(text: str) -> None:
+        if not chosen.is_quiet:
+            print_notice(text)
+
+    def show_address(address: ServerAddress) -> None:
+        print(address.url, flush=True)
+        show("Serving. Press Ctrl+C to stop.")
+        if not is_usable:
+            show("no client can use it yet: mudroom serve token add OWNER makes a token")
+
+    async def serve() -> int:
+        if notice := await delete_expired_sessions(settings):
+            show(notice)
+        async with open_workers(settings) as workers:
+            command_line = make_command_line(flags, workers)
+            server = HttpServer(command_line, options, open_store(settings.home), show)
+            with handle_signals(server.stop, exits_after=True) as signals, show_log(show):
+                await server.serve(show_address)
+        return 128 + signals[0] if signals else 0
+
+    is_usable = bool(chosen.login_header) or has_tokens(settings.home)
+    return run_event_loop(serve())
+
+
+@asynccontextmanager
+async def open_workers(settings: Settings) -> AsyncGenerator[WorkerProcesses | None]:
+    """Open the worker processes that all sessions share; None if children run in this process.
+
+    Raises UsageError.
+    """
+    if settings.worker == "local":
+        yield None
+        return
+    from ...._session.worker_setup.shared import Workers
+
+    async with Workers(settings.worker) as workers:
+        yield workers
+
+
+def parse_workspaces(cwd: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return the folders of the workspaces by name, the default one first. Raises UsageError."""
+    folders = {DEFAULT_WORKSPACE: cwd} if not texts or cwd != "." else {}
+    for text in texts:
+        name, equals, folder = text.partition("=")
+        if not (equals and name.strip() and folder) or name in folders:
+            raise UsageError(
+                f"{text!r} is no workspace, or its name is used already",
+                where="--workspace",
+                remedy="Use NAME=DIR, each name once.",
+            )
+        folders[name] = folder
+    for folder in folders.values():
+        require_folder(folder)
+    return {name: os.path.realpath(folder) for name, folder in folders.items()}
+
+
+def has_tokens(home: str) -> bool:
+    """Return whether a client can use the server."""
+    state = StateFile(home)
+    try:
+        return bool(TokenRecords(state).list())
+    finally:
+        state.close()

@@ -1,0 +1,62 @@
+"""The functions that the HTTP server needs of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from ...._core.ports import Approver, SessionStore, WorkerProcesses
+from ...._servers.http.setup import CommandLine, ListedAgent, PlannedSession, SessionPlan
+from ..agents import list_usable_agents
+from ..load_permissions import load_permissions
+from ..load_settings import load_settings
+from ..open_session import create_session
+from ..programs.load_programs import list_server_names, load_programs
+from ..session_start import SessionStart
+
+
+def make_command_line(
+    flags: Mapping[str, object], workers: WorkerProcesses | None = None
+) -> CommandLine:
+    """Return the functions.
+
+    Arguments:
+        flags: settings given as flags, for all sessions.
+        workers: worker processes of all sessions; None if each follows the settings.
+    """
+
+    def prepare(plan: SessionPlan, approver: Approver, store: SessionStore) -> PlannedSession:
+        settings = load_settings(plan.cwd, **flags)
+        settings = replace(settings, permission_mode=plan.mode or settings.permission_mode)
+        programs = load_programs(settings, plan.cwd)
+        servers = list_server_names(programs)
+        loaded = load_permissions(settings, plan.cwd, can_ask=True, servers=servers)
+        options: dict[str, object] = {"agent": plan.agent} if plan.agent else {}
+        if workers:
+            options |= {"worker": "local", "workers": workers}
+        start = SessionStart(
+            resume=plan.id if plan.is_recorded else "", id="" if plan.is_recorded else plan.id
+        )
+        session = create_session(
+            settings,
+            plan.cwd,
+            loaded,
+            start,
+            programs=programs,
+            approver=approver,
+            store=store,
+            prompt_budget=plan.budget,
+            prices=True,
+            **options,
+        )
+        return PlannedSession(session=session, permissions=loaded.permissions)
+
+    return CommandLine(prepare=prepare, list_agents=_list_agents)
+
+
+def _list_agents(folder: str) -> Sequence[ListedAgent]:
+    return [
+        ListedAgent(name=agent.name, description=agent.description)
+        for agent in list_usable_agents(folder)
+    ]

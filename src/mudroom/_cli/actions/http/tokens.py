@@ -1,0 +1,81 @@
+"""`mudroom serve token`: makes, lists and removes the tokens of clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from msgspec.structs import asdict
+
+from ...._projections.safe_text import sanitize_line
+from ...._servers.http.records.state_file import StateFile
+from ...._servers.http.records.tokens import Token, TokenRecords
+from ...output.json_output import print_json
+from ...output.listing import print_rows
+from ...output.progress import print_notice
+from ..load_settings import load_settings
+
+
+def add_token(owner: str, *, as_json: bool, **fields: object) -> int:
+    """Make a token, print it, and return the exit code.
+
+    Arguments:
+        fields: those of Token; None and () are left out.
+    """
+    given = {name: value for name, value in fields.items() if value not in (None, ())}
+    with _open_tokens() as tokens:
+        token, text = tokens.add(owner, **given)
+    if as_json:
+        print_json({**asdict(token), "token": text})
+        return 0
+    print(text, flush=True)
+    print_notice(f"Token {token.id} of {owner}. It is shown only now; keep it secret.")
+    return 0
+
+
+def list_tokens(*, as_json: bool) -> int:
+    """Print the tokens without their secrets and return the exit code."""
+    with _open_tokens() as tokens:
+        known = tokens.list()
+    if as_json:
+        print_json({"tokens": [asdict(token) for token in known]})
+        return 0
+    print_rows([(token.id, describe_token(token)) for token in known])
+    if not known:
+        print_notice("There are no tokens. mudroom serve token add OWNER makes one.")
+    return 0
+
+
+def remove_token(id: str) -> int:
+    """Remove a token and return the exit code. Raises UnknownName."""
+    with _open_tokens() as tokens:
+        token = tokens.remove(id)
+    print_notice(f"Token {token.id} of {token.owner} is removed; open streams end within 15 s.")
+    return 0
+
+
+def describe_token(token: Token) -> str:
+    """Return the rights of a token in one line."""
+    facts = [
+        sanitize_line(token.owner),
+        time.strftime("%Y-%m-%d", time.localtime(token.created)),
+        " ".join(token.scopes),
+    ]
+    if token.usd_per_day is not None:
+        facts.append(f"${token.usd_per_day:g} a day")
+    if token.tokens_per_day is not None:
+        facts.append(f"{token.tokens_per_day:,} tokens a day")
+    for name in ("agents", "modes", "workspaces"):
+        if allowed := getattr(token, name):
+            facts.append(f"{name}: {' '.join(allowed)}")
+    return ", ".join(facts)
+
+
+@contextmanager
+def _open_tokens() -> Generator[TokenRecords]:
+    state = StateFile(load_settings(".").home)
+    try:
+        yield TokenRecords(state)
+    finally:
+        state.close()

@@ -1,0 +1,105 @@
+"""`mudroom runs`: list recorded sessions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable
+
+from msgspec.structs import asdict
+
+from ..._projections.reason_words import describe_reason
+from ..._projections.safe_text import sanitize_line
+from ..._projections.session_summary import SessionSummary
+from ..output.json_output import print_json
+from ..output.listing import format_row, print_entry
+from ..output.text import format_costs, format_tokens
+from .load_settings import load_settings, require_folder
+from .user_store import describe_store, is_database, open_store
+
+WIDTH_WITHOUT_TERMINAL = 200
+"""Columns of a line if stdout is not a terminal."""
+
+_CELL_COLUMNS = (8, 16, 15, 11, 14)
+"""Columns of the cells of a session: id, time, state, children, tokens."""
+
+
+def print_sessions(
+    folder: str | None, *, as_json: bool, limit: int, store: str | None = None
+) -> int:
+    """Print the newest sessions, at most `limit`, and return the exit code.
+
+    Arguments:
+        folder: only sessions of this folder, which may be deleted; None lists all.
+        store: address of the database to list, None for that of the settings.
+
+    Raises UsageError if the folder neither exists nor has sessions.
+    """
+    home = load_settings(".", store=store).home
+    columns = get_width()
+
+    def print_row(summary: SessionSummary) -> None:
+        if not as_json:
+            row = _make_cells(summary)
+            lines = format_row(row, _CELL_COLUMNS[: len(row) - 1], columns, is_text_cut=True)
+            print("\n".join(lines), flush=True)
+
+    summaries = _read_summaries(home, folder, limit, print_row)
+    if folder and not summaries:
+        require_folder(folder)
+    if as_json:
+        print_json([_to_json(summary) for summary in summaries])
+    elif not summaries:
+        where = f" of {os.path.realpath(folder)}" if folder else ""
+        print_entry(f"No sessions{where} are recorded in {describe_store(home)} yet.")
+    return 0
+
+
+def _read_summaries(
+    home: str, folder: str | None, limit: int, show: Callable[[SessionSummary], None]
+) -> list[SessionSummary]:
+    """Return the summaries of the newest sessions, and show each as soon as it is read."""
+    if not is_database():  # without asyncio, which takes a third of the time to the first line
+        from ..._adapters.journals.sqlite.summaries import read_summaries
+
+        summaries: list[SessionSummary] = []
+        for summary in read_summaries(home, folder, limit):
+            summaries.append(summary)
+            show(summary)
+        return summaries
+    import asyncio
+
+    from .session_store import read_newest_summaries
+
+    return asyncio.run(read_newest_summaries(open_store(home), folder, limit, show))
+
+
+def _to_json(summary: SessionSummary) -> dict[str, object]:
+    fields = asdict(summary)
+    fields["trouble"] = fields.pop("error")  # the documented key
+    return fields
+
+
+def _make_cells(summary: SessionSummary) -> tuple[str, ...]:
+    time_text = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.when))
+    if summary.error:
+        return (summary.id[:8], time_text, sanitize_line(summary.error))
+    state = describe_reason(summary.reason) if summary.state == "finished" else summary.state
+    children = f"{summary.children} {'child' if summary.children == 1 else 'children'}"
+    costs = f"{format_costs(summary.usd)} · " if summary.usd else ""
+    name = f"[{sanitize_line(summary.name)}] " if summary.name else ""
+    return (
+        summary.id[:8],
+        time_text,
+        state,
+        f"{children:>11}",
+        f"{format_tokens(summary.tokens):>7} tokens",
+        f"{costs}{os.path.basename(summary.folder)}: {name}{sanitize_line(summary.topic)}",
+    )
+
+
+def get_width() -> int:
+    """Return the columns of a line on stdout."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL

@@ -1,0 +1,137 @@
+"""Permissions from settings files and flags."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..._core.agents import Mode
+from ..._core.tool_names import SERVER_PREFIX, is_known_elsewhere, make_server_pattern
+from ..._session.config import Settings
+from ...errors import UnknownName, UsageError
+from ...permissions import settings as permission_files
+from ...permissions.approved_rules import load_approved
+from ...permissions.rules import Permissions, Rule, Verdict, parse_rules, split_rules
+
+if TYPE_CHECKING:
+    from ...permissions.policy import RulePolicy
+
+
+class LoadedPermissions(NamedTuple):
+    """Permissions of files and flags, and notices for the user about them."""
+
+    permissions: Permissions
+    notices: tuple[str, ...]
+
+
+def load_permissions(
+    settings: Settings,
+    cwd: str,
+    *,
+    can_ask: bool = False,
+    default_mode: Mode = Mode.DEFAULT,
+    accepts_unknown: bool = False,
+    servers: Iterable[str] | None = None,
+    reads_files: bool = True,
+) -> LoadedPermissions:
+    """Return the permissions of files and flags.
+
+    Arguments:
+        can_ask: a user can be asked.
+        default_mode: permission mode if neither a flag nor a file sets one.
+        accepts_unknown: a rule of a flag for an unknown tool is a notice, not an error.
+        servers: names of the MCP servers that the session uses, None if they are not known yet.
+        reads_files: use the rules and modes of settings files.
+
+    Raises UsageError for a wrong rule or an unknown tool in a flag, or for a mode that settings
+    files forbid.
+    """
+    from_files = permission_files.PermissionSettings()
+    if reads_files:
+        user_home = os.environ.get("HOME", "")
+        from_files = permission_files.load_permission_files(cwd, user_home=user_home)
+    approved = load_approved(settings.home, cwd)
+    allowed = _parse_setting(settings, "allowed_tools", Verdict.ALLOW)
+    denied = _parse_setting(settings, "disallowed_tools", Verdict.DENY)
+    if settings.permission_mode:
+        mode = Mode(settings.permission_mode)
+    else:
+        mode = from_files.mode or default_mode
+    if mode is Mode.BYPASS and from_files.forbids_bypass:
+        raise UsageError(
+            "settings forbid bypassPermissions mode",
+            remedy="Remove the flag, or disableBypassPermissionsMode from the settings.",
+        )
+    notices = [*from_files.notices]
+    for rule in (*allowed, *denied):
+        if rule.tool.startswith(SERVER_PREFIX) and _may_name_server(rule, servers):
+            continue
+        error = _find_unknown_tool(rule)
+        if error and not (accepts_unknown or is_known_elsewhere(rule.tool)):
+            raise error
+        if error:
+            notices.append(f"the rule has no effect, this tool is not available here: {rule}")
+    for rule in from_files.rules:
+        error = _find_unknown_tool(rule)
+        if error and not is_known_elsewhere(rule.tool):
+            notices.append(f"the rule has no effect: {error}")
+    permissions = Permissions(
+        rules=(*from_files.rules, *approved, *allowed, *denied),
+        mode=mode,
+        can_ask=can_ask,
+        denies_unlisted=bool(allowed),
+    )
+    return LoadedPermissions(permissions, tuple(notices))
+
+
+def _find_unknown_tool(rule: Rule) -> UnknownName | None:
+    """Return the error for a rule that names no tool of mudroom's."""
+    from ..._session.agent_catalog import KNOWN_TOOLS  # slow to import
+
+    if any(rule.names(tool) for tool in KNOWN_TOOLS):
+        return None
+    return UnknownName("tool", rule.tool, KNOWN_TOOLS, where=rule.origin)
+
+
+def _may_name_server(rule: Rule, servers: Iterable[str] | None) -> bool:
+    """Return whether a rule names tools of one of the servers. `servers`: None if not known."""
+    if servers is None:
+        return True
+    patterns = [make_server_pattern(server) for server in servers]
+    return any(fnmatchcase(rule.tool, each) or fnmatchcase(each, rule.tool) for each in patterns)
+
+
+def make_policy(
+    permissions: Permissions, cwd: str, *, tier: Callable[[], str] = lambda: "off"
+) -> RulePolicy:
+    """Return the policy of a folder.
+
+    Arguments:
+        tier: returns the tier of the sandbox; without it there is none.
+    """
+    from ..._adapters.tools import make_builtin_tools
+    from ...permissions.policy import RulePolicy  # slow to import, as is the next one
+
+    return RulePolicy(
+        permissions,
+        workspace=os.path.realpath(cwd),
+        user_home=os.environ.get("HOME", "/"),
+        tools=make_builtin_tools(),
+        tier=tier,
+    )
+
+
+def is_trusted(settings: Settings, cwd: str) -> bool:
+    """Return whether the user trusts the files of a folder, by flag or in the list of folders."""
+    from ...permissions import trust
+
+    return settings.trust or trust.is_trusted(settings.home, cwd)
+
+
+def _parse_setting(settings: Settings, name: str, verdict: Verdict) -> tuple[Rule, ...]:
+    origin = settings.get_origin(name)
+    if origin == "flag":
+        origin = f"--{name.replace('_', '-')}"
+    return parse_rules(split_rules([getattr(settings, name)]), verdict, origin=origin)

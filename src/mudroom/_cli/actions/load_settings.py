@@ -1,0 +1,143 @@
+"""Settings and start options of a command line, from files, environment and flags."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..._session import config
+from ...errors import UsageError, suggest_names
+from ..output.progress import print_notice
+from ..output.theme import use_theme
+from .session_start import NEW_SESSION, SessionStart, StartOptions
+from .user_store import use_store
+
+
+def load_settings(cwd: str, **flags: object) -> config.Settings:
+    """Return the settings that apply in a folder, and use the store and the theme they name.
+
+    Raises UsageError if the folder does not exist or a setting is wrong.
+    """
+    require_folder(cwd)
+    settings = config.load_settings(cwd=cwd, environ=os.environ, flags=flags)
+    use_store(settings.store or "")
+    use_theme(settings.theme, os.environ)
+    return settings
+
+
+def require_folder(cwd: str) -> None:
+    """Raise UsageError if the folder does not exist."""
+    if not os.path.isdir(cwd):
+        raise UsageError(
+            "not a directory" if os.path.exists(cwd) else "no such directory",
+            where=cwd,
+            remedy="Name a folder with -C.",
+        )
+
+
+def choose_folder(start: SessionStart, cwd: str | None) -> str:
+    """Return the folder that a session works in. Raises UsageError if it is gone.
+
+    Arguments:
+        cwd: folder that the command line names: the session moves there. None is the session's own
+            folder, or the current one for a new session.
+    """
+    if cwd is not None or not start.folder:
+        return cwd or os.curdir
+    if not os.path.isdir(start.folder):
+        raise UsageError(
+            f"the folder of session {start.resume[:8]} does not exist",
+            where=start.folder,
+            remedy="If it was moved, name the new one: -C FOLDER (-C . for this folder).",
+        )
+    return start.folder
+
+
+def describe_unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Return a notice for each variable `MUDROOM_…` that mudroom does not use."""
+    prefix = "MUDROOM_"
+    known = set(config.list_variables())
+    unknown = [name for name in environ if name.startswith(prefix) and name not in known]
+    if not unknown:
+        return []
+    from ..._adapters.models.providers import list_variables  # slow to import
+
+    names = {name.removeprefix(prefix) for name in known if name.startswith(prefix)}
+    notices: list[str] = []
+    for name in sorted(word.removeprefix(prefix) for word in unknown):
+        if name in list_variables():
+            continue  # it has precedence over the variable without the prefix
+        if name.lower() in config.SETTING_NAMES:
+            remedy = f"Use the setting: mudroom config set {name.lower()} VALUE"
+        else:
+            remedy = re.sub("[A-Z][A-Z_]+", rf"{prefix}\g<0>", suggest_names(name, names))
+        notices.append(f"${prefix}{name} is not used. {remedy}")
+    return notices
+
+
+def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
+    """Return settings whose models name replayed sessions by their ids.
+
+    Raises UnknownName or UsageError if there is no such session.
+    """
+    models = (settings.model, settings.fallback_model, str(settings.child_model))
+    if not any("replay:" in model for model in models):
+        return settings
+    import asyncio
+
+    from ..._session.agent_catalog import parse_child_models
+    from .session_store import resolve_replayed
+    from .user_store import open_store
+
+    def resolve(model: str) -> str:
+        return asyncio.run(resolve_replayed(open_store(settings.home), cwd, model))
+
+    rules = parse_child_models(settings.child_model)
+    return replace(
+        settings,
+        model=resolve(settings.model),
+        fallback_model=resolve(settings.fallback_model),
+        child_model={agent: resolve(model) for agent, model in rules.items()},
+    )
+
+
+def prepare_start(
+    cwd: str | None,
+    selection: Mapping[str, Any],
+    flags: Mapping[str, object],
+    *,
+    verbose: bool,
+    quiet: bool,
+    asks_at_prompt: bool = False,
+) -> StartOptions:
+    """Select the session, load the settings of its folder, and return all start options.
+
+    Arguments:
+        cwd: folder that the command line names; None is that of a resumed session, or else the
+            current one.
+        selection: flags that select a session, as for `select_session`.
+        flags: settings given as flags.
+        asks_at_prompt: see `select_session`.
+    """
+    start = NEW_SESSION
+    here = cwd or os.curdir
+    if any(value not in (None, False) for value in selection.values()):
+        import asyncio  # slow to import, as are the next ones
+
+        from .select_session import select_session
+        from .user_store import open_store
+
+        require_folder(here)
+        use_store(str(flags.get("store") or config.load_store(os.environ)))
+        store = open_store(config.load_home(os.environ))
+        start = asyncio.run(select_session(store, here, asks_at_prompt=asks_at_prompt, **selection))
+    folder = choose_folder(start, cwd)
+    settings = _resolve_replayed(load_settings(folder, **flags), folder)
+    if not quiet:
+        for notice in describe_unknown_variables(os.environ):
+            print_notice(notice)
+    return StartOptions(settings=settings, cwd=folder, start=start, verbose=verbose, quiet=quiet)

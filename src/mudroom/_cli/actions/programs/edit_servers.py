@@ -1,0 +1,214 @@
+"""`mudroom mcp add` and `remove`: change `.mcp.json`, or the user's own file of MCP servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from ...._adapters.integrations.file_names import list_places
+from ...._adapters.integrations.usable_programs import NOT_TRUSTED, UsablePrograms
+from ...._platform.regular_files import is_missing, read_regular_file
+from ....errors import UnknownName, UsageError
+from ...output.progress import print_notice
+from ..load_settings import load_settings
+from .json_text import add_member, list_members, remove_member
+from .load_programs import find_own_servers, require_programs
+
+SCOPES = ("project", "user")
+_FILE = ".mcp.json"
+_KEY = "mcpServers"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def add_server(
+    cwd: str,
+    name: str,
+    target: str,
+    arguments: Sequence[str],
+    *,
+    scope: str,
+    transport: str | None,
+    variables: Sequence[str],
+    headers: Sequence[str],
+) -> int:
+    """Add a server to a file, print the path of the file, and return the exit code.
+
+    A project whose other programs are trusted stays trusted: the user has written this entry.
+
+    Arguments:
+        target: command or address. variables: entries NAME=VALUE. headers: entries "Name: value".
+
+    Raises UsageError if a part is wrong, the name is in use, or the file cannot be changed.
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be the name of a server",
+            remedy="Use up to 64 letters, digits, _ and -.",
+        )
+    entry = _make_entry(target, arguments, transport, variables, headers)
+    settings = load_settings(cwd)
+    path = _find_file(cwd, scope)
+    text, servers = _read(path)
+    if name in servers:
+        raise UsageError(
+            f"the server {name} exists already",
+            where=str(path),
+            remedy=f"To replace it, first: mudroom mcp remove {name}",
+        )
+    was_trusted = not require_programs(settings, cwd).untrusted
+    text = text if text.strip() else "{}\n"
+    if _find_servers(text) is None:
+        text = add_member(text, text.index("{"), _KEY, {})
+    at = _find_servers(text)
+    assert at is not None
+    _write(path, add_member(text, at, name, entry))
+    print(path, flush=True)
+    programs = require_programs(settings, cwd)
+    if scope == "project" and was_trusted:
+        programs.remember_trust(settings.home)
+        programs = require_programs(settings, cwd)
+    print_notice(_describe_addition(programs, name, path), prefix="")
+    return 0
+
+
+def remove_server(cwd: str, name: str, *, scope: str | None) -> int:
+    """Remove a server from its file, print the path of the file, and return the exit code.
+
+    Arguments:
+        scope: None looks in the file of the project, then in that of the user.
+
+    Raises UsageError if the server is in a file of another program, UnknownName if it is in none.
+    """
+    settings = load_settings(cwd)
+    programs = require_programs(settings, cwd)
+    was_trusted = not programs.untrusted
+    for place in SCOPES if scope is None else (scope,):
+        path = _find_file(cwd, place)
+        text, servers = _read(path)
+        at = _find_servers(text) if servers else None
+        if at is not None and name in servers:
+            _write(path, remove_member(text, at, name))
+            if place == "project" and was_trusted:
+                require_programs(settings, cwd).remember_trust(settings.home)
+            print(path, flush=True)
+            print_notice(f"Removed: {name}", prefix="")
+            return 0
+    origins = [item.spec.origin for item in programs.listed_servers if item.spec.name == name]
+    if origins:
+        raise UsageError(
+            f"the server {name} is in a file that this command does not change",
+            where=origins[0],
+            remedy="Remove it there, or choose the --scope of its file.",
+        )
+    raise UnknownName("MCP server", name, {item.spec.name for item in programs.listed_servers})
+
+
+def _describe_addition(programs: UsablePrograms, name: str, path: Path) -> str:
+    """Return whether the next session uses a new server."""
+    added = [item for item in programs.listed_servers if item.spec.name == name]
+    reason = next(
+        (item.reason for item in added if item.spec.origin == str(path)), "see: mudroom mcp"
+    )
+    if reason == NOT_TRUSTED:
+        return f"Added: {name}. To use it, trust the programs of this folder: mudroom trust add"
+    return f"Added: {name}. " + (f"Not used: {reason}" if reason else "The next session uses it.")
+
+
+def _make_entry(
+    target: str,
+    arguments: Sequence[str],
+    transport: str | None,
+    variables: Sequence[str],
+    headers: Sequence[str],
+) -> dict[str, Any]:
+    if target.startswith("-"):
+        raise UsageError(
+            "a command or an address must follow the name of the server",
+            where=target,
+            remedy="Write options before the name. See: mudroom mcp add --help",
+        )
+    is_address = target.startswith(("http://", "https://"))
+    kind = transport or ("http" if is_address else "stdio")
+    if (kind == "stdio") == is_address:
+        needed = "a command" if kind == "stdio" else "an address that begins with http"
+        raise UsageError(f"a server with the transport {kind} needs {needed}", where=target)
+    misplaced = [*variables, *arguments] if is_address else headers
+    if misplaced:
+        other = "--env and arguments are" if is_address else "--header is"
+        raise UsageError(
+            f"{other} not for the transport {kind}", where=misplaced[0], remedy="Leave it out."
+        )
+    if is_address:
+        entry: dict[str, Any] = {"type": kind, "url": target}
+        if headers:
+            entry["headers"] = _split_pairs(headers, ":", "--header", "Name: value")
+        return entry
+    entry = {"command": target, "args": list(arguments)}
+    if variables:
+        entry["env"] = _split_pairs(variables, "=", "--env", "NAME=VALUE")
+    return entry
+
+
+def _split_pairs(texts: Sequence[str], separator: str, flag: str, form: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, found_separator, value = text.partition(separator)
+        if not found_separator or not name.strip():
+            raise UsageError(f"{text!r} has not the form {form}", where=flag)
+        pairs[name.strip()] = value.strip() if separator == ":" else value
+    return pairs
+
+
+def _find_file(cwd: str, scope: str) -> Path:
+    """Return the file of a scope: for a project, the nearest one, else a new one in the folder."""
+    if scope == "user":
+        return Path(find_own_servers())
+    paths = [Path(place, _FILE) for place in list_places(cwd)]
+    return next((path for path in paths if os.path.lexists(path)), paths[0])
+
+
+def _read(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the text of a file and its servers; both are empty if it does not exist."""
+    try:
+        text = read_regular_file(path).decode()
+        table: object = json.loads(text) if text.strip() else {}
+    except (OSError, ValueError, RecursionError) as error:
+        if is_missing(path, error):
+            return "", {}
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(
+            f"the file cannot be changed: {reason}",
+            where=str(path),
+            remedy="Correct the file, or edit it yourself: comments are not understood here.",
+        ) from None
+    servers = cast("dict[str, Any]", table).get(_KEY, {}) if isinstance(table, dict) else None
+    if not isinstance(servers, dict):
+        raise UsageError(
+            f"the file has no table {_KEY}", where=str(path), remedy="Correct the file."
+        )
+    return text, cast("dict[str, Any]", servers)
+
+
+def _find_servers(text: str) -> int | None:
+    """Return the position of the table of servers, None if there is none."""
+    members = list_members(text, text.index("{"))
+    # Of several members with one name, the last one counts.
+    return next((member.value for member in reversed(members) if member.name == _KEY), None)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file at once, with the mode of the old file."""
+    target = Path(os.path.realpath(path))
+    new = target.with_name(f"{target.name}.new")
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new.write_text(text, "utf-8")
+        if target.exists():
+            new.chmod(target.stat().st_mode & 0o7777)
+        new.replace(target)
+    except OSError as error:
+        raise UsageError(f"the file cannot be written: {error.strerror}", where=str(path)) from None

@@ -1,0 +1,104 @@
+"""MCP servers, hooks and rights of slash commands of a folder, as the settings allow them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ...._adapters.agent_files import may_declare_servers, may_have_rights
+from ...._adapters.integrations.file_names import has_program_files
+from ...._session.config import Settings, find_user_file
+from ..load_permissions import is_trusted
+
+if TYPE_CHECKING:
+    from ...._adapters.integrations.mcp_servers.files import ServerEntry
+    from ...._adapters.integrations.usable_programs import UsablePrograms
+
+_OWN_FORMS = ("codex", "gemini")
+"""Programs that configure servers in a form of their own, also in agent files."""
+OWN_SERVERS = "mcp.json"
+"""File of the user's servers, beside the user's settings of mudroom."""
+
+
+def find_own_servers() -> str:
+    """Return the path of mudroom's own file of MCP servers."""
+    return str(find_user_file(os.environ).with_name(OWN_SERVERS))
+
+
+def load_programs(settings: Settings, cwd: str) -> UsablePrograms | None:
+    """Return the programs that files declare; None if there is no such file.
+
+    The flag --trust trusts those of the folder. The same setting in a file does not: it is about
+    agents of all folders, and no setting may start programs that the user has not seen.
+    """
+    user_home = os.environ.get("HOME", "")
+    plugin_dirs = list_plugin_dirs(settings)
+    has_agent_servers = may_declare_servers(cwd, user_home)
+    has_rights = may_have_rights(cwd, user_home)
+    has_files = has_agent_servers or has_program_files(cwd, user_home, find_own_servers())
+    if not (plugin_dirs or has_files or has_rights):
+        return None
+    from ...._adapters.integrations.usable_programs import load_usable_programs
+
+    trusts_all = settings.trust and settings.get_origin("trust") == "flag"
+    programs = load_usable_programs(
+        cwd,
+        home=settings.home,
+        user_home=user_home,
+        environ=os.environ,
+        own_file=find_own_servers(),
+        plugin_dirs=plugin_dirs,
+        agent_servers=_load_agent_servers(settings, cwd, user_home) if has_agent_servers else (),
+        trusts_all=trusts_all,
+    )
+    if not (has_rights or any(plugin.place for plugin in programs.plugins)):
+        return programs
+    from ..prompts.prompt_files import list_rights
+
+    return programs.add_prompts(
+        list_rights(cwd, programs.plugins), settings.home, trusts_all=trusts_all
+    )
+
+
+def _load_agent_servers(settings: Settings, cwd: str, user_home: str) -> list[ServerEntry]:
+    """Return the servers that agent files declare for their agents."""
+    from ...._adapters.agent_files import load_agent_files
+    from ...._adapters.integrations.mcp_servers.files import ServerEntry
+    from ...._session.agent_catalog import KNOWN_TOOLS
+
+    # The session reads the files again and reports what is wrong with them.
+    declared = load_agent_files(
+        cwd,
+        user_home=user_home,
+        tools=KNOWN_TOOLS,
+        trusts_folder=is_trusted(settings, cwd),
+    ).servers
+    return [
+        ServerEntry(
+            each.name,
+            each.entry,
+            each.path,
+            each.dialect if each.dialect in _OWN_FORMS else "claude",
+            "agent",
+            each.place,
+            each.agent,
+        )
+        for each in declared
+    ]
+
+
+def list_plugin_dirs(settings: Settings) -> list[str]:
+    """Return the folders of the flag --plugin-dir; a relative one is below the present folder."""
+    return [folder for folder in settings.plugin_dirs.split(os.pathsep) if folder]
+
+
+def list_server_names(programs: UsablePrograms | None) -> list[str]:
+    """Return the names of the MCP servers that a session uses."""
+    return [spec.name for spec in programs.servers] if programs else []
+
+
+def require_programs(settings: Settings, cwd: str) -> UsablePrograms:
+    """Return the programs that files declare; an empty value if there is no such file."""
+    from ...._adapters.integrations.usable_programs import UsablePrograms
+
+    return load_programs(settings, cwd) or UsablePrograms()

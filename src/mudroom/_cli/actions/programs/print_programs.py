@@ -1,0 +1,201 @@
+"""Listings of MCP servers and hooks, with their files, and why something is not used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from ...._adapters.integrations.config_files import Finding
+from ...._adapters.integrations.hook_programs.run_log import HookRun, RunLog, make_run_key
+from ...._adapters.integrations.mcp_servers.spec import ServerSpec
+from ...._adapters.integrations.usable_programs import (
+    NOT_TRUSTED,
+    ListedHook,
+    ListedServer,
+    UsablePrograms,
+    describe_program,
+)
+from ...._projections.safe_text import escape_line
+from ....errors import UnknownName
+from ...output.json_output import print_json
+from ...output.listing import print_entry, print_rows
+from ..load_settings import load_settings
+from .load_programs import require_programs
+
+TRUST_HINT = "See them: mudroom trust. Use them: mudroom trust add, or --trust for one run."
+
+
+def print_servers(cwd: str, *, as_json: bool) -> int:
+    """Print the MCP servers of all files, and return the exit code."""
+    programs = require_programs(load_settings(cwd), cwd)
+    if as_json:
+        servers = [_encode_server(item) for item in programs.listed_servers]
+        print_json({"servers": servers, "findings": programs.server_findings})
+        return 0
+    print_rows(
+        [
+            row
+            for item in programs.listed_servers
+            for row in (
+                (escape_line(item.spec.name), escape_line(item.spec.shown)),
+                *_list_owner(item.spec),
+                ("", f"{item.spec.transport}, {_describe_state(item)}"),
+            )
+        ]
+        or [("no MCP servers. To add one: mudroom mcp add", "")]
+    )
+    _print_remarks(programs, programs.listed_servers, programs.server_findings)
+    return 0
+
+
+def _list_owner(spec: ServerSpec) -> list[tuple[str, str]]:
+    """Return the row about the agent that alone has a server."""
+    return [("", f"only for runs of agent {escape_line(spec.agent)}")] if spec.agent else []
+
+
+def print_server(cwd: str, name: str, *, as_json: bool) -> int:
+    """Print all definitions of a server, the used one first, and return the exit code.
+
+    Raises UnknownName.
+    """
+    programs = require_programs(load_settings(cwd), cwd)
+    items = [item for item in programs.listed_servers if item.spec.name == name]
+    if not items:
+        known = {item.spec.name for item in programs.listed_servers}
+        raise UnknownName("MCP server", name, known)
+    items.sort(key=lambda item: bool(item.reason))
+    if as_json:
+        print_json([_encode_server(item) | _encode_details(item) for item in items])
+        return 0
+    for item in items:
+        details = _encode_details(item)
+        print_rows(
+            [
+                ("server", escape_line(name)),
+                ("state", _describe_state(item)),
+                (
+                    "command" if item.spec.transport == "stdio" else "address",
+                    escape_line(item.spec.shown),
+                ),
+                *((key, _format_value(value)) for key, value in details.items() if value),
+            ]
+        )
+    return 0
+
+
+def print_hooks(cwd: str, *, as_json: bool) -> int:
+    """Print the hooks of all files, and return the exit code."""
+    settings = load_settings(cwd)
+    programs = require_programs(settings, cwd)
+    runs = RunLog(settings.home).find_last_runs() if programs.listed_hooks else {}
+    if as_json:
+        hooks = [
+            _encode_hook(item) | {"last_runs": runs.get(make_run_key(item.spec), [])}
+            for item in programs.listed_hooks
+        ]
+        print_json({"hooks": hooks, "findings": programs.hook_findings})
+        return 0
+    print_rows(
+        [
+            row
+            for item in programs.listed_hooks
+            for row in (
+                (
+                    escape_line(describe_program(item.spec).removeprefix("hook ")),
+                    escape_line(item.spec.shown),
+                ),
+                ("", _describe_state(item)),
+                *_describe_runs(runs.get(make_run_key(item.spec), [])),
+            )
+        ]
+        or [("no hooks. They are in settings files, such as .claude/settings.json", "")]
+    )
+    _print_remarks(programs, programs.listed_hooks, programs.hook_findings)
+    return 0
+
+
+def _describe_runs(runs: list[HookRun]) -> list[tuple[str, str]]:
+    """Return the row about the last runs of a hook, the newest first."""
+    texts = [f"{run.ending} in {run.seconds:g} s" for run in reversed(runs)]
+    return [("", f"last runs: {escape_line(', '.join(texts))}")] if texts else []
+
+
+def print_programs_of_folder(programs: UsablePrograms) -> None:
+    """Print the servers and hooks that need trust, each with its whole command."""
+    untrusted = {program.digest for program in programs.untrusted}
+    rows: list[tuple[str, str]] = []
+    for program in programs.programs_of_folder:
+        state = "not trusted" if program.digest in untrusted else "trusted"
+        rows.append((escape_line(describe_program(program)), escape_line(program.shown)))
+        rows.append(("", f"{state}; {program.origin}"))
+    if rows:
+        print_rows(rows)
+
+
+def _print_remarks(
+    programs: UsablePrograms,
+    listed: Iterable[ListedServer] | Iterable[ListedHook],
+    findings: Iterable[Finding],
+) -> None:
+    if any(item.spec in programs.untrusted for item in listed):
+        print_entry(TRUST_HINT)
+    for finding in findings:
+        print_entry(f"{'problem' if finding.is_problem else 'note'}: {finding}")
+
+
+def _describe_state(item: ListedServer | ListedHook) -> str:
+    state = item.reason or "used"
+    if item.reason and item.reason != NOT_TRUSTED:
+        state = f"not used: {item.reason}"
+    return f"{state}; {item.spec.origin}"
+
+
+def _format_value(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, cast("list[object]", value)))
+    return "yes" if value is True else str(value)
+
+
+def _encode_server(item: ListedServer) -> dict[str, Any]:
+    spec = item.spec
+    return {
+        "name": spec.name,
+        "transport": spec.transport,
+        "command": spec.shown,
+        "scope": spec.scope,
+        "origin": spec.origin,
+        **({"agent": spec.agent} if spec.agent else {}),
+        "used": not item.reason,
+        "reason": item.reason,
+    }
+
+
+def _encode_details(item: ListedServer) -> dict[str, Any]:
+    """Return the settings of a server that contain no values of variables."""
+    spec = item.spec
+    return {
+        "folder": spec.cwd,
+        "tools": list(spec.include),
+        "tools left out": list(spec.exclude),
+        "start timeout": f"{spec.start_timeout:g} s",
+        "call timeout": f"{spec.call_timeout:g} s",
+        "headers": list(spec.headers),
+        "trusts annotations": spec.is_trusted,
+        "parallel calls": spec.is_parallel,
+        "always loaded": spec.always_load,
+    }
+
+
+def _encode_hook(item: ListedHook) -> dict[str, Any]:
+    spec = item.spec
+    return {
+        "event": spec.file_event or spec.event,
+        "matcher": spec.matcher,
+        "type": spec.kind,
+        "command": spec.shown,
+        "scope": spec.scope,
+        "origin": spec.origin,
+        "fires": item.fires,
+        "used": not item.reason,
+        "reason": item.reason,
+    }

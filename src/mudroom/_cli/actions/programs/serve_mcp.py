@@ -1,0 +1,129 @@
+"""Start of the MCP server: settings and flags become the session of its tasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
+
+from ...._adapters.integrations.mcp_servers.server_process import NESTING_VARIABLE
+from ...._core.budgets import Budget
+from ...._core.ports import Approver
+from ...._platform.event_loop import run_event_loop
+from ...._servers.http.records.state_file import StateFile
+from ...._servers.http.records.tokens import TokenRecords
+from ...._servers.listening import ListenFlags, ListenOptions, ServerAddress, make_listen_options
+from ...._servers.mcp.host_tasks import DEFAULT_PARALLEL
+from ...._servers.mcp.host_tokens import find_owner
+from ...._servers.mcp.server import McpServer, ServerOptions, require_package
+from ...._session.session import Session
+from ....errors import UsageError
+from ...output.notices.log import show_log
+from ...output.notices.start import select_new_notices
+from ...output.progress import print_notice
+from ...output.signals import handle_signals
+from ..load_permissions import load_permissions
+from ..load_settings import load_settings
+from ..open_session import create_session, to_budget
+from ..session_store import delete_expired_sessions
+from .load_programs import list_server_names, load_programs
+
+
+class McpServeFlags(ListenFlags, frozen=True, kw_only=True):
+    """Flags of `mudroom mcp serve` that are no settings. `listen`: "" for stdin and stdout.
+
+    Arguments:
+        parallel: tasks at the same time. total_tokens, total_usd: limits of all tasks together.
+        is_quiet: print errors only.
+    """
+
+    parallel: int | None
+    total_tokens: int | None
+    total_usd: float | None
+    is_quiet: bool
+
+
+def serve_mcp(cwd: str, flags: Mapping[str, object], chosen: McpServeFlags) -> int:
+    """Serve the host at stdin and stdout, or hosts over HTTP; return the exit code.
+
+    Arguments:
+        flags: settings given as flags.
+
+    Raises UsageError for wrong flags, and without the package `mcp`.
+    """
+    require_package()
+    listening = _find_listen_options(chosen)
+    settings = load_settings(cwd, **flags)
+    programs = load_programs(settings, cwd)
+    loaded = load_permissions(settings, cwd, can_ask=True, servers=list_server_names(programs))
+    nesting = _read_nesting(os.environ)
+    options = ServerOptions(
+        limits=to_budget(settings),
+        parallel=chosen.parallel or DEFAULT_PARALLEL,
+        permissions=loaded.permissions,
+        cwd=os.path.realpath(cwd),
+        home=settings.home,
+        user_home=os.environ.get("HOME", "/"),
+        nesting=nesting,
+    )
+
+    def make_session(approver: Approver) -> Session:
+        return create_session(
+            settings,
+            cwd,
+            loaded,
+            programs=programs,
+            approver=approver,
+            budget=Budget(total_tokens=chosen.total_tokens, usd=chosen.total_usd),
+            prices=True,
+            environ={**os.environ, NESTING_VARIABLE: str(nesting + 1)},
+        )
+
+    def show(text: str) -> None:
+        if not chosen.is_quiet:
+            print_notice(text)
+
+    async def serve() -> int:
+        if notice := await delete_expired_sessions(settings):
+            show(notice)
+        server = McpServer(make_session, options, show)
+        server.select_notices = lambda notices: select_new_notices(settings.home, cwd, notices)
+        with handle_signals(server.stop, exits_after=True) as signals, show_log(show):
+            if listening:
+                await _serve_http(server, listening, settings.home, show)
+            else:
+                await server.serve_stdio()
+        return 128 + signals[0] if signals else 0
+
+    return run_event_loop(serve())
+
+
+def _find_listen_options(chosen: McpServeFlags) -> ListenOptions | None:
+    """Return where the server listens, None for stdin and stdout. Raises UsageError."""
+    if chosen.listen:
+        return make_listen_options(chosen)
+    if chosen.has_details:
+        raise UsageError("these flags are for HTTP", remedy="Add --listen HOST:PORT.")
+    return None
+
+
+async def _serve_http(
+    server: McpServer, options: ListenOptions, home: str, show: Callable[[str], object]
+) -> None:
+    def show_address(address: ServerAddress) -> None:
+        print(address.url, flush=True)
+        show("Serving. Press Ctrl+C to stop.")
+        if not tokens.list():
+            show("no host can use it yet: mudroom serve token add OWNER makes a token")
+
+    with closing(StateFile(home)) as state:
+        tokens = TokenRecords(state)
+        await server.serve_http(options, partial(find_owner, tokens), show_address)
+
+
+def _read_nesting(environ: Mapping[str, str]) -> int:
+    text = environ.get(NESTING_VARIABLE, "") or "0"
+    if not text.isdecimal():
+        raise UsageError(f"{text!r} is no number", where=f"${NESTING_VARIABLE}", remedy="Unset it.")
+    return int(text)

@@ -1,0 +1,92 @@
+"""`mudroom view`: the run viewer on a local server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+
+from ..._core.ports import SessionStore
+from ..._viewer.links import make_session_link
+from ..._viewer.listener import listen
+from ..._viewer.sources import SessionSource, StoredSessions
+from ..output.progress import print_notice
+from .load_settings import load_settings
+from .session_store import find_session, list_sessions_of_folder
+from .user_store import open_store
+
+
+def serve_viewer(
+    name: str,
+    *,
+    host: str,
+    port: int,
+    open_browser: bool,
+    store: str | None = None,
+) -> int:
+    """Serve the viewer until it is interrupted and return the exit code.
+
+    Arguments:
+        name: session to show, see `select_source`.
+        host, port: see `viewer.listener.listen`.
+        open_browser: open a browser if this machine can show one.
+        store: address of the database with the sessions, None for that of the settings.
+    """
+    home = load_settings(".", store=store).home
+    source, session_id = asyncio.run(select_source(home, name))
+    try:
+        asyncio.run(_serve(source, session_id, host=host, port=port, open_browser=open_browser))
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+async def select_source(home: str, name: str) -> tuple[SessionSource, str]:
+    """Find the sessions to show, and the id of the one to open; "" opens the list.
+
+    Arguments:
+        name: a session's id, the beginning of one, its name, or "last"; "" is the last session of
+            this folder, else the last of all.
+
+    Raises UnknownName.
+    """
+    store = open_store(home)
+    return StoredSessions(store, home), await _choose_session(store, name)
+
+
+async def _choose_session(store: SessionStore, name: str) -> str:
+    if name:
+        return await find_session(store, ".", name)
+    async for info in list_sessions_of_folder(store, "."):
+        return info.id
+    infos = await store.list()
+    return infos[0].id if infos else ""
+
+
+async def _serve(
+    source: SessionSource, session_id: str, *, host: str, port: int, open_browser: bool
+) -> None:
+    listener = listen(host=host, port=port)
+    url = await make_session_link(listener.address.url, source, session_id)
+    print(url, flush=True)
+
+    from ..._viewer.server import serve  # slow to import; a browser that connects now waits
+
+    async with serve(source, listener):
+        print_notice("Viewer running. Press Ctrl+C to stop.")
+        if open_browser and can_open_browser(os.environ):
+            import webbrowser
+
+            await asyncio.to_thread(webbrowser.open, url)
+        await asyncio.Event().wait()
+
+
+def can_open_browser(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
+    """Return whether this machine has a screen for a browser: not over SSH, not in CI."""
+    if environ.get("SSH_CONNECTION") or environ.get("CI"):
+        return False
+    if platform in ("darwin", "win32"):
+        return True
+    screens = ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
+    return any(environ.get(variable) for variable in screens)

@@ -1,0 +1,54 @@
+"""The user's session store: the one that the setting `store` names, else session files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...errors import UsageError
+
+if TYPE_CHECKING:
+    from ..._core.ports import SessionStore
+
+_address = ""
+
+
+def use_store(address: str) -> None:
+    """Use the store with this address from now on, "" for session files. It connects to nothing."""
+    global _address
+    _address = address
+
+
+def open_store(home: str) -> SessionStore:
+    """Return the user's session store.
+
+    Arguments:
+        home: mudroom's state folder.
+
+    Raises UsageError for an address that cannot be used.
+    """
+    from ..._adapters.journals import sessions  # slow to import
+
+    return sessions.open_store(home, _address)
+
+
+def is_database() -> bool:
+    """Return whether the user's sessions are in a database, and not in files."""
+    return bool(_address)
+
+
+def describe_store(home: str) -> str:
+    """Return where the sessions are, without a password."""
+    if not _address:
+        return home
+    from ..._adapters.journals.postgres.driver import hide_password
+
+    return hide_password(_address)
+
+
+def require_files(command: str) -> None:
+    """Raise UsageError if the sessions are not files. `command`: the one that needs files."""
+    if _address:
+        raise UsageError(
+            f"{command} works on session files, and the setting store names a database",
+            remedy="Back up and repair the database with its own programs.",
+        )

@@ -1,0 +1,162 @@
+"""`mudroom workspaces`: list, show, compare, apply and drop the work of isolated workspaces."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from ...._adapters.workspaces.isolated import kept_work
+from ...._adapters.workspaces.isolated.kept_work import KeptWork
+from ...._core.ports import MergeConflict
+from ...._engine.changes.merged_files import ChangedMeanwhileError, write_merged_files
+from ...._engine.changes.quiet_files import wait_until_quiet
+from ...._platform.system_clock import SystemClock
+from ...._projections.safe_text import sanitize, sanitize_line
+from ...._session.environments import IsolatedFiles, open_workspace
+from ....errors import MudroomError, WorkspaceError
+from ...output.json_output import print_json
+from ...output.listing import print_entry, print_rows
+from ..load_settings import load_settings
+
+_MAX_CONFLICTS = 20
+
+_ATTEMPTS = 3
+"""Plans of one merge: a running session may change files while they are written."""
+
+
+def print_workspaces(cwd: str, *, all_folders: bool, as_json: bool) -> int:
+    """Print the work of this folder, or of all folders, and return the exit code."""
+    home = load_settings(cwd).home
+    kept_work.remove_abandoned(home)
+    kept = kept_work.list_kept(home, "" if all_folders else os.path.realpath(cwd))
+    if as_json:
+        print_json([{"id": each.id, **_to_json(each)} for each in kept])
+    elif kept:
+        print_rows([(each.id, each.state, _describe_files(each)) for each in kept])
+        if any(each.state == "not merged" for each in kept):
+            print_entry("(mudroom workspaces apply ID merges work into its folder)")
+    else:
+        print_entry("No run has had an isolated workspace here.")
+    return 0
+
+
+def print_overlaps(cwd: str, *, as_json: bool) -> int:
+    """Print the files that several runs of the last session here changed; return the exit code."""
+    home = load_settings(cwd).home
+    kept_work.remove_abandoned(home)
+    overlaps = kept_work.list_overlaps(home, os.path.realpath(cwd))
+    if as_json:
+        print_json([msgspec.to_builtins(each) for each in overlaps])
+    elif overlaps:
+        for each in overlaps:
+            print_entry(sanitize_line(each.describe({}), 400))
+    else:
+        print_entry("No file was changed by several runs with isolated workspaces.")
+    return 0
+
+
+def _to_json(kept: KeptWork) -> dict[str, object]:
+    return {
+        "session": kept.session,
+        "run": kept.run_id,
+        "source": kept.source,
+        "state": kept.state,
+        "files": kept.files,
+    }
+
+
+def _describe_files(kept: KeptWork) -> str:
+    if not kept.files:
+        return "no changed file"
+    more = f" and {len(kept.files) - 3} more" if len(kept.files) > 3 else ""
+    return sanitize_line(", ".join(kept.files[:3]), 100) + more
+
+
+def print_difference(cwd: str, name: str) -> int:
+    """Print the changes of a run as a unified difference, and return the exit code."""
+    home = load_settings(cwd).home
+    kept_work.remove_abandoned(home)
+    print(sanitize(kept_work.read_difference(home, kept_work.find_kept(home, name))), end="")
+    return 0
+
+
+class MergeResult(Struct, frozen=True):
+    """Result of the merge of kept work: the changed files, or the conflicts that prevented it."""
+
+    files: tuple[str, ...] = ()
+    conflicts: tuple[MergeConflict, ...] = ()
+
+
+def merge_kept(home: str, kept: KeptWork, *, with_ignored: bool = False) -> MergeResult:
+    """Merge the work of a run into its folder: all of it, or nothing. Raises WorkspaceError.
+
+    Arguments:
+        home: mudroom's state folder.
+        with_ignored: merge the kept files that git ignores, too.
+    """
+    workspaces = kept_work.open_kept(home, kept.session)
+    work = workspaces.find_stored(kept.run_id)
+    if work is None:
+        raise WorkspaceError(f"the work of {kept.id} is not stored: a process still uses it")
+    if with_ignored:
+        work = kept_work.add_ignored(workspaces, work)
+    isolation = IsolatedFiles(lambda: workspaces, "")
+    changed = ""
+    for attempt in range(_ATTEMPTS):
+        if attempt == _ATTEMPTS - 1:
+            asyncio.run(wait_until_quiet(SystemClock(), open_workspace(kept.source), changed))
+        plan = isolation.plan_merge(work)
+        if plan.conflicts:
+            return MergeResult(conflicts=plan.conflicts)
+        try:
+            write_merged_files(plan, isolation)
+        except ChangedMeanwhileError as change:
+            changed = change.file.path
+            continue
+        workspaces.mark_merged(kept.run_id)
+        return MergeResult(tuple(file.path for file in plan.files))
+    return MergeResult(conflicts=(MergeConflict(changed, "changed-meanwhile"),))
+
+
+def describe_conflicts(conflicts: Sequence[MergeConflict]) -> list[str]:
+    """Return a line for each file with a conflict, and the number of those left out."""
+    shown = conflicts[:_MAX_CONFLICTS]
+    lines = [f"  {sanitize_line(each.path, 200)} ({each.kind})" for each in shown]
+    if len(conflicts) > len(shown):
+        lines.append(f"  and {len(conflicts) - len(shown)} more")
+    return lines
+
+
+def apply_work(cwd: str, name: str, *, with_ignored: bool) -> int:
+    """Merge the work of a run into its folder: all of it, or nothing. Return the exit code."""
+    home = load_settings(cwd).home
+    kept_work.remove_abandoned(home)
+    kept = kept_work.find_kept(home, name)
+    result = merge_kept(home, kept, with_ignored=with_ignored)
+    if result.conflicts:
+        print(f"Nothing was changed in {kept.source}: these files conflict with yours.")
+        print("\n".join(describe_conflicts(result.conflicts)))
+        print(f"See the work with: mudroom workspaces show {kept.id}")
+        return 1
+    for path in result.files:
+        print(f"  {sanitize_line(path, 200)}")
+    print(f"Merged {kept.id} into {kept.source}.")
+    return 0
+
+
+def drop_work(cwd: str, names: tuple[str, ...]) -> int:
+    """Remove the stored work of runs, and return the exit code."""
+    home = load_settings(cwd).home
+    kept_work.remove_abandoned(home)
+    chosen = [kept_work.find_kept(home, name) for name in names]
+    for kept in chosen:
+        if kept.state == "working":
+            raise MudroomError(f"{kept.id} is in use", remedy="Wait until its run has ended.")
+    for kept in chosen:
+        kept_work.drop_kept(home, kept)
+        print(f"dropped: {kept.id}")
+    return 0

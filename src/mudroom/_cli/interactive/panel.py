@@ -1,0 +1,329 @@
+"""Panel above the input line: running child runs, an open transcript, a question, queued lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ..._core.events import AnyEvent, Delta, RunFinished, StoredEvent
+from ..._core.listings import count_noun
+from ..._projections.current_team import list_idle, list_unread
+from ..._projections.run_tree import RunTree
+from ..._projections.run_view import RunView
+from ..._projections.safe_text import sanitize_line
+from ..output.live_tree import MAX_IDLE, MAX_RUNS
+from ..output.text import Glyphs, Line, truncate
+from ..output.tree_lines import TreeStyle, format_command, format_tree_by_run
+from .child_names import make_child_name
+from .input_line.line_queue import LineQueue
+from .questions.choice import Choice
+from .status_line import StatusLine
+
+if TYPE_CHECKING:
+    from .questions.approvals import ApprovalPrompt
+    from .transcript_pager import TranscriptPager
+
+SPINNER_SECONDS = 0.125
+"""Seconds between two pictures of the spinner."""
+
+MAX_TREE_ROWS = 6
+"""Rows of children above a question that does not fit on the screen."""
+_ALL_ROWS = 1_000_000
+
+MAX_TARGET_COLUMNS = 26
+"""Maximum width of the name of the child that the next line is sent to."""
+
+MAX_COMMANDS = 5
+"""Background commands shown."""
+
+MAX_QUEUED_SHOWN = 3
+"""Queued lines shown; the others are counted."""
+
+
+class ConversationView(Protocol):
+    """The part of a conversation that the screen shows."""
+
+    @property
+    def tree(self) -> RunTree:
+        """The runs of the session."""
+        ...
+
+    @property
+    def status(self) -> StatusLine:
+        """The figures below the input line."""
+        ...
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a run or a shell command works."""
+        ...
+
+    @property
+    def background_work(self) -> Sequence[object]:
+        """The children and commands that continue although no prompt works."""
+        ...
+
+    @property
+    def printed_runs(self) -> Collection[str]:
+        """Ids of child runs whose results are printed."""
+        ...
+
+    @property
+    def approvals(self) -> ApprovalPrompt | None:
+        """The questions about tool calls; None if the user is not asked."""
+        ...
+
+    def format_pending(self, columns: int, height: int) -> list[Line]:
+        """Return the output that is not printed yet, in at most `height` rows."""
+        ...
+
+
+class Panel:
+    """State of everything above the input line, and its lines.
+
+    Arguments:
+        queue: lines that wait for the current run.
+    """
+
+    def __init__(self, glyphs: Glyphs, queue: LineQueue) -> None:
+        self.conversation: ConversationView | None = None
+        self.choice: Choice | None = None
+        self.pager: TranscriptPager | None = None
+        self.selected_run_id = ""
+        self.target_run_id = ""
+        self._queue = queue
+        self._glyphs = glyphs
+        self._shown_run_ids: list[str] = []
+        self._live_events: dict[str, list[StoredEvent]] = {}
+
+    @property
+    def key_hint(self) -> str:
+        """The keys that can be used now."""
+        if self.choice:
+            if self._is_busy:
+                return "enter, y, n: answer, esc: stop"
+            return "enter: select, esc: cancel"
+        if self.target_run_id:
+            return "enter: send, esc: back"
+        if self.child_run_id:
+            return ", ".join(self._list_child_keys())
+        return f"{self._choose_spinner()} {self._describe_work()}" if self.is_working else ""
+
+    def _describe_work(self) -> str:
+        """Return the keys for the work that goes on."""
+        work = self.conversation.background_work if self.conversation else ()
+        if work:
+            return f"{len(work)} in the background, ctrl+c twice: stop all"
+        keys = ["esc: stop"]
+        if self._queue.lines:
+            keys.append("ctrl+s: send now")
+        if self._can_detach:
+            keys.append("ctrl+b: background")
+        return ", ".join(keys)
+
+    @property
+    def is_command_selected(self) -> bool:
+        """True if a background command is marked."""
+        return bool(self.child_run_id) and not (
+            self.conversation and self.child_run_id in self.conversation.tree.runs
+        )
+
+    def _list_child_keys(self) -> Iterator[str]:
+        """Yield the keys that act on the open or selected run or command."""
+        if not self.pager:
+            yield "enter: output" if self.is_command_selected else "enter: open"
+        if not self.is_command_selected:
+            yield "m: message"
+            if not self.is_idle(self.child_run_id):
+                yield "w: wrap up"
+        if not self.is_idle(self.child_run_id):
+            yield "x: stop"
+        if self.pager:
+            yield "esc: back"
+
+    def is_idle(self, run_id: str) -> bool:
+        """Return whether a run is the last one of a named child that does not work."""
+        run = self.conversation.tree.runs.get(run_id) if self.conversation else None
+        return bool(run and run.name and run.report)
+
+    @property
+    def _can_detach(self) -> bool:
+        """True if a call of the main agent waits for a child or a command."""
+        tree = self.conversation.tree if self.conversation else None
+        if not tree or not tree.roots:
+            return False
+        root = tree.roots[-1]
+        return "command" in root.open_calls.values() or bool(tree.list_waited_for(root.run_id))
+
+    def _choose_spinner(self) -> str:
+        """Return the character that shows now that a run works."""
+        spinner = self._glyphs.spinner
+        return spinner[int(time.monotonic() / SPINNER_SECONDS) % len(spinner)]
+
+    @property
+    def _is_busy(self) -> bool:
+        return self.conversation is not None and self.conversation.is_busy
+
+    @property
+    def is_working(self) -> bool:
+        """True if a prompt works, or its background work continues."""
+        conversation = self.conversation
+        return conversation is not None and bool(
+            conversation.is_busy or conversation.background_work
+        )
+
+    @property
+    def target_name(self) -> str:
+        """Name of the agent that the next line is sent to; "" for the main agent."""
+        if not self.target_run_id or not self.conversation:
+            return ""
+        return self.name_child(self.target_run_id, MAX_TARGET_COLUMNS)
+
+    def name_child(self, run_id: str, columns: int) -> str:
+        """Return the name of a child or a command; see `make_child_name`."""
+        if not self.conversation or run_id not in self.conversation.tree.runs:
+            return f"command#{run_id}"
+        return make_child_name(self.conversation.tree, run_id, columns, self._glyphs)
+
+    @property
+    def child_run_id(self) -> str:
+        """Id of the open or selected run; "" if there is none."""
+        return self.pager.run.run_id if self.pager else self.selected_run_id
+
+    def apply(self, event: AnyEvent) -> None:
+        """Handle an event that the conversation's tree has already applied."""
+        if not event.run or isinstance(event, Delta):
+            return
+        self._live_events.setdefault(event.run, []).append(event)
+        if isinstance(event, RunFinished):
+            del self._live_events[event.run]
+
+    def open_transcript(self, run_id: str, events: list[StoredEvent] | None = None) -> None:
+        """Open the transcript of a run, and the messages that it has not read.
+
+        Arguments:
+            events: of a run that has ended; None follows a run that works.
+        """
+        from .transcript_pager import TranscriptPager
+
+        if not self.conversation:
+            return
+        tree = self.conversation.tree
+        run = tree.runs[run_id]
+        if events is None:
+            events = self._live_events.setdefault(run_id, [])
+        self.pager = TranscriptPager(run, events, lambda: list_unread(tree, run))
+
+    def answer_choice(self, value: str | None) -> None:
+        """Answer the open question and close it, so that the next line is not an answer."""
+        if self.choice:
+            self.choice.resolve(value)
+            self.choice = None
+
+    def clear_selection(self) -> None:
+        """Select nothing, because the run has ended. An open transcript stays open."""
+        self.selected_run_id = ""
+        self.target_run_id = ""
+
+    def move_selection(self, step: int) -> None:
+        """Move the mark or scroll the transcript.
+
+        Arguments:
+            step: number of rows, negative for up. With nothing marked, up marks the last child
+                that works, or else the last row, and down the first row.
+        """
+        if self.choice:
+            self.choice.move(step)
+        elif self.pager:
+            self.pager.lines_from_end -= step
+        elif self._shown_run_ids:
+            if self.selected_run_id in self._shown_run_ids:
+                index = self._shown_run_ids.index(self.selected_run_id) + step
+            else:
+                index = self._find_last_row() if step < 0 else 0
+            self.selected_run_id = (
+                self._shown_run_ids[index] if 0 <= index < len(self._shown_run_ids) else ""
+            )
+
+    def _find_last_row(self) -> int:
+        rows = range(len(self._shown_run_ids))
+        working = [row for row in rows if not self.is_idle(self._shown_run_ids[row])]
+        return (working or rows)[-1]
+
+    @property
+    def has_selectable_child(self) -> bool:
+        """True if there is a child run to select."""
+        return bool(self._shown_run_ids) and self.choice is None
+
+    def format_lines(self, columns: int, height: int) -> list[Line]:
+        """Return all lines: at most `height` of them, each at most `columns` wide."""
+        queued = list(self._format_queued(columns))
+        room = max(1, height - len(queued))
+        if self.choice:
+            tree = self._format_tree_of_question(self.choice, columns, room)
+            question = self.choice.format_lines(columns, room - len(tree), self._glyphs)
+            return [*tree, *question, *queued]
+        if self.pager:
+            title = self._format_title(self.pager.run, columns)
+            return [
+                title,
+                *self.pager.format_lines(columns, max(1, room - 1), self._glyphs),
+                *queued,
+            ]
+        conversation = self.conversation
+        if not (conversation and conversation.tree.roots and self.is_working):
+            self._shown_run_ids = []
+            return queued
+        tree = self._format_tree(conversation, columns, room)
+        pending = conversation.format_pending(columns, room - len(tree))
+        return [*pending, *tree, *queued]
+
+    def _format_tree_of_question(self, choice: Choice, columns: int, height: int) -> list[Line]:
+        """Return the running children in the rows that a question leaves free, or a few more."""
+        conversation = self.conversation
+        if not (conversation and conversation.tree.roots and self.is_working):
+            return []
+        needed = len(choice.format_lines(columns, _ALL_ROWS, self._glyphs))
+        rows = max(height - needed, min(MAX_TREE_ROWS, height // 3))
+        tree = self._format_tree(conversation, columns, rows)
+        return tree if self._shown_run_ids else []
+
+    def _format_tree(self, conversation: ConversationView, columns: int, height: int) -> list[Line]:
+        tree = conversation.tree
+        root = tree.roots[-1]
+        if root.report:
+            self._shown_run_ids = []
+            return []
+        idle = list_idle(tree)[:MAX_IDLE]
+        style = TreeStyle(
+            columns=columns,
+            max_runs=max(1, min(MAX_RUNS, (height - 2 - len(idle)) // 2)),
+            now=time.time(),
+            selected=self.selected_run_id,
+            printed_runs=conversation.printed_runs,
+            asking_runs=conversation.approvals.asking_runs if conversation.approvals else (),
+            idle=idle,
+            glyphs=self._glyphs,
+        )
+        commands = tree.list_background_commands(root.run_id)[:MAX_COMMANDS]
+        rows = format_tree_by_run(tree, root, style)
+        rows += [(command.id, format_command(command, style)) for command in commands]
+        rows = rows[:height]
+        self._shown_run_ids = list(dict.fromkeys(run for run, _ in rows[1:] if run))
+        return [line for _, line in rows]
+
+    def _format_title(self, run: RunView, columns: int) -> Line:
+        name = self.name_child(run.run_id, columns) if run.parent else run.label
+        has_title = not run.name and name != run.label
+        text = name if has_title else f"{name}  {sanitize_line(run.title)}"
+        return [(truncate(text, columns, self._glyphs.more), "bold reverse")]
+
+    def _format_queued(self, columns: int) -> Iterator[Line]:
+        for n, line in enumerate(self._queue.lines):
+            if n == MAX_QUEUED_SHOWN:
+                text = f"  and {count_noun(len(self._queue.lines) - n, 'more line')}"
+                yield [(truncate(text, columns, self._glyphs.more), "dim")]
+                return
+            text = f"  queued: {sanitize_line(line)}"
+            yield [(truncate(text, columns, self._glyphs.more), "dim")]

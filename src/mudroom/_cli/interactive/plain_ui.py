@@ -1,0 +1,178 @@
+"""Plain user interface: lines in, lines out, no cursor movement.
+
+For screen readers and for terminals that cannot move the cursor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+from ..._core.events import AnyEvent
+from ..._projections.safe_text import sanitize_line
+from ..._session.config import Settings
+from ..output.plain_progress import PlainProgress
+from ..output.progress import should_color
+from ..output.scrollback import Scrollback
+from ..output.signals import handle_signals
+from ..output.standard_output import draw
+from ..output.text import Line, choose_glyphs
+from ..output.theme import use_theme
+from .conversation import Conversation
+from .input_line.line_queue import LineQueue
+from .questions.choice import match_answer
+
+PROMPT = "mudroom >> "
+
+
+class PlainUI:
+    """UI that reads stdin line by line and writes to stdout; child runs are reported on stderr.
+
+    Arguments:
+        verbose: print a line for every tool call of every run.
+    """
+
+    prints_child_lines = True
+
+    def __init__(self, settings: Settings, *, verbose: bool = False) -> None:
+        self.scrollback = Scrollback(
+            write=self._write,
+            columns=lambda: shutil.get_terminal_size().columns,
+            color=should_color(sys.stdout, settings.color),
+            glyphs=choose_glyphs(sys.stdout.encoding),
+        )
+        self.exit_code = 0
+        self._is_verbose = verbose
+        self._progress: PlainProgress | None = None
+        self._conversation: Conversation | None = None
+        self._choice_lock = asyncio.Lock()
+        self._queue = LineQueue()
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._incomplete_line = ""
+
+    async def __aenter__(self) -> PlainUI:
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+
+    def attach(self, conversation: Conversation) -> None:
+        """Show this conversation from now on."""
+        self._conversation = conversation
+        self._progress = PlainProgress(sys.stderr, conversation.tree, verbose=self._is_verbose)
+
+    def apply(self, event: AnyEvent) -> None:
+        """Print the progress line of an event that the conversation has already applied."""
+        if self._progress:
+            self._progress.print_line(event)
+
+    def add_early_input(self, text: str) -> None:
+        """Do nothing: early input is still in stdin."""
+
+    def prefill(self, text: str) -> None:
+        """Print the text, because a plain line cannot be prefilled."""
+        self._write(f"The prompt was: {sanitize_line(text)}\n")
+
+    async def read_line(self) -> str:
+        r"""Return the next line of input, joined with the following line if it ends in "\".
+
+        Raises EOFError at the end of the input.
+        """
+        with self._stop_work_on_interrupt():
+            line = await self._ask(PROMPT)
+        while line.endswith("\\"):
+            line = f"{line[:-1]}\n{await self._ask('')}"
+        return line
+
+    async def choose(
+        self,
+        title: str,
+        items: Sequence[tuple[str, str]],
+        *,
+        free_text: bool = False,
+        body: Sequence[Line] = (),
+        is_searchable: bool = False,
+    ) -> str | None:
+        """Ask for the number of an item, or for text. Questions wait for one another."""
+        async with self._choice_lock:
+            self.scrollback.write_lines([(title, "")])
+            self.scrollback.write_lines(*body)
+            for n, (_, label) in enumerate(items, 1):
+                self._write(f"  {n}. {sanitize_line(label)}\n")
+            try:
+                return await self._read_choice(items, free_text)
+            except EOFError:
+                return None
+
+    async def _read_choice(self, items: Sequence[tuple[str, str]], free_text: bool) -> str | None:
+        while line := (await self._ask("number, or Enter to cancel: ")).strip():
+            answer = match_answer(items, line)
+            if answer is not None or free_text:
+                return line if answer is None else answer
+            self._write(f"Enter a number from 1 to {len(items)}, or press Enter to cancel.\n")
+        return None
+
+    @contextmanager
+    def during_run(self) -> Generator[None]:
+        """Let Ctrl-C stop the run inside the block, and SIGTERM and SIGHUP pause it."""
+        conversation = self._conversation
+        stop, pause = bool, bool
+        if conversation:
+            stop, pause = conversation.interrupt, conversation.session.pause
+        with handle_signals(stop, pause) as signals:
+            yield
+        if signals and signals[0] != signal.SIGINT:
+            self.exit_code = 128 + signals[0]
+
+    @contextmanager
+    def _stop_work_on_interrupt(self) -> Generator[None]:
+        """Let Ctrl-C stop the background work, if there is some; a further one exits."""
+        conversation = self._conversation
+        if conversation is None or not conversation.background_work:
+            yield
+            return
+
+        def stop() -> None:
+            if not conversation.stop_all():
+                self._queue.close()
+
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, stop)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+
+    def use_theme(self, name: str) -> bool:
+        """Use a theme for later lines."""
+        use_theme(name, os.environ)
+        return self.scrollback.color
+
+    def toggle_vi_keys(self) -> bool | None:
+        """Return None: the terminal edits the lines."""
+
+    async def _ask(self, prompt: str) -> str:
+        self._write(prompt)
+        return await self._queue.take()
+
+    def _read(self) -> None:
+        data = os.read(sys.stdin.fileno(), 1 << 16)
+        *lines, self._incomplete_line = (self._incomplete_line + self._decode(data)).split("\n")
+        self._queue.put(*lines)
+        if not data:
+            self._queue.close()
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+
+    def _write(self, text: str) -> None:
+        try:
+            draw(sys.stdout, text)  # callers sanitize what others wrote
+            sys.stdout.flush()
+        except OSError:  # stdout was closed.
+            self._queue.close()

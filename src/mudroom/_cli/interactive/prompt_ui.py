@@ -1,0 +1,276 @@
+"""Drawn prompt on a terminal: connects the screen, the input line and the conversation.
+
+`PromptScreen` owns the screen, `KeyActions` and `LineQueue` own the input, `Conversation` owns the
+session. `PromptUI` creates the first three and is the `UI` of the conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import ThreadedCompleter
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory
+
+from ..._core.events import AnyEvent, RunFinished, RunStarted, TurnFinished
+from ..._projections.safe_text import sanitize
+from ..._session.config import Settings
+from ...errors import UsageError
+from ..output.progress import should_color
+from ..output.text import Line, choose_glyphs
+from ..output.theme import use_theme
+from .completion import PromptCompleter
+from .input_line.input_history import create_history_file
+from .input_line.line_queue import LineQueue
+from .input_line.mentions import MentionCompletions, find_mention
+from .key_actions import NEXT_MODE_COMMAND, KeyActions
+from .key_bindings import make_key_bindings
+from .panel import Panel
+from .prompt_screen import PromptScreen
+from .questions.choice import Choice
+from .terminal.attention import Attention, choose_channel
+from .terminal.status_command import StatusCommand
+
+if TYPE_CHECKING:
+    from .conversation import Conversation
+
+KEY_ANSWER_SECONDS = 0.3
+"""Seconds without another key after which y or n answers a question. Text may begin with both."""
+
+_CLOSING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class PromptUI:
+    """UI for a terminal that can move the cursor.
+
+    Arguments:
+        cwd: folder whose input history is used.
+    """
+
+    prints_child_lines = False
+
+    def __init__(self, settings: Settings, cwd: str) -> None:
+        self.exit_code = 0
+        self._conversation: Conversation | None = None
+        self._queue = LineQueue()
+        glyphs = choose_glyphs(sys.stdout.encoding)
+        self._panel = Panel(glyphs, self._queue)
+        self._buffer = Buffer(
+            multiline=True,
+            history=FileHistory(create_history_file(settings.home, cwd)),
+            completer=ThreadedCompleter(PromptCompleter(self._get_mentions)),
+            complete_while_typing=Condition(self._should_complete),
+            tempfile_suffix=".md",
+            on_text_changed=self._apply_text_to_choice,
+        )
+        color = should_color(sys.stdout, settings.color)
+        self._screen = PromptScreen(
+            self._buffer, self._panel, glyphs, color=color, vi_keys=settings.vi_keys
+        )
+        self._asks_background = color and settings.theme == "auto"
+        self._attention = Attention(
+            self._screen.write_control,
+            choose_channel(settings.notifications, os.environ),
+            notify_after=settings.notify_after,
+            has_title=settings.terminal_title,
+        )
+        self._status_command = StatusCommand(settings.status_line, self._screen.invalidate)
+        self._screen.custom_status = lambda: self._status_command.line
+        self.scrollback = self._screen.scrollback
+        self._group = asyncio.TaskGroup()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._actions = KeyActions(
+            self._buffer,
+            self._panel,
+            self._queue,
+            self.scrollback,
+            close=self._close,
+            redraw=self._screen.redraw,
+            start_task=self._group.create_task,
+        )
+        self._screen.set_key_bindings(
+            make_key_bindings(
+                self._actions, edit=self._screen.open_editor, suspend=self._screen.suspend
+            )
+        )
+        self._choice_lock = asyncio.Lock()
+
+    async def __aenter__(self) -> PromptUI:
+        self._screen.flush()
+        await self._group.__aenter__()
+        loop = asyncio.get_running_loop()
+        for number in _CLOSING_SIGNALS:
+            loop.add_signal_handler(number, self._close_by_signal, number)
+        self._tasks = [
+            self._group.create_task(self._run_screen()),
+            self._group.create_task(self._screen.print_output()),
+            self._group.create_task(self._screen.follow_run()),
+            self._group.create_task(self._status_command.run()),
+        ]
+        await asyncio.sleep(0)  # Draw the prompt before the session is opened.
+        self.use_theme("auto" if self._asks_background else "")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._close(self.exit_code)
+        self._screen.stop()
+        screen, *others = self._tasks
+        await screen
+        for task in others:
+            task.cancel()
+        await self._group.__aexit__(None, None, None)
+        self._screen.flush()
+        self._attention.close()
+        for number in _CLOSING_SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    async def _run_screen(self) -> None:
+        await self._screen.run()
+        self._close(self.exit_code)
+
+    def attach(self, conversation: Conversation) -> None:
+        """Show this conversation from now on."""
+        self._conversation = conversation
+        self._panel.conversation = conversation
+        self._actions.conversation = conversation
+        self._attention.open(conversation.session.cwd)
+        self._status_command.attach(conversation)
+        self._screen.invalidate()
+
+    def apply(self, event: AnyEvent) -> None:
+        """Handle an event that the conversation has already applied."""
+        self._panel.apply(event)
+        if isinstance(event, TurnFinished | RunStarted | RunFinished):
+            self._status_command.refresh()
+
+    async def read_line(self) -> str:
+        """Return the next line of input and echo it. Raises EOFError when the prompt is closed."""
+        line = await self._queue.take()
+        self._screen.redraw()
+        if line == NEXT_MODE_COMMAND:
+            return line
+        prompt = self._screen.get_prompt_text()
+        indent = " " * len(prompt)
+        echo: list[Line] = [
+            [(indent if n else prompt, "bold cyan"), (part, "bold")]
+            for n, part in enumerate(sanitize(line).split("\n"))
+        ]
+        self.scrollback.write_lines(*echo)
+        return self._actions.pastes.expand(line)
+
+    def add_early_input(self, text: str) -> None:
+        """Read keys that were pressed early, and erase their echo."""
+        self._screen.add_early_keys(text)
+
+    def prefill(self, text: str) -> None:
+        """Put text into the input line."""
+        self._buffer.text = text
+        self._buffer.cursor_position = len(text)
+
+    async def choose(
+        self,
+        title: str,
+        items: Sequence[tuple[str, str]],
+        *,
+        free_text: bool = False,
+        body: Sequence[Line] = (),
+        is_searchable: bool = False,
+    ) -> str | None:
+        """Ask the user to choose in the panel. Questions wait for one another."""
+        async with self._choice_lock:
+            if self._queue.is_closed:
+                return None
+            choice = Choice(
+                title,
+                items,
+                free_text=free_text,
+                body=body,
+                is_searchable=is_searchable,
+                explains_keys=not (free_text or is_searchable or self._panel.is_working),
+            )
+            self._panel.choice = choice
+            self._screen.start_typing()
+            self._attention.ask(title)
+            if is_searchable:
+                self._buffer.reset()
+            self._screen.redraw()
+            try:
+                return await choice.result
+            finally:
+                self._panel.choice = None
+                self._attention.start_work()
+                self._screen.redraw()
+
+    @contextmanager
+    def during_run(self) -> Generator[None]:
+        """Redraw regularly while a run works, and notify the user of its end."""
+        self._attention.start_work()
+        try:
+            with self._screen.during_run():
+                yield
+        finally:
+            self._attention.finish_work()
+
+    def use_theme(self, name: str) -> bool:
+        """Use a theme from now on; "auto" asks the terminal, "" changes nothing."""
+        if name == "auto":
+            self._screen.query_background(self._use_background)
+        elif name:
+            use_theme(name)
+        self._screen.redraw()
+        return True
+
+    def _use_background(self, is_light: bool) -> None:
+        self.use_theme("light" if is_light else "dark")
+
+    def toggle_vi_keys(self) -> bool | None:
+        """Turn the keys of vi on or off; return whether they are on."""
+        self._screen.uses_vi_keys = not self._screen.uses_vi_keys
+        return self._screen.uses_vi_keys
+
+    def _close_by_signal(self, number: int) -> None:
+        """Pause the session, so that a later process continues its work, and close the prompt."""
+        if self._conversation:
+            with suppress(UsageError):  # the session is being opened, and has no work yet
+                self._conversation.session.pause()
+        self._close(128 + number)
+
+    def _close(self, code: int = 0) -> None:
+        """Close the prompt: stop the run and end the input."""
+        if self._queue.is_closed:
+            return
+        self.exit_code = code
+        self._queue.take_all()
+        self._queue.close()
+        if self._conversation:
+            self._conversation.interrupt()
+        self._panel.answer_choice(None)
+
+    def _apply_text_to_choice(self, buffer: Buffer) -> None:
+        choice = self._panel.choice
+        if choice and choice.is_searchable:
+            choice.search(buffer.text)
+            self._screen.redraw()
+        elif choice and choice.find_key_answer(buffer.text):
+            loop = asyncio.get_running_loop()
+            loop.call_later(KEY_ANSWER_SECONDS, self._answer_by_key, choice, buffer.text)
+
+    def _answer_by_key(self, choice: Choice, key: str) -> None:
+        """Answer a question with y or n, unless more keys were typed after it."""
+        if self._panel.choice is choice and self._buffer.text == key:
+            self._buffer.reset()
+            self._panel.answer_choice(choice.find_key_answer(key))
+
+    def _get_mentions(self) -> MentionCompletions | None:
+        return self._conversation.mentions if self._conversation else None
+
+    def _should_complete(self) -> bool:
+        before = self._buffer.document.text_before_cursor
+        return (before.startswith("/") and " " not in before) or find_mention(before) is not None

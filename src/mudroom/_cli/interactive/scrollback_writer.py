@@ -1,0 +1,270 @@
+"""Writer of a conversation into the scrollback: the root run's answers, tool calls and tasks."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from msgspec.structs import replace
+
+from ..._core.events import (
+    AnyEvent,
+    Compacted,
+    Delta,
+    MessageSent,
+    PermissionDecided,
+    RunFinished,
+    RunStarted,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnStarted,
+)
+from ..._core.listings import count_noun
+from ..._core.messages import ToolCallBlock
+from ..._core.run_ids import is_child_id
+from ..._core.runs import InboxMessage
+from ..._core.tools import ToolResult
+from ..._projections.run_tree import RunTree
+from ..._projections.run_view import RunState, RunView
+from ..._projections.safe_text import make_call_title, sanitize, sanitize_line
+from ..._projections.user_rules import find_rules, is_marked
+from ..output.answer_stream import AnswerStream
+from ..output.call_group import CallGroup
+from ..output.markdown import format_unfinished, render_markdown
+from ..output.scrollback import Scrollback
+from ..output.text import Line, format_tokens, truncate
+from ..output.thinking_fold import ThinkingFold
+from ..output.tool_call_lines import (
+    format_finished_command,
+    format_task,
+    format_tool_call,
+)
+
+MAX_LISTED_TASKS = 12
+"""Tasks of one answer that are listed one by one; of more, only failed ones are listed."""
+
+MAX_LISTED_RULES = 5
+"""Rules of one message that are listed when they are found."""
+
+
+class ScrollbackWriter:
+    """Writer of the answers and tool calls of the root run; it takes the events of all runs.
+
+    Arguments:
+        tree: fold of the same events, which applies each event first.
+        show_tasks: write the results of tasks, too.
+
+    `printed_runs` has the ids of child runs whose results are written.
+    """
+
+    def __init__(self, scrollback: Scrollback, tree: RunTree, *, show_tasks: bool = True) -> None:
+        self._scrollback = scrollback
+        self._tree = tree
+        self._show_tasks = show_tasks
+        self._answer = AnswerStream(self._write, self._mark_cut_off)
+        self._calls: dict[str, ToolCallStarted] = {}
+        self.printed_runs: set[str] = set()
+        self._denied_calls: set[str] = set()
+        self._task_total = 0
+        self._outcomes: Counter[RunState] = Counter()
+        self._has_call_above = False
+        self._group = CallGroup()
+        self._thinking = ThinkingFold()
+        self._todo_lines: list[str] = []
+        self._latest: tuple[ToolCallStarted, ToolResult, RunView | None] | None = None
+
+    def format_pending(self, columns: int, height: int) -> list[Line]:
+        """Return what is not written yet: calls of a group, thinking, the end of the answer."""
+        scrollback = self._scrollback
+        lines = self._group.format_lines(columns, scrollback.glyphs)
+        lines += self._thinking.format_lines(columns, scrollback.glyphs)
+        room = height - len(lines)
+        lines += format_unfinished(
+            self._answer.pending,
+            columns=columns,
+            height=room,
+            color=scrollback.color,
+            glyphs=scrollback.glyphs,
+        )
+        return lines[-height:] if height > 0 else []
+
+    def apply(self, event: AnyEvent) -> None:
+        """Handle an event that the tree has already applied."""
+        if not event.run or is_child_id(event.run):
+            return
+        self._write_thinking(event)
+        self._answer.apply(event)
+        match event:
+            case TurnStarted():
+                self._write_task_totals()
+            case ToolCallStarted():
+                self._calls[event.call.id] = event
+                self._task_total += event.view == "run"
+            case PermissionDecided(verdict="ask", allowed=False):
+                self._denied_calls.add(event.call_id)
+            case ToolCallFinished() if event.call_id in self._denied_calls:
+                self._calls.pop(event.call_id, None)  # The question and its answer were printed.
+                self._has_call_above = True
+            case ToolCallFinished():
+                self._write_call(event)
+            case Delta(kind="search_end"):
+                self._write_search(event.text)
+            case Compacted() | MessageSent() | RunStarted():
+                self._write_notice(event)
+            case RunFinished():
+                self._write_group()
+                self._write_task_totals()
+                self._has_call_above = False
+            case _:
+                pass
+
+    def format_latest_result(self) -> list[Line]:
+        """Return the last thinking, or the last finished tool call, in full; empty for none."""
+        scrollback = self._scrollback
+        if self._thinking.is_latest:
+            return self._thinking.format_full(scrollback.columns() - 1)
+        if self._latest is None:
+            return []
+        return format_tool_call(*self._latest, scrollback.columns(), scrollback.glyphs, full=True)
+
+    def _write_thinking(self, event: AnyEvent) -> None:
+        folded = self._thinking.apply(event)
+        if folded:
+            self._write_group()
+            scrollback = self._scrollback
+            text = truncate(folded, scrollback.columns() - 1, scrollback.glyphs.more)
+            scrollback.write_lines([(text, "dim")])
+            self._has_call_above = True
+
+    def _write_group(self) -> None:
+        """Write the calls that wait for more of their kind."""
+        scrollback = self._scrollback
+        lines = self._group.take_lines(scrollback.columns() - 1, scrollback.glyphs)
+        if lines:
+            scrollback.write_lines(*lines)
+            self._has_call_above = True
+
+    def _write(self, markdown: str, ends: bool) -> None:
+        self._write_group()
+        scrollback = self._scrollback
+        if self._has_call_above:
+            scrollback.write("\n")
+        self._has_call_above = False
+        scrollback.write(
+            render_markdown(
+                markdown, columns=scrollback.columns(), color=scrollback.color, ends=ends
+            )
+        )
+
+    def _mark_cut_off(self) -> None:
+        self._scrollback.write_lines([("(the answer was cut off here)", "yellow")], [("", "")])
+
+    def _write_message(self, message: InboxMessage) -> None:
+        run = self._tree.runs.get(message.sender)
+        if message.kind == "notification":
+            self._write_notification(message, run)
+            return
+        name = run.label if run else sanitize_line(message.name or message.sender)
+        sender = "" if message.sender == "user" else f"message from {name}: "
+        text = f"  {self._scrollback.glyphs.arrow}{sanitize(sender + message.text)}"
+        self._scrollback.write_lines([(text, "cyan")])
+        if message.sender == "user":
+            self._write_rules(message.text)
+
+    def _write_notification(self, message: InboxMessage, run: RunView | None) -> None:
+        """Write what a background child or command did, in the form of a finished task."""
+        columns = self._scrollback.columns() - 1
+        glyphs = self._scrollback.glyphs
+        if not run:
+            lines = format_finished_command(message.text, columns, glyphs)
+            self._scrollback.write_lines(*lines)
+        elif self._show_tasks:
+            self._scrollback.write_lines(*format_task(run, columns, glyphs))
+            self.printed_runs.add(run.run_id)
+        self._has_call_above = True
+
+    def _write_notice(self, event: Compacted | MessageSent | RunStarted) -> None:
+        self._write_group()
+        if isinstance(event, RunStarted):
+            self._write_rules("" if event.brief.is_compaction else event.brief.prompt)
+            return
+        if isinstance(event, MessageSent):
+            self._write_message(event.message)
+            return
+        sizes = f"{format_tokens(event.before)} to {format_tokens(event.after)} tokens"
+        text = f"Conversation compacted from {sizes}. /context says what the model still knows."
+        self._scrollback.write_lines([(text, "dim")])
+
+    def _write_rules(self, text: str) -> None:
+        """Write the lines of a message of the user that compactions keep as rules."""
+        scrollback = self._scrollback
+        rules = [rule for rule, line in find_rules([text]).items() if not is_marked(line)]
+        lines = [f"Rule for every compaction: {sanitize_line(rule)}" for rule in rules]
+        if not lines:
+            return
+        hidden = len(lines) - MAX_LISTED_RULES
+        more = f"{count_noun(hidden, 'more rule')}. " if hidden > 0 else ""
+        lines[MAX_LISTED_RULES:] = []
+        lines.append(f"{more}/pin lists the rules, /unpin removes one.")
+        columns = scrollback.columns() - 1
+        scrollback.write_lines(
+            *([(truncate(line, columns, scrollback.glyphs.more), "dim")] for line in lines)
+        )
+
+    def _write_search(self, text: str) -> None:
+        self._write_group()
+        self._has_call_above = True
+        scrollback = self._scrollback
+        line = f"{scrollback.glyphs.head}{sanitize_line(text)}"
+        shown = truncate(line, scrollback.columns() - 1, scrollback.glyphs.more)
+        scrollback.write_lines([(shown, "")])
+
+    def _write_call(self, event: ToolCallFinished) -> None:
+        never_started = ToolCallStarted(at=0.0, call=ToolCallBlock(event.call_id, event.name, {}))
+        started = self._calls.pop(event.call_id, never_started)
+        if started is never_started and not event.refused:
+            return  # The run was stopped before the call.
+        children = self._tree.children(event.run)
+        child = next((run for run in children if run.call_id == event.call_id), None)
+        self._latest = (started, event.result, child)
+        self._thinking.is_latest = False
+        if started.view == "run" and (not self._show_tasks or self._count_task(child)):
+            return
+        result = self._keep_changed_todos(event) if started.view == "todos" else event.result
+        scrollback = self._scrollback
+        lines = format_tool_call(
+            started, result, child, scrollback.columns() - 1, scrollback.glyphs
+        )
+        if len(lines) == 1 and not result.error:
+            title = started.title or make_call_title(started.call.arguments)
+            self._group.add(event.name, sanitize_line(title), lines[0])
+            return
+        self._write_group()
+        self._has_call_above = True
+        scrollback.write_lines(*lines)
+        if child and child.report:
+            self.printed_runs.add(child.run_id)
+
+    def _keep_changed_todos(self, event: ToolCallFinished) -> ToolResult:
+        """Return the result with the lines that the list did not have before."""
+        lines = event.result.text.splitlines()
+        changed = [line for line in lines if line not in self._todo_lines]
+        self._todo_lines = lines
+        return replace(event.result, text="\n".join(changed or ["no change"]))
+
+    def _count_task(self, child: RunView | None) -> bool:
+        """Count a finished task. Return True if it needs no row: it succeeded, one of many."""
+        state = child.state if child else RunState.FAILED
+        self._outcomes[state] += 1
+        return self._task_total > MAX_LISTED_TASKS and state is RunState.DONE
+
+    def _write_task_totals(self) -> None:
+        """Write the totals of the tasks of an answer if not all of them are listed."""
+        if self._task_total > MAX_LISTED_TASKS and self._outcomes:
+            counts = ", ".join(
+                f"{self._outcomes[state]} {state}" for state in RunState if self._outcomes[state]
+            )
+            self._write_group()
+            text = f"{self._scrollback.glyphs.head}{self._outcomes.total():,} tasks: {counts}"
+            self._scrollback.write_lines([(text, "bold")], [("", "")])
+        self._task_total = 0
+        self._outcomes = Counter()

@@ -1,0 +1,215 @@
+"""Slash commands about changed files: differences, and earlier prompts with their files."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+
+from ...._core.listings import count_noun
+from ...._core.ports import Workspace
+from ...._engine.changes.content_hashes import hash_present, is_link_hash, read_entry
+from ...._engine.changes.versions import MAX_VERSION_BYTES, FileVersions, find_versions_folder
+from ...._platform.binary_files import is_binary
+from ...._projections.differences import diff_texts
+from ...._projections.file_changes import FileChange
+from ...._projections.run_view import RunView
+from ...._projections.safe_text import sanitize, sanitize_line
+from ....errors import UsageError, WorkspaceError
+from ...actions.prompts.attachments import remove_attachments
+from ...output.text import Line, split_line
+from ...output.tool_call_lines import DIFFERENCE_STYLES
+from ..conversation import Conversation
+
+YES, NO, FILES = "yes", "no", "files"
+"""Answers to the question whether to restore files."""
+
+MAX_LINES = 400
+"""Lines shown of the differences; the rest is counted."""
+
+
+async def diff(conversation: Conversation, words: str) -> None:
+    """Show the differences of the session, of one prompt (its number), or of one file."""
+    number = int(words) if words.isdecimal() else 0
+    log = conversation.file_changes
+    changes = log.list_changes(number, number or None)
+    observed = log.list_observed(number, number or None)
+    if words and not number:
+        changes = [change for change in changes if change.path == words]
+        observed = [path for path in observed if path == words]
+    lines: list[Line] = []
+    for change in changes:
+        lines += await asyncio.to_thread(_format_change, conversation, change, bool(number))
+    columns = conversation.ui.scrollback.columns() - 1
+    rows = [row for line in lines[:MAX_LINES] for row in split_line(line, columns)]
+    conversation.ui.scrollback.write_lines(*rows)
+    if len(lines) > MAX_LINES:
+        more = count_noun(len(lines) - MAX_LINES, "more line")
+        conversation.print_text(f"{more}: /diff FILE shows one file.", "yellow")
+    if observed:
+        names = ", ".join(map(sanitize_line, observed))
+        conversation.print_text(
+            f"Changed while commands ran, without an earlier content: {names}", "dim"
+        )
+    if not lines and not observed:
+        conversation.print_text("No file differs.")
+
+
+def _format_change(conversation: Conversation, change: FileChange, only_prompt: bool) -> list[Line]:
+    """Return the difference of a file as lines; empty if there is none.
+
+    Arguments:
+        only_prompt: compare with the content after the last write, if it was kept.
+    """
+    versions = open_versions(conversation)
+    before = versions.read(change.before)
+    after = versions.read(change.after) if only_prompt else None
+    if after is None:
+        hashes = (change.before, change.after)
+        after = read_file(conversation.session.workspace, change.path, *hashes)
+    name = sanitize_line(change.path)
+    if before is None:
+        return [[(f"{name}: the earlier content was not kept", "bold")]]
+    if before == after:
+        return []
+    if is_binary(before, after):
+        return [[(f"{name}: not text", "bold")]]
+    difference = diff_texts(before.decode("utf-8", "replace"), after.decode("utf-8", "replace"))
+    signs = [sign for sign, _ in difference]
+    title = f"{name} (+{signs.count('+')} -{signs.count('-')})"
+    rows: list[Line] = [
+        [(f"  {sign or ' '} {sanitize(text)}", DIFFERENCE_STYLES.get(sign, "dim"))]
+        for sign, text in difference
+    ]
+    return [[(title, "bold")], *rows]
+
+
+async def rewind(conversation: Conversation, number: str) -> None:
+    """Remove an earlier prompt and all after it, restore the files that changed since, or both."""
+    if conversation.session.interrupted_run:
+        raise UsageError(
+            "the last prompt is interrupted, and has not ended",
+            remedy="Press Ctrl-C twice to end it with its background work, then rewind.",
+        )
+    runs = _list_prompts(conversation)
+    titles = {run.run_id: sanitize_line(run.title) for run in reversed(runs)}
+    if not titles:
+        conversation.print_text("There is no earlier prompt to rewind to.")
+        return
+    chosen = number or await conversation.ui.choose(
+        "Remove which prompt and all after it?",
+        [(run_id, f"prompt {run_id}: {title}") for run_id, title in titles.items()],
+    )
+    if not chosen:
+        return
+    if chosen not in titles:
+        raise UsageError(
+            f"no prompt of the conversation has the number {chosen}",
+            remedy=f"The prompts are {', '.join(reversed(titles))}.",
+        )
+    choice, outcome = await _restore_if_wanted(conversation, int(chosen))
+    if choice == FILES:
+        text = f"Files were restored to their content before prompt {chosen}. {outcome}"
+        conversation.add_to_prompt(f"(By the user: {text})")
+        conversation.print_text(f"{text} The conversation stays.", "dim")
+    if choice in (None, FILES):
+        return
+    conversation.session.rewind(chosen)
+    conversation.status.rewind(chosen)
+    conversation.tree.rewind(chosen)
+    run = conversation.tree.runs[chosen]
+    conversation.ui.prefill("" if run.description else remove_attachments(run.prompt))
+    conversation.print_text(f"Removed prompt {chosen} and all after it. {outcome}", "dim")
+
+
+async def undo(conversation: Conversation, _: str) -> None:
+    """Remove the last prompt and its answer; restore the files, or not."""
+    runs = _list_prompts(conversation)
+    await rewind(conversation, runs[-1].run_id if runs else "")
+
+
+def _list_prompts(conversation: Conversation) -> list[RunView]:
+    """Return the prompts of the conversation that have ended, oldest first."""
+    return [run for run in conversation.tree.list_conversation() if run.report]
+
+
+async def _restore_if_wanted(conversation: Conversation, first: int) -> tuple[str | None, str]:
+    """Ask whether to restore the files, and do so; return the answer and the outcome.
+
+    The answer is None to cancel all.
+    """
+    changes = conversation.file_changes.list_changes(first)
+    observed = conversation.file_changes.list_observed(first)
+    if not changes:
+        names = ", ".join(map(sanitize_line, observed))
+        return NO, f"Commands may have changed: {names}." if names else "No file was changed."
+    files = count_noun(len(changes), "file")
+    choice = await conversation.ui.choose(
+        f"Restore {files} to the content before this prompt?",
+        [
+            (YES, f"yes, restore {files}"),
+            (NO, "no, only the conversation"),
+            (FILES, f"restore only {files}, and keep the conversation"),
+        ],
+        body=[[(f"  {sanitize_line(change.path)}", "")] for change in changes],
+    )
+    if choice == NO:
+        return choice, "Files were not changed."
+    outcome = ""
+    if choice:
+        outcome = await asyncio.to_thread(_restore_files, conversation, changes, observed)
+    return choice, outcome or "The files have that content already."
+
+
+def _restore_files(
+    conversation: Conversation, changes: list[FileChange], observed: list[str]
+) -> str:
+    """Restore files that still have the content of the last write; describe the outcome."""
+    versions = open_versions(conversation)
+    workspace = conversation.session.workspace
+    restored: list[str] = []
+    kept: list[str] = []
+    for change in changes:
+        data = versions.read(change.before)
+        current = hash_present(workspace, change.path, change.before, change.after)
+        if current == change.before:
+            continue
+        if data is None or current != change.after:
+            kept.append(change.path)
+            continue
+        try:
+            if change.before:
+                workspace.write(change.path, data, mode=_choose_mode(change))
+            else:
+                workspace.remove(change.path)
+            restored.append(change.path)
+        except (OSError, WorkspaceError):
+            kept.append(change.path)
+    return " ".join(
+        f"{title}: {', '.join(map(sanitize_line, paths))}."
+        for title, paths in (
+            ("Restored", restored),
+            ("Not restored, changed since or not kept", kept),
+            ("Not restored, changed while commands ran", observed),
+        )
+        if paths
+    )
+
+
+def _choose_mode(change: FileChange) -> int | None:
+    """Return the mode of a restored file: only a file that replaces a link needs one."""
+    if is_link_hash(change.before):
+        return stat.S_IFLNK
+    return stat.S_IFREG | 0o644 if is_link_hash(change.after) else None
+
+
+def open_versions(conversation: Conversation) -> FileVersions:
+    """Return the earlier contents of the session's files."""
+    return FileVersions(find_versions_folder(conversation.settings.home, conversation.session.id))
+
+
+def read_file(workspace: Workspace, path: str, *hashes: str) -> bytes:
+    """Return the content of a file, b"" if there is none. `hashes`: see `read_entry`."""
+    try:
+        return read_entry(workspace, path, MAX_VERSION_BYTES, *hashes)
+    except WorkspaceError:
+        return b""

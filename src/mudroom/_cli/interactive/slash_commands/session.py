@@ -1,0 +1,163 @@
+"""Slash commands that change the session or write something out of it."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+
+from ...._core.listings import count_noun
+from ....errors import UsageError
+from ...actions.session_store import find_session, read_session_folder, resolve_replayed
+from ...actions.user_store import open_store
+from ..conversation import Conversation, NextStep
+from ..recap import choose_session
+
+MODE_DESCRIPTIONS = {
+    "default": "ask before edits and before commands that do more than read",
+    "acceptEdits": "run edits and sandboxed commands without asking",
+    "plan": "read only",
+}
+"""The permission modes in the order of Shift+Tab."""
+
+
+async def clear(conversation: Conversation, _: str) -> NextStep:
+    """End this session and start a new one."""
+    conversation.print_text(
+        "Started a new session. The previous one is saved (mudroom runs).", "dim"
+    )
+    return NextStep(is_cleared=True)
+
+
+async def exit_prompt(conversation: Conversation, _: str) -> NextStep:
+    """Exit the program."""
+    return NextStep(exit_code=0)
+
+
+async def compact(conversation: Conversation, focus: str) -> None:
+    """Replace the conversation by a summary that keeps `focus`."""
+    await conversation.compact(focus)
+
+
+async def model(conversation: Conversation, name: str) -> NextStep | None:
+    """Switch to another model, given by name or chosen from a list."""
+    from ...._adapters.models.providers import list_usable_models, parse_model_name
+
+    current = conversation.session.model
+    if not name:
+        names = [*list_usable_models(os.environ), "offline"]
+        name = (
+            await conversation.ui.choose(
+                f"Current model: {current}. Choose another, or type a name.",
+                [(other, other) for other in names if other != current],
+                free_text=True,
+            )
+            or ""
+        )
+    if not name:
+        return None
+    for part in name.split(","):
+        if not part.strip().startswith("replay:"):
+            parse_model_name(part.strip())
+    store = open_store(conversation.settings.home)
+    session = conversation.session
+    name = await resolve_replayed(store, session.cwd, name, without=session.id)
+    return reopen(conversation, model=name)
+
+
+async def mode(conversation: Conversation, name: str) -> NextStep | None:
+    """Change the permission mode. Without a name, list the modes; "next" takes the next one."""
+    current = conversation.status.mode
+    if not name:
+        description = MODE_DESCRIPTIONS.get(current, "explained by mudroom permissions")
+        conversation.print_text(f"{current}: {description}")
+        conversation.ui.scrollback.write_table(MODE_DESCRIPTIONS.items())
+        return None
+    if name == "next":
+        name = _get_next_mode(current)
+    if name not in MODE_DESCRIPTIONS:
+        modes = ", ".join(MODE_DESCRIPTIONS)
+        raise UsageError(f"no such mode: {name}", remedy=f"The modes are {modes}.")
+    conversation.print_text(f"mode {name}: {MODE_DESCRIPTIONS[name]}", "dim")
+    return reopen(conversation, mode=name)
+
+
+def _get_next_mode(current: str) -> str:
+    modes = list(MODE_DESCRIPTIONS)
+    return modes[(modes.index(current) + 1) % len(modes)] if current in modes else modes[0]
+
+
+def reopen(
+    conversation: Conversation, *, model: str = "", mode: str = "", output_style: str = ""
+) -> NextStep:
+    """Return the step that opens this session again with another model, mode or output style.
+
+    They are fixed when a session is opened. A session without a prompt is not resumed.
+    """
+    resume = conversation.session.id if conversation.tree.roots else ""
+    return NextStep(resume=resume, model=model, mode=mode, output_style=output_style)
+
+
+async def resume(conversation: Conversation, session_id: str) -> NextStep | None:
+    """Continue another session of this folder, given by id or name or chosen from a list."""
+    store = open_store(conversation.settings.home)
+    current = conversation.session
+    if session_id:
+        chosen = await find_session(store, current.cwd, session_id, without=current.id)
+        folder = await read_session_folder(store, chosen)
+        if folder not in ("", current.cwd):  # it has other settings, permissions and servers
+            raise UsageError(
+                "this session works in another folder",
+                where=folder,
+                remedy=f"In a shell: mudroom --resume {chosen[:8]}; if that folder was moved here, "
+                f"mudroom -C . --resume {chosen[:8]}",
+            )
+        return None if chosen == current.id else NextStep(resume=chosen)
+    chosen = await choose_session(
+        conversation.ui, conversation.settings.home, current.cwd, without=current.id
+    )
+    return NextStep(resume=chosen) if chosen else None
+
+
+async def rename(conversation: Conversation, name: str) -> None:
+    """Name this session; an empty name removes the name."""
+    await open_store(conversation.settings.home).rename(conversation.session.id, name)
+    text = "Session name removed."
+    if name:
+        text = f"Session renamed to {name}. Resume it with: mudroom --resume {name!r}"
+    conversation.print_text(text, "dim")
+
+
+async def export(conversation: Conversation, file: str) -> None:
+    """Write the conversation to a new file; the suffix chooses the format."""
+    from ...actions.export.export_html import render_session
+
+    session = conversation.session
+    path = Path(session.cwd, os.path.expanduser(file or f"mudroom-{session.id[:8]}.txt"))
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise UsageError(
+            f"the conversation cannot be written: {error.strerror}",
+            where=str(path),
+            remedy="Name a new file in a folder that exists: /export FILE",
+        ) from None
+    with open(descriptor, "w", encoding="utf-8", errors="replace") as target:
+        async for piece in render_session(conversation.settings.home, session.id, path.suffix):
+            target.write(piece)
+    conversation.print_text(f"Written: {path}")
+
+
+async def copy(conversation: Conversation, _: str) -> None:
+    """Copy the last answer to the clipboard of the terminal, with the sequence OSC 52."""
+    answer = conversation.last_answer
+    if not answer:
+        conversation.print_text("There is no answer to copy yet.")
+        return
+    encoded = base64.b64encode(answer.encode("utf-8", "replace")).decode()
+    conversation.ui.scrollback.write(f"\x1b]52;c;{encoded}\x07")
+    conversation.print_text(
+        f"Sent the last answer ({count_noun(len(answer), 'character')}) to the clipboard of the "
+        "terminal.",
+        "dim",
+    )

@@ -1,0 +1,151 @@
+"""Slash commands about teams: the named children, and the messages that no run has read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from ...._core.listings import count_noun
+from ...._core.runs import InboxMessage
+from ...._projections.current_team import list_teammates
+from ...._projections.safe_text import sanitize, sanitize_line
+from ...._projections.team import Teammate, TeammateState, normalize_name
+from ....errors import UsageError
+from ...output.text import format_tokens
+from ..conversation import Conversation
+
+NO_TEAMMATES = (
+    "There are no teammates. A child that the model starts with a name is one: ask for a child "
+    "named alice."
+)
+
+
+async def team(conversation: Conversation, _: str) -> None:
+    """List the named children: agent, state, runs, tokens, unread messages."""
+    teammates = list_teammates(conversation.tree)
+    if not teammates:
+        conversation.print_text(NO_TEAMMATES)
+        return
+    unread = Counter(unread.child for unread in _list_unread(conversation))
+    dot = conversation.ui.scrollback.glyphs.dot
+    conversation.ui.scrollback.write_table(
+        (mate.name, dot.join(_describe_teammate(mate, unread[mate.first_run])))
+        for mate in teammates
+    )
+    if unread:
+        conversation.print_text("/inbox shows the unread messages.", "dim")
+
+
+def _describe_teammate(teammate: Teammate, unread: int) -> list[str]:
+    """Return the columns of the list after the name."""
+    state = "replaced by a newer child" if teammate.is_replaced else str(teammate.state)
+    return [
+        sanitize_line(teammate.agent),
+        state,
+        count_noun(len(teammate.briefs), "run"),
+        f"{format_tokens(teammate.usage.total_tokens)} tokens",
+        f"{unread:,} unread",
+    ]
+
+
+class UnreadMessage(Struct, frozen=True):
+    """A message that its receiver has not read, and the names of both sides.
+
+    Arguments:
+        child: id of the first run of the receiver, if it is a named child; else its run id.
+    """
+
+    sender: str
+    receiver: str
+    child: str
+    message: InboxMessage
+
+
+async def inbox(conversation: Conversation, which: str) -> None:
+    """List the unread messages; show one by its number, those of a name, or all as a whole."""
+    messages = list(_list_unread(conversation))
+    if not messages:
+        conversation.print_text("There are no unread messages.")
+        return
+    if not which:
+        arrow = conversation.ui.scrollback.glyphs.arrow
+        conversation.ui.scrollback.write_table(
+            (str(number), f"{unread.sender} {arrow}{unread.receiver}: {_cut(unread.message.text)}")
+            for number, unread in enumerate(messages, 1)
+        )
+        conversation.print_text(
+            "/inbox N shows a message, /inbox NAME those of a name, /inbox all shows all.", "dim"
+        )
+        return
+    for unread in _choose(messages, which):
+        conversation.print_text(f"From {unread.sender} to {unread.receiver}:", "bold")
+        conversation.print_text(sanitize(unread.message.text))
+
+
+def _cut(text: str) -> str:
+    """Return the beginning of a message as one line."""
+    return sanitize_line(text, 100)
+
+
+def _list_unread(conversation: Conversation) -> Iterator[UnreadMessage]:
+    """Yield the messages to named children, then those that only a run at work waits to read."""
+    named: dict[str, Teammate] = {}
+    seen: set[str] = set()
+    for mate in list_teammates(conversation.tree):
+        named.update((brief.run_id, mate) for brief in mate.briefs)
+        seen.update(mate.unread)
+        for message in mate.unread.values():
+            yield UnreadMessage(_name_sender(message), mate.name, mate.first_run, message)
+    for run in conversation.tree.walk():
+        if run.report:
+            continue
+        mate = named.get(run.run_id)
+        receiver = mate.name if mate else run.label
+        child = mate.first_run if mate else run.run_id
+        for message in list(run.unread.values()):
+            if message.id not in seen:
+                yield UnreadMessage(_name_sender(message), receiver, child, message)
+
+
+def _name_sender(message: InboxMessage) -> str:
+    return sanitize_line(message.name or message.sender)
+
+
+def _choose(messages: list[UnreadMessage], which: str) -> list[UnreadMessage]:
+    """Return the messages of a number of the list, of a name, or all."""
+    if which == "all":
+        return messages
+    if which.isdecimal() and 1 <= int(which) <= len(messages):
+        return [messages[int(which) - 1]]
+    names = (which, normalize_name(which))
+    chosen = [each for each in messages if each.receiver in names or each.sender in names]
+    if not chosen:
+        raise UsageError(
+            f"no unread message has the number or the name {sanitize_line(which)}",
+            remedy="/inbox lists the unread messages.",
+        )
+    return chosen
+
+
+async def approve(conversation: Conversation, arguments: str) -> None:
+    """Approve the plan of a named child: it works with the mode that it has without a plan."""
+    await _answer_plan(conversation, arguments, is_approved=True)
+
+
+async def reject(conversation: Conversation, arguments: str) -> None:
+    """Refuse the plan of a named child: it plans again, with the text as the reason."""
+    await _answer_plan(conversation, arguments, is_approved=False)
+
+
+async def _answer_plan(conversation: Conversation, arguments: str, *, is_approved: bool) -> None:
+    name, _, text = arguments.partition(" ")
+    if not name:
+        mates = conversation.session.teammates
+        waiting = [mate.name for mate in mates if mate.state is TeammateState.WAITS_FOR_APPROVAL]
+        raise UsageError(
+            "the name of a child is missing",
+            remedy=f"Plans wait from: {', '.join(waiting) or 'no child'}.",
+        )
+    await conversation.send_message(name, text.strip(), approve=is_approved)

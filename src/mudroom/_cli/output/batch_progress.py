@@ -1,0 +1,143 @@
+"""Progress of a batch on stderr: a bar on a terminal, a line per ten seconds elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import suppress
+
+from ..._batches.status import BatchStatus
+from .progress import print_notice, supports_cursor
+from .standard_output import draw
+from .text import wrap
+
+_BAR_WIDTH = 30
+_LINE_SECONDS = 10.0
+_SCREEN_SECONDS = 0.5
+_OBSTACLES = {
+    "provider": "waits for: the provider, which asks to slow down",
+    "parallel": "waits for: --parallel",
+    "resume": "waits for: mudroom batch resume",
+}
+
+
+def format_counts(status: BatchStatus) -> str:
+    """Return the numbers of lines: done, failed, running."""
+    parts = [f"{status.done:,} of {status.total:,} done"]
+    if status.failed:
+        reasons = sorted(status.reasons.items())
+        named = ", ".join(f"{count:,} {reason}" for reason, count in reasons if reason != "GOAL")
+        parts.append(f"{status.failed:,} failed ({named})")
+    parts.append(f"{status.running:,} running")
+    return ", ".join(parts)
+
+
+def format_pace(status: BatchStatus) -> str:
+    """Return rate, tokens, costs, the time that is left, and what the batch waits for."""
+    parts = [
+        f"{status.lines_per_second:,.1f} lines/s",
+        f"{status.requests_per_second:,.1f} requests/s",
+        f"{status.tokens:,} tokens",
+    ]
+    if status.usd or status.usd_limit is not None:
+        parts.append(_format_costs(status))
+    if status.seconds_left is not None and status.state == "running":
+        parts.append(f"{_format_seconds(status.seconds_left)} left")
+    if status.state in ("paused", "stopping"):
+        parts.append(status.state)
+    if status.state != "stopping" and (obstacle := _OBSTACLES.get(status.waits_for)):
+        limit = f" {status.parallel:,}" if status.waits_for == "parallel" else ""
+        parts.append(obstacle + limit)
+    return ", ".join(parts)
+
+
+def format_limit(status: BatchStatus) -> str:
+    """Return how many lines may run, "" if `format_pace` has it."""
+    return "" if status.waits_for == "parallel" else f", parallel {status.parallel:,}"
+
+
+def _format_costs(status: BatchStatus) -> str:
+    text = f"${status.usd:,.2f}"
+    if status.usd_limit is not None:
+        text += f" of ${status.usd_limit:,.2f}"
+    if status.projected_usd and status.done < status.total:
+        text += f" (about ${status.projected_usd:,.2f} for all)"
+    return text
+
+
+def _format_seconds(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+class BatchScreen:
+    """Screen of one batch.
+
+    Arguments:
+        quiet: show nothing.
+        plain: never move the cursor.
+    """
+
+    def __init__(self, *, quiet: bool, plain: bool) -> None:
+        self._is_quiet = quiet
+        self._moves_cursor = not plain and supports_cursor(sys.stderr)
+        self._next_at = time.monotonic() + (0.0 if self._moves_cursor else _LINE_SECONDS)
+        self._rows = 0
+        self._printed: set[str] = set()
+
+    def show(self, status: BatchStatus) -> None:
+        """Show the status if the last one is old enough."""
+        now = time.monotonic()
+        if self._is_quiet or now < self._next_at:
+            return
+        if self._moves_cursor:
+            self._next_at = now + _SCREEN_SECONDS
+            self._draw(status)
+        else:
+            self._next_at = now + _LINE_SECONDS
+            print_notice(f"{format_counts(status)}; {format_pace(status)}", prefix="")
+
+    def print_line(self, text: str) -> None:
+        """Print one line for the user above the bar."""
+        if not self._is_quiet:
+            self.clear()
+            print_notice(text)
+
+    def print_once(self, text: str) -> None:
+        """Print one line unless it was printed before."""
+        if text not in self._printed:
+            self._printed.add(text)
+            self.print_line(text)
+
+    def clear(self) -> None:
+        """Remove the bar."""
+        if self._rows:
+            # Go to the first column, too: Ctrl-C is shown as ^C where the cursor was.
+            self._write(f"\r\x1b[{self._rows}A\x1b[J")
+            self._rows = 0
+
+    def _draw(self, status: BatchStatus) -> None:
+        columns = _get_columns() - 1
+        width = min(_BAR_WIDTH, columns)
+        filled = width * status.done // max(1, status.total)
+        bar = "█" * filled + "░" * (width - filled)
+        counts = format_counts(status)
+        texts = [f"{bar} {counts}"] if width + 1 + len(counts) <= columns else [bar, counts]
+        rows = [row for text in [*texts, format_pace(status)] for row in wrap(text, columns)]
+        self.clear()
+        self._write("".join(f"{row}\n" for row in rows))
+        self._rows = len(rows)
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):
+            draw(sys.stderr, text)
+            sys.stderr.flush()
+
+
+def _get_columns() -> int:
+    from shutil import get_terminal_size
+
+    return max(20, get_terminal_size().columns)

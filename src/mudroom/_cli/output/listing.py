@@ -1,0 +1,126 @@
+"""Listings on stdout: rows in columns and entries, as wide as the terminal."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+
+from ..._projections.safe_text import sanitize
+from .text import measure_width, truncate, wrap
+
+MIN_TEXT_COLUMNS = 24
+"""Columns of a text beside its row; if there are fewer, the text is below the row."""
+_INDENT = 4
+_FIXED_SPACE = "\xa0"
+"""Stands for a space at which a line is not wrapped."""
+
+
+def get_listing_columns() -> int:
+    """Return the width of the terminal that stdout is; 0 if it is none: no line is wrapped."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def print_rows(rows: Sequence[tuple[str, ...]]) -> None:
+    """Print rows in columns; see `format_rows`."""
+    print("\n".join(format_rows(rows, get_listing_columns())))
+
+
+def print_entry(text: str, *, indent: int = _INDENT) -> None:
+    """Print text that is wrapped between words.
+
+    Arguments:
+        indent: columns before all lines but the first.
+    """
+    print(format_entry(text, get_listing_columns(), indent=indent))
+
+
+def format_rows(rows: Sequence[tuple[str, ...]], columns: int) -> list[str]:
+    """Return the lines of rows; the last cell of a row is a text that may be wrapped.
+
+    Arguments:
+        columns: width of the lines, 0 for one line per row.
+    """
+    widths = [max(map(measure_width, cells)) for cells in zip(*rows, strict=True)]
+    needed = min(MIN_TEXT_COLUMNS, widths[-1])
+    return [
+        line
+        for row in rows
+        for line in format_row(row, widths[:-1], columns, min_text_columns=needed)
+    ]
+
+
+def format_row(
+    row: Sequence[str],
+    widths: Sequence[int],
+    columns: int,
+    *,
+    min_text_columns: int = MIN_TEXT_COLUMNS,
+    is_text_cut: bool = False,
+) -> Iterator[str]:
+    """Yield the lines of one row.
+
+    Arguments:
+        widths: columns of all cells but the last.
+        columns: width of the lines, 0 for one line.
+        is_text_cut: the last cell has one line, and its end may be left out.
+    """
+    *cells, text = (sanitize(cell) for cell in row)
+    padded = [
+        cell + " " * (width - measure_width(cell))
+        for cell, width in zip(cells, widths, strict=True)
+    ]
+    start = "  ".join(padded) + "  "
+    room = columns - measure_width(start)
+    if not is_text_cut:
+        paths = (len(word) for word in text.split() if word.isascii())
+        min_text_columns = max(min_text_columns, *paths, 0)
+    if columns and room < min_text_columns:
+        yield from _format_stacked(cells, text, columns, is_text_cut=is_text_cut)
+        return
+    if not columns or is_text_cut:
+        lines = [truncate(text, room) if columns else text]
+    else:
+        lines = wrap(text, room, keeps_words=True)
+    for line in lines:
+        yield (start + line).rstrip()
+        start = " " * measure_width(start)
+
+
+def _format_stacked(
+    cells: Sequence[str], text: str, columns: int, *, is_text_cut: bool
+) -> Iterator[str]:
+    """Yield the cells of a row, and its text below them; a short row stays on one line."""
+    words = [cell.strip().replace(" ", _FIXED_SPACE) for cell in cells if cell.strip()]
+    line = "  ".join([*words, text])
+    if measure_width(line) <= columns and not is_text_cut:
+        yield line.replace(_FIXED_SPACE, " ").rstrip()
+        return
+    if words:
+        for part in _wrap("  ".join(words), columns, _INDENT):
+            yield part.replace(_FIXED_SPACE, " ").rstrip()
+    room = columns - _INDENT
+    for part in [truncate(text, room)] if is_text_cut else wrap(text, room, keeps_words=True):
+        yield " " * _INDENT + part
+
+
+def format_entry(text: str, columns: int, *, indent: int = _INDENT) -> str:
+    """Return text wrapped between words; a word that is too long, such as a path, stays whole.
+
+    Arguments:
+        columns: width of the lines, 0 for no limit.
+        indent: columns before all lines but the first.
+    """
+    lines = sanitize(text).split("\n")
+    if not columns:
+        return "\n".join(lines)
+    return "\n".join(part for line in lines for part in _wrap(line, columns, indent))
+
+
+def _wrap(line: str, columns: int, indent: int) -> Iterator[str]:
+    """Yield the parts of a line, all but the first indented."""
+    first = next(wrap(line, columns, keeps_words=True))
+    yield first
+    if rest := line[len(first) :].lstrip(" "):
+        for part in wrap(rest, columns - indent, keeps_words=True):
+            yield " " * indent + part

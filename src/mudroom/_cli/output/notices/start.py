@@ -1,0 +1,64 @@
+"""Notices of a session: sandbox, offline model, agents of the folder; each shown only once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ...._platform.private_files import make_private_folder, write_private_file
+from ...._session.agent_catalog import AGENTS_NOTICE
+from ...._session.model_registry import OFFLINE_NOTICE
+from ...._session.session import Session
+
+OFFLINE_LINE = "Model: offline, which follows rules. For a real one see: mudroom models"
+"""Printed below an answer of the offline model."""
+
+SHOWN_FILE = "shown-notices.txt"
+
+_TIER_DESCRIPTIONS = {
+    "full": "commands can access this folder; system read-only",
+    "file": "commands can write only here and in temporary folders",
+}
+_MACHINE_NOTICES = ("sandbox ", OFFLINE_NOTICE)
+"""First words of the notices that describe the machine, not the session."""
+_FOLDER_NOTICES = (AGENTS_NOTICE,)
+"""First words of the notices that describe the folder."""
+
+
+def describe_sandbox(opened: Session, *, network: bool) -> str:
+    """Return the notice; "" if a notice of the session describes the sandbox already.
+
+    Arguments:
+        network: whether commands may use the network.
+    """
+    tier = opened.sandbox.tier
+    if any(notice.startswith("sandbox ") for notice in opened.notices):
+        return ""
+    description = _TIER_DESCRIPTIONS.get(tier)
+    if not description:
+        return f"sandbox {tier}"
+    return f"sandbox {tier}: {description}; {'network open' if network else 'no network'}"
+
+
+def select_new_notices(home: str, folder: str, notices: Iterable[str]) -> Iterator[str]:
+    """Yield the notices, but those about this machine and about the folder only once.
+
+    `mudroom doctor` says the same at any time.
+
+    Arguments:
+        home: mudroom's state folder, which has the list of the notices shown before.
+        folder: the folder of the session.
+    """
+    path = Path(home, SHOWN_FILE)
+    for notice in notices:
+        of_folder = notice.startswith(_FOLDER_NOTICES)
+        if of_folder or notice.startswith(_MACHINE_NOTICES):
+            line = f"{folder!a}: {notice}\n" if of_folder else f"{notice}\n"
+            with suppress(OSError, ValueError):
+                shown = path.read_text("utf-8") if path.exists() else ""
+                if line in shown:
+                    continue
+                make_private_folder(path.parent)
+                write_private_file(path, f"{shown}{line}".encode())
+        yield notice

@@ -1,0 +1,84 @@
+"""Progress without a drawn screen: one plain line per event of a child run."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from ..._core.events import (
+    AnyEvent,
+    Delta,
+    ModelCallRetried,
+    RunFinished,
+    RunStarted,
+    ToolCallStarted,
+    WorkMerged,
+)
+from ..._projections.merges import describe_merge
+from ..._projections.run_tree import RunTree
+from ..._projections.run_view import RunView
+from .progress import Progress
+from .text import choose_glyphs, truncate
+from .tree_lines import (
+    TreeStyle,
+    describe_activity,
+    describe_outcome,
+    describe_task,
+    format_figures,
+)
+
+MAX_COLUMNS = 160
+"""Maximum width of a line."""
+
+
+class PlainProgress(Progress):
+    """Progress as lines: a child run starts, retries a model call, ends, or its work is merged.
+
+    Arguments:
+        stream: usually stderr.
+        verbose: write a line for every tool call, its progress, and every web search of every
+            run, too.
+    """
+
+    def __init__(self, stream: TextIO, tree: RunTree, *, verbose: bool = False) -> None:
+        super().__init__(tree)
+        self._stream = stream
+        self._verbose = verbose
+        self._glyphs = choose_glyphs(stream.encoding)
+
+    def on_event(self, event: AnyEvent) -> None:
+        """Update the tree and write the line of the event, if it has one."""
+        self.tree.apply(event)
+        self.print_line(event)
+
+    def print_line(self, event: AnyEvent) -> None:
+        """Write the line of an event that the tree has, if it has one."""
+        run = self.tree.runs.get(event.run)
+        line = self._format_line(run, event) if run else ""
+        if line:
+            self._write(line)
+
+    def _format_line(self, run: RunView, event: AnyEvent) -> str:
+        name = f"[{run.label}]"
+        match event:
+            case RunStarted() if run.depth:
+                return describe_task(run)
+            case RunFinished() if run.depth:
+                figures = self._glyphs.dot.join(format_figures(run, event.at))
+                return f"{name} {describe_outcome(run)} ({figures})"
+            case WorkMerged() if child := self.tree.runs.get(event.child):
+                return f"[{child.label}] {describe_merge(child)}"
+            case ModelCallRetried() | Delta(kind="waiting"):
+                return f"{name} {describe_activity(run, TreeStyle(now=event.at))}"
+            case Delta(kind="search_start" | "search_end" | "progress") | ToolCallStarted() if (
+                self._verbose
+            ):
+                return f"{name} {describe_activity(run, TreeStyle(now=event.at))}"
+            case _:
+                return ""
+
+    def _write(self, line: str) -> None:
+        try:
+            self._stream.write(truncate(line, MAX_COLUMNS, self._glyphs.more) + "\n")
+            self._stream.flush()
+        except OSError:  # The stream was closed; the run must continue.
+            pass

@@ -1,0 +1,98 @@
+"""Text of a finished run for the user: the failure line and the answer on stdout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..._core.budgets import Limit
+from ..._core.listings import count_noun
+from ..._core.merge_events import describe_merges
+from ..._core.messages import Usage
+from ..._core.runs import Reason, Report
+from ..._projections.reason_words import REASON_WORDS
+from ..._projections.run_tree import RunTree
+from ..._projections.safe_text import sanitize, sanitize_line
+from .json_output import encode_json
+
+NEXT_PROMPT = "Your next prompt continues this conversation."
+
+MAX_LISTED_FILES = 10
+"""Changed files that are named; more are counted."""
+
+
+def explain_failure(report: Report) -> str:
+    """Return one line that says why a run did not reach its goal; "" if it did."""
+    if report.ok:
+        return ""
+    if report.error:
+        return sanitize(report.error)
+    answer = "its partial result is the answer" if report.text else "it gave no answer"
+    turns = report.turns
+    limit = ""
+    if report.limit and report.limit.name is Limit.TURNS:
+        turns = int(report.limit.spent)  # without the turn that asks for a summary
+    elif report.limit:
+        limit = (
+            f", {report.limit.spent:,.10g} of {report.limit.maximum:,.10g} {report.limit.name.unit}"
+        )
+    ending = REASON_WORDS[report.reason].predicate
+    return f"the run {ending} after {count_noun(turns, 'turn')}{limit}; {answer}"
+
+
+def make_paused_report(session_id: str, tree: RunTree) -> Report:
+    """Make the substitute for the report of a prompt that a signal has paused."""
+    root = tree.roots[-1] if tree.roots else None
+    return Report(
+        text="",
+        reason=Reason.CANCELLED,
+        run_id=root.run_id if root else "",
+        usage=root.total_usage if root else Usage(),
+        turns=root.turn if root else 0,
+        seconds=root.count_seconds(root.last_event_at) if root else 0.0,
+        error=f"the run is paused. To continue it: mudroom resume {session_id[:8]}",
+        outputs=dict[str, Any](),
+        is_interrupted=True,
+    )
+
+
+def describe_stop(report: Report) -> str:
+    """Return the text after a run that the user stopped at the prompt; "" for another ending."""
+    if report.reason is not Reason.CANCELLED or report.error:
+        return ""
+    return f"Stopped after {count_noun(report.turns, 'turn')}. {NEXT_PROMPT}"
+
+
+def describe_interrupt(work: str) -> str:
+    """Return the text after an interrupt. `work`: what continues in the background, or ""."""
+    if not work:
+        return f"Interrupted. {NEXT_PROMPT}"
+    return (
+        f"Interrupted; {work} in the background continue (/runs). Your next prompt continues this "
+        "conversation and reads their reports. Ctrl-C again stops all."
+    )
+
+
+def describe_changed_files(report: Report) -> str:
+    """Return one line with changed files and the merges of the work of children; "" for none."""
+    paths = [sanitize_line(path) for path in report.files_changed]
+    more = len(paths) - MAX_LISTED_FILES
+    if more > 0:
+        paths[MAX_LISTED_FILES:] = [f"and {count_noun(more, 'more file')}"]
+    text = f"Files changed: {', '.join(paths)}" if paths else ""
+    if report.merges:
+        merges = f"Work of children: {sanitize_line(describe_merges(report.merges))}"
+        text = ". ".join(filter(None, (text, merges)))
+    if not report.unknown_changes:
+        return text
+    if not text:
+        return f"Files changed: not known ({report.unknown_changes})"
+    return f"{text} (perhaps more: {report.unknown_changes})"
+
+
+def encode_answer(report: Report, *, as_json: bool = False) -> bytes:
+    """Return the bytes for stdout: the answer as safe text, or the outputs as JSON.
+
+    A pipe gets the safe text, too: it may end at a terminal. JSON has the exact text.
+    """
+    text = encode_json(report.outputs) if as_json else sanitize(report.text)
+    return (text.rstrip("\n") + "\n").encode("utf-8", "replace") if text else b""

@@ -1,0 +1,259 @@
+"""Output of a one-shot run: its events and its report, on stdout and stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection, Iterable
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..._core.agents import Mode
+from ..._core.events import AnyEvent, PermissionDecided, StoredEvent, TurnFailed, WorkMerged
+from ..._core.listings import count_noun
+from ..._core.run_ids import find_root_id, is_child_id
+from ..._core.runs import Reason, Report
+from ..._projections.ledger import LedgerBuilder, describe_ledger
+from ..._projections.run_tree import RunTree
+from ..._session.config import Settings
+from ..._session.pricing import calculate_cost
+from ..._session.session import Session
+from .notices.start import OFFLINE_LINE, describe_sandbox, select_new_notices
+from .plain_progress import PlainProgress
+from .progress import (
+    Progress,
+    print_ledger,
+    print_notice,
+    should_color,
+    supports_cursor,
+)
+from .standard_output import StandardOutput
+from .text import choose_glyphs
+
+if TYPE_CHECKING:
+    from ..._projections.stream_json import StreamJson
+    from .answer_stream import AnswerStream
+
+EXIT_TRY_LATER = 75
+"""Exit code if the provider is unreachable or overloaded: try again later (EX_TEMPFAIL)."""
+
+
+EXIT_NOT_LANDED = 3
+"""Exit code with `--strict-merges` if the run succeeded, but work of a child did not land."""
+
+
+class ExitCodeRule:
+    """Exit code of a run, from its events and its report.
+
+    Arguments:
+        strict_merges: work that did not land, at any depth, has an exit code of its own.
+    """
+
+    def __init__(self, *, strict_merges: bool = False) -> None:
+        self._strict_merges = strict_merges
+        self._merges: list[WorkMerged] = []
+        self._is_transient = False
+        """True if a later try may succeed after the last failure of the root run."""
+
+    def apply(self, event: AnyEvent) -> None:
+        """Handle the next event."""
+        if isinstance(event, WorkMerged):
+            self._merges.append(event)
+        if isinstance(event, TurnFailed) and not is_child_id(event.run):
+            self._is_transient = event.transient
+
+    def apply_past(self, event: StoredEvent) -> None:
+        """Handle an event of an earlier process: what became of work still counts."""
+        if isinstance(event, WorkMerged):
+            self._merges.append(event)
+
+    def exit_code(self, report: Report, signals: list[int]) -> int:
+        """Return the exit code. `signals`: numbers of the signals that came during the run."""
+        if signals:
+            return 128 + signals[0]
+        if report.reason is Reason.ERROR and self._is_transient:
+            return EXIT_TRY_LATER
+        if not report.ok:
+            return 1
+        if not self._strict_merges:
+            return 0
+        from ..._core.merge_events import count_merges  # few runs need it
+
+        merges = count_merges(self._merges)
+        return EXIT_NOT_LANDED if merges and merges.landed < merges.works else 0
+
+
+def open_progress(color: str, *, verbose: bool, quiet: bool, plain: bool) -> Progress:
+    """Return a live tree on a terminal, plain lines elsewhere, nothing in quiet mode."""
+    if quiet:
+        return Progress(RunTree())
+    if supports_cursor(sys.stderr) and not plain:
+        from .live_tree import LiveTree
+
+        return LiveTree(sys.stderr, RunTree(), color=should_color(sys.stderr, color))
+    return PlainProgress(sys.stderr, RunTree(), verbose=verbose)
+
+
+class RunReporter:
+    """Output of one run: events and report.
+
+    Arguments:
+        session: the open session. mode: its permission mode.
+        verbose: a line on stderr for each tool call if there is no live tree.
+        quiet: only errors on stderr. as_json: print the outputs of the report as JSON.
+        denial_hint: printed at the end if calls were refused.
+
+    On a terminal, a text answer is rendered while it streams. Otherwise its source
+    text is written when the run has ended, without control characters.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        settings: Settings,
+        *,
+        mode: Mode,
+        verbose: bool,
+        quiet: bool,
+        as_json: bool = False,
+        denial_hint: str = "",
+    ) -> None:
+        self._format = settings.output_format
+        self._color = should_color(sys.stderr, settings.color)
+        self._quiet = quiet
+        self._as_json = as_json
+        self._session_id = session.id
+        self._annotated = session.id if settings.annotate else ""
+        self._denial_hint = denial_hint
+        self._denial_count = 0
+        self._ledger = LedgerBuilder()
+        self._exit_code_rule = ExitCodeRule(strict_merges=settings.strict_merges)
+        is_offline = session.model.startswith("offline:") and self._format == "text"
+        self._model_line = OFFLINE_LINE if is_offline and not quiet else ""
+        streams_json = self._format == "stream-json"
+        self._output = StandardOutput(session.cancel) if streams_json else StandardOutput()
+        plain = settings.screen == "plain" or (streams_json and sys.stdout.isatty())
+        self.screen = open_progress(settings.color, verbose=verbose, quiet=quiet, plain=plain)
+        self._answer: AnswerStream | None = None
+        if self._format == "text" and not as_json and sys.stdout.isatty():
+            self._stream_answer(should_color(sys.stdout, settings.color))
+        self._lines = self._open_lines(session, mode)
+        notices = list(select_new_notices(settings.home, session.cwd, session.notices))
+        if verbose or session.sandbox.tier != "full":
+            notices.insert(0, describe_sandbox(session, network=settings.allow_net))
+        for notice in notices:
+            if notice and not quiet:
+                print_notice(notice)
+        if self._lines and streams_json:
+            self._write_line(self._lines.make_init_line())
+        session.watch(self._apply)
+
+    def add_past_events(self, events: Iterable[StoredEvent], roots: Collection[str]) -> None:
+        """Count the events of an earlier process, without printing a line for each.
+
+        Arguments:
+            roots: root runs that continue; of the others, only the named children matter.
+        """
+        for event in events:
+            if find_root_id(event.run) not in roots:
+                self.screen.tree.roster.apply(event)
+                continue
+            self._ledger.apply(event)
+            self._exit_code_rule.apply_past(event)
+            self.screen.tree.apply(event)
+            if self._lines:
+                list(self._lines.make_event_lines(event))
+
+    def print_notice(self, text: str) -> None:
+        """Print a notice above the progress, unless the output is quiet."""
+        if not self._quiet:
+            self.screen.print_above(lambda: print_notice(text))
+
+    def print_report(self, report: Report, signals: list[int]) -> int:
+        """Print the report and return the exit code.
+
+        Arguments:
+            signals: numbers of the signals that came during the run.
+        """
+        # Not needed before the end of the run.
+        from .report import describe_changed_files, encode_answer, explain_failure
+
+        ledger = self._ledger.ledger
+        if self._lines:
+            has_value = self._as_json and report.ok
+            result = self._lines.make_result_line(
+                report, msgspec.to_builtins(ledger), has_value=has_value
+            )
+            self._write_line(result)
+        elif not self._answer:
+            self._output.write(encode_answer(report, as_json=self._as_json))
+        if failure := explain_failure(report):
+            print_notice(failure)
+        if self._denial_hint and self._denial_count:
+            calls = count_noun(self._denial_count, "tool call")
+            print_notice(f"{calls} refused. {self._denial_hint}")
+        if (changes := describe_changed_files(report)) and not self._quiet:
+            print_notice(changes)
+        if ledger.children and not self._quiet:
+            print_ledger(describe_ledger(ledger), color=self._color)
+        if self._model_line and report.ok:  # A failure names the offline model.
+            print_notice(self._model_line, prefix="")
+        if self._annotated:
+            from .github_actions import write_annotations
+
+            write_annotations(report, ledger, os.environ, session=self._annotated)
+        if self._output.error:
+            print_notice(f"stdout cannot be written: {self._output.error}")
+        exit_code = self._exit_code_rule.exit_code(report, signals)
+        return exit_code or int(bool(self._output.error))
+
+    def make_paused_report(self) -> Report:
+        """Make the substitute for the report of a prompt that a signal has paused."""
+        from .report import make_paused_report
+
+        return make_paused_report(self._session_id, self.screen.tree)
+
+    def _stream_answer(self, color: bool) -> None:
+        """Render the answer on the terminal while it streams."""
+        from .answer_stream import AnswerStream  # slow to import, as is the next one
+        from .markdown import format_unfinished, render_markdown
+
+        def write(markdown: str, ends: bool = True) -> None:
+            columns = get_terminal_size().columns
+            text = render_markdown(markdown, columns=columns, color=color, ends=ends)
+            data = text.encode("utf-8", "replace")
+            self.screen.print_answer(lambda: self._output.write(data))
+
+        answer = AnswerStream(write, lambda: write("(the answer was cut off here)"))
+        self._answer = answer
+        glyphs = choose_glyphs(sys.stdout.encoding)
+        self.screen.format_pending = lambda columns, height: format_unfinished(
+            answer.pending, columns=columns, height=height, color=color, glyphs=glyphs
+        )
+
+    def _apply(self, event: AnyEvent) -> None:
+        self._ledger.apply(event)
+        self._exit_code_rule.apply(event)
+        self._denial_count += isinstance(event, PermissionDecided) and not event.allowed
+        self.screen.on_event(event)
+        if self._answer:
+            self._answer.apply(event)
+        if self._lines:
+            for line in self._lines.make_event_lines(event):
+                if self._format == "stream-json":
+                    self._write_line(line)
+
+    def _open_lines(self, session: Session, mode: Mode) -> StreamJson | None:
+        """Return the fold of events into lines of JSON; None if the output is text."""
+        if self._format == "text":
+            return None
+        from ..._projections.stream_json.open_session import open_lines
+
+        return open_lines(session, cost=calculate_cost, mode=mode)
+
+    def _write_line(self, line: dict[str, Any]) -> None:
+        from .json_output import encode_line
+
+        self._output.write(encode_line(line))

@@ -1,0 +1,335 @@
+"""Text layout for screens: figures, widths, wrapping, glyphs and colors.
+
+`rich.text` could wrap and truncate, too, but importing it takes 20 ms. `rich.cells` takes 10 ms and
+is imported only for text with wide characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from zlib import crc32
+
+from msgspec import Struct
+
+from ..._platform.lazy_pattern import compile_later
+from ..._projections.safe_text import sanitize
+from .theme import apply_theme
+
+Line = Sequence[tuple[str, str]]
+"""One line of a screen as (text, style) parts; a style is a list of words such as "bold red"."""
+
+_DIFFERENCE_START = compile_later(r" *+(?:[-+] ++|(?<=  ))[0-9]++  ")
+"""Start of a line of a difference: its sign and its number."""
+_INDENTED_START = compile_later(r"  +([0-9]+\. )?")
+"""Start of an indented line, and of one that is numbered."""
+_NARROW = compile_later("[\\x20-\\x7e├└│─⎿●→·…▸▰▱⠀-⣿]*")
+"""Matches text in which every character takes one column.
+
+It includes the glyphs, so that drawing them does not import a table of character widths.
+"""
+
+_WIDE = "\u2e80-\ua4cf\uf900-\ufaff\uff01-\uff60\U00020000-\U0003ffff"
+"""Chinese and Japanese characters: between two of them a line may break."""
+_OPENING = "（［｛《〈「『【〔“‘([{<"
+_CLOSING = "，。、；：！？％…）］｝》〉」』】〕ー”’,.;:!?%)\\]}>"
+BREAKS = (
+    rf"(?<=[{_WIDE}])(?<![{_OPENING}])(?![\s{_CLOSING}])"
+    rf"|(?<=[^\s{_OPENING}])(?![{_CLOSING}])(?=[{_WIDE}])"
+)
+"""Pattern of the empty text at the places without a blank where a line may break.
+
+It is compiled at its first use: that takes some milliseconds.
+"""
+
+HANGING = "  "
+"""Stands before further rows of a line, so that the next line differs from them."""
+
+_SECONDS_PER_DAY = 86_400
+
+ERASE_DOWN = "\x1b[2K\x1b[C\x1b[J\x1b[D"
+"""Erases from the start of the row down.
+
+The row is erased first: tmux copies a screen that is erased as a whole to its scrollback.
+"""
+
+STYLE_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "reverse": "7",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
+_AGENT_COLORS = ("cyan", "green", "magenta", "blue")
+
+
+class Glyphs(Struct, frozen=True):
+    """Characters that a tree is drawn with."""
+
+    tee: str = "├─ "
+    end: str = "└─ "
+    bar: str = "│  "
+    hook: str = "⎿ "
+    head: str = "● "
+    arrow: str = "→ "
+    dot: str = " · "
+    more: str = "…"
+    mark: str = "▸"
+    full: str = "▰"
+    empty: str = "▱"
+    spinner: str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+UNICODE = Glyphs()
+ASCII = Glyphs("|- ", "`- ", "|  ", "> ", "* ", "-> ", " - ", "..", ">", "#", "-", "|/-\\")
+
+
+def choose_glyphs(encoding: str | None) -> Glyphs:
+    """Return the glyphs that a stream of this encoding can carry.
+
+    Arguments:
+        encoding: None for a text stream without encoding, which can carry all.
+    """
+    try:
+        "├└│─⎿●→·…▸▰▱⠋".encode(encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return ASCII
+    return UNICODE
+
+
+def format_tokens(count: int) -> str:
+    """Format a number of tokens in at most six columns: 950, 41.4k, 1.2M."""
+    if count < 1000:
+        return str(count)
+    return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
+
+
+def format_seconds(span: float) -> str:
+    """Format a number of seconds: 4.2s, 29s, 1m 04s, 2h 05m, 62d 21h."""
+    if span < 9.95:
+        return f"{span:.1f}s"
+    whole = int(span + 0.05)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02}s"
+    if whole < _SECONDS_PER_DAY:
+        return f"{whole // 3600}h {whole % 3600 // 60:02}m"
+    return f"{whole // _SECONDS_PER_DAY}d {whole % _SECONDS_PER_DAY // 3600:02}h"
+
+
+def format_costs(usd: float) -> str:
+    """Format US dollars: $0.12, <$0.01."""
+    return f"${usd:,.2f}" if usd >= 0.005 else "<$0.01"
+
+
+def measure_width(text: str) -> int:
+    """Return the columns of a text on a terminal; most CJK characters take two."""
+    if _NARROW.fullmatch(text):
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def truncate(text: str, columns: int, more: str = "…") -> str:
+    """Return the text if it fits in `columns`, else its beginning with `more` at the end."""
+    if measure_width(text) <= columns:
+        return text
+    if columns <= len(more):
+        return more[: max(0, columns)]
+    if _NARROW.fullmatch(text):
+        return text[: columns - len(more)] + more
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, columns - len(more)).rstrip() + more
+
+
+def wrap(line: str, columns: int, *, keeps_words: bool = False) -> Iterator[str]:
+    """Yield the line in parts of at most `columns`, wrapped between words where possible.
+
+    Arguments:
+        keeps_words: a word of ASCII that is too long, such as a path, has a part of its own.
+    """
+    columns = max(2, columns)
+    while measure_width(line) > columns:
+        head = truncate(line, columns, "")
+        end = _find_break(line, len(head))
+        if end <= 0:
+            word = line.split(" ", 1)[0]
+            end = len(word) if keeps_words and word.isascii() else len(head)
+            end = end or 1
+        yield line[:end]
+        line = line[end:].lstrip(" ")
+        if not line:
+            return
+    yield line
+
+
+def _find_break(line: str, length: int) -> int:
+    """Return the last place up to `length` at which a line may break; 0 or less for none."""
+    if line[length : length + 1] == " ":
+        return length
+    blank = line.rfind(" ", 0, length)
+    if _NARROW.fullmatch(line, 0, length):
+        return blank
+    places = (match.start() for match in re.finditer(BREAKS, line[: length + 1]))
+    return max((place for place in places if blank < place <= length), default=blank)
+
+
+def wrap_indented(text: str, columns: int) -> Iterator[str]:
+    """Wrap a line between words; further rows of an indented or numbered line are indented, too."""
+    start = _INDENTED_START.match(text)
+    length = start.end() if start else 0
+    is_numbered = start is not None and bool(start[1])
+    indent = length if is_numbered else length + len(HANGING)
+    if not length or indent > columns // 2:
+        yield from wrap(text, columns)
+        return
+    room = columns - indent
+    first = next(wrap(text[length:], columns - length))
+    yield text[:length] + first
+    rest = text[length + len(first) :].lstrip(" ")
+    if rest:
+        for part in wrap(rest, room):
+            yield " " * indent + part
+
+
+def wrap_line(line: Line, columns: int) -> Iterator[Line]:
+    """Wrap a line between words; all rows have its indentation."""
+    line = [(text.expandtabs(4), style) for text, style in line]
+    if sum(measure_width(text) for text, _ in line) <= columns:
+        yield line
+        return
+    text = "".join(text for text, _ in line)
+    style = line[0][1] if len(line) == 1 else ""
+    words = text.lstrip(" ")
+    indent = text[: min(len(text) - len(words), columns // 2)]
+    for part in wrap(words, columns - len(indent)):
+        yield [(indent + part, style)]
+
+
+def split_line(line: Line, columns: int) -> Iterator[Line]:
+    """Split a line into rows of at most `columns`, after a blank where possible.
+
+    Styles stay, and no character is left out: the blanks, too, stay on their rows. Further rows are
+    indented: those of a line of a difference begin below its text.
+    """
+    columns = max(2, columns)
+    line = [(text.expandtabs(4), style) for text, style in line]
+    text = "".join(part for part, _ in line)
+    indent = _find_indent(text, columns)
+    at = 0
+    while True:
+        room = columns - indent if at else columns
+        head = _cut_after_blank(truncate(text[at:], room, ""), text[at:])
+        row = _cut_parts(line, at, at + len(head))
+        yield [(" " * indent, ""), *row] if at and indent else row
+        at += len(head)
+        if at >= len(text):
+            return
+
+
+def _find_indent(text: str, columns: int) -> int:
+    """Return the columns before further rows of a line; 0 on a screen without room for them."""
+    difference = _DIFFERENCE_START.match(text)
+    blanks = len(text) - len(text.lstrip(" "))
+    indent = difference.end() if difference else blanks + len(HANGING)
+    return indent if indent <= columns // 2 else 0
+
+
+def _cut_parts(line: Line, start: int, end: int) -> Line:
+    """Return the parts of a line from one place of its text to another."""
+    parts: list[tuple[str, str]] = []
+    at = 0
+    for text, style in line:
+        part = text[max(0, start - at) : max(0, end - at)]
+        if part:
+            parts.append((part, style))
+        at += len(text)
+    return parts
+
+
+def _cut_after_blank(head: str, text: str) -> str:
+    """Return the start of a row without its last word, if the next row begins with its rest.
+
+    A word that is longer than half the row is cut: rows must not be nearly empty. If a word ends
+    with the row, the next row begins with the blank.
+
+    Arguments:
+        head: the start of the text that fits on the row.
+        text: what is left of the line.
+    """
+    rest = text[len(head) :]
+    if not rest or rest.startswith(" "):
+        return head
+    end = head.rfind(" ") + 1
+    return head[:end] if end > len(head) // 2 else head
+
+
+def wrap_last_lines(text: str, columns: int, count: int) -> list[str]:
+    """Return the last `count` lines of a text after wrapping it to `columns`."""
+    text = text.strip("\n")[-count * columns :]
+    if not text:
+        return []
+    rows = [row for line in text.split("\n") for row in wrap(line.expandtabs(4), columns)]
+    return rows[-count:]
+
+
+def fit_with_figures(
+    text: str,
+    figures: Sequence[str],
+    columns: int,
+    glyphs: Glyphs,
+    *,
+    in_brackets: bool = False,
+    min_columns: int = 12,
+) -> tuple[str, str]:
+    """Fit a text and the figures after it into `columns`; return (text, figures).
+
+    Arguments:
+        in_brackets: put the figures in brackets.
+        min_columns: the text is truncated down to this width before figures are dropped, the
+            first figure first.
+    """
+    shown = list(figures)
+    while True:
+        joined = glyphs.dot.join(shown)
+        tail = ""
+        if shown:
+            tail = f" ({joined})" if in_brackets else glyphs.dot + joined
+        room = columns - measure_width(tail)
+        if not shown or room >= min(measure_width(text), min_columns):
+            return truncate(text, room, glyphs.more), tail
+        shown.pop(0)
+
+
+def choose_agent_color(agent: str) -> str:
+    """Return the color of an agent's name; the same name always has the same color."""
+    known = {"explore": "cyan", "general": "green"}
+    if agent in known:
+        return known[agent]
+    return _AGENT_COLORS[crc32(agent.encode("utf-8", "replace")) % len(_AGENT_COLORS)]
+
+
+def paint(lines: Iterable[Line], *, color: bool) -> str:
+    """Return the lines as text, each with a line feed; with `color`, in colors of the theme.
+
+    The texts are sanitized, so the only escape sequences are those of the styles.
+    """
+    return "".join(
+        "".join(_paint_part(sanitize(text), style if color else "") for text, style in line) + "\n"
+        for line in lines
+    )
+
+
+def _paint_part(text: str, style: str) -> str:
+    codes = ";".join(STYLE_CODES[name] for name in style.split())
+    if not (codes and text):
+        return text
+    start = apply_theme(f"\x1b[{codes}m")
+    return f"{start}{text}\x1b[0m"

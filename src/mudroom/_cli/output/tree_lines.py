@@ -1,0 +1,441 @@
+"""The tree of runs as lines: two lines per run; many runs are folded into counts.
+
+Below it are rows for claimed tasks of the board, and for named children that do not work.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from heapq import nsmallest
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..._core.listings import count_noun
+from ..._core.token_counts import CHARACTERS_PER_TOKEN
+from ..._projections.board_lines import MARKS
+from ..._projections.current_team import describe_state
+from ..._projections.merges import describe_merge
+from ..._projections.reason_words import describe_reason
+from ..._projections.run_tree import RunTree
+from ..._projections.run_view import CommandView, RunState, RunView, format_name
+from ..._projections.safe_text import sanitize_line
+from ..._projections.team import Teammate
+from .text import (
+    UNICODE,
+    Glyphs,
+    Line,
+    choose_agent_color,
+    fit_with_figures,
+    format_seconds,
+    format_tokens,
+    measure_width,
+    truncate,
+)
+
+MAX_CLAIMS = 5
+"""Claimed tasks shown."""
+
+_MIN_COLUMNS = 48
+"""Width of a text below which its figures are dropped."""
+
+QUIET_SECONDS = 60.0
+"""Seconds without an event after which a running run is marked quiet."""
+
+
+BAR_COLUMNS = 5
+"""Width of the bar that shows how much of a run's budget is used."""
+
+MIN_HEADLINE_COLUMNS, MIN_ACTION_COLUMNS = 48, 16
+"""Width of a root's headline and of a child's activity below which figures are dropped."""
+
+_STYLES = {RunState.DONE: "green", RunState.STOPPED: "yellow", RunState.FAILED: "red"}
+_RANKS = {
+    RunState.FAILED: 0,
+    RunState.RUNNING: 1,
+    RunState.WAITING: 1,
+    RunState.STOPPED: 2,
+    RunState.DONE: 3,
+}
+"""Order in which runs are chosen when there are too many to show."""
+
+
+class TreeStyle(Struct, frozen=True, kw_only=True):
+    """Options for drawing a tree.
+
+    Arguments:
+        columns: width of the screen.
+        max_runs: maximum number of runs shown below a root; None for all.
+        now: time in seconds since 1970; None for a recorded tree, whose open runs are unfinished.
+        show_ids: show run ids.
+        selected: id of the marked run.
+        hidden_runs: ids of children to leave out, because they are on the screen already.
+        printed_runs: ids of children that have no rows for the same reason, but are counted.
+        asking_runs: ids of runs with a tool call that waits for the user's answer.
+        idle: named children that do not work; each has one row instead of those of its runs.
+        is_snapshot: draw a final snapshot while the root still works; its headline counts tasks,
+            without figures, which would soon be old.
+    """
+
+    columns: int = 80
+    max_runs: int | None = None
+    now: float | None = None
+    show_ids: bool = False
+    selected: str = ""
+    hidden_runs: Collection[str] = ()
+    printed_runs: Collection[str] = ()
+    asking_runs: Collection[str] = ()
+    idle: Sequence[Teammate] = ()
+    is_snapshot: bool = False
+    glyphs: Glyphs = UNICODE
+
+
+def format_tree(tree: RunTree, root: RunView, style: TreeStyle) -> list[Line]:
+    """Format a root run and its descendants.
+
+    The headline of the root comes first, then two lines per run, and counts of hidden runs.
+    """
+    return [line for _, line in format_tree_by_run(tree, root, style)]
+
+
+def format_tree_by_run(tree: RunTree, root: RunView, style: TreeStyle) -> list[tuple[str, Line]]:
+    """Format a tree; return each line with the id of its run, "" for a count."""
+    if style.idle:
+        runs = (brief.run_id for teammate in style.idle for brief in teammate.briefs)
+        style = replace(style, printed_runs={*style.printed_runs, *runs})
+    shown = _choose_runs(tree, root, style)
+    return [
+        (root.run_id, _format_headline(tree, root, style)),
+        *_format_descendants(tree, root, shown, "", style),
+        *format_claims(tree, root, style.columns, style.glyphs),
+        *format_idle(style.idle, style.columns, style.glyphs, selected=style.selected),
+    ]
+
+
+def format_command(command: CommandView, style: TreeStyle) -> Line:
+    """Format the row of a background command."""
+    is_selected = command.id == style.selected
+    stem = f"{style.glyphs.mark} $ " if is_selected else "$ "
+    seconds = max(0.0, (style.now or command.started_at) - command.started_at)
+    shown, tail = fit_with_figures(
+        command.title,
+        ["background", format_seconds(seconds)],
+        style.columns - measure_width(stem),
+        style.glyphs,
+        min_columns=MIN_ACTION_COLUMNS,
+    )
+    row_style = "bold reverse" if is_selected else ""
+    return [(truncate(stem, style.columns, ""), "dim"), (shown, row_style), (tail, "dim")]
+
+
+def describe_outcome(run: RunView) -> str:
+    """Return how a run ended: "Done", or the words for its reason, and its error.
+
+    "" while it works. What became of the work of an isolated workspace follows: "Done, merged 2
+    files".
+    """
+    if not run.report:
+        return ""
+    outcome = describe_reason(run.report.reason).capitalize()
+    if run.report.recovered:
+        outcome += ", with a summary"
+    if merge := describe_merge(run):
+        outcome += f", {merge}"
+    return f"{outcome}: {run.error}" if run.error else outcome
+
+
+def describe_task(run: RunView) -> str:
+    """Return the task of a child as one line, with its name and description if it has them."""
+    if run.continues:  # The prompt is messages in tags, or a note; the description is a title.
+        return f"> task{f' ({run.label})' if run.name else ''}: {sanitize_line(run.title)}"
+    names = filter(None, (run.label if run.name else "", sanitize_line(run.description)))
+    label = ": ".join(names)
+    return f"> task{f' ({label})' if label else ''}: {sanitize_line(run.prompt)}"
+
+
+def format_figures(run: RunView, now: float | None, *, says_uses: bool = True) -> list[str]:
+    """Return the figures of a run: tool calls, its tokens, tokens of its subtree, time.
+
+    Arguments:
+        now: time in seconds since 1970; None to count up to the last event.
+        says_uses: write "2 tool uses", not "2 tools".
+    """
+    seconds = run.count_seconds(run.last_event_at if now is None else now)
+    figures = [
+        count_noun(run.tool_call_count, "tool use" if says_uses else "tool"),
+        _format_own_tokens(run),
+    ]
+    if run.descendant_usage.total_tokens:
+        figures.append(f"{format_tokens(run.total_usage.total_tokens)} with children")
+    figures.append(format_seconds(seconds))
+    return figures
+
+
+def _format_own_tokens(run: RunView) -> str:
+    """Return the tokens of a run; with "~" while an answer streams, whose tokens are estimated."""
+    streamed = run.streamed_length // CHARACTERS_PER_TOKEN
+    tokens = format_tokens(run.usage.total_tokens + streamed)
+    return f"~{tokens} tokens" if streamed else f"{tokens} tokens"
+
+
+def compute_budget_share(run: RunView, now: float) -> float | None:
+    """Return the used share of the limit that is nearest, 0.0 to 1.0; None without limits.
+
+    Arguments:
+        now: time in seconds since 1970.
+    """
+    budget = run.budget
+    usage = run.total_usage
+    pairs = (
+        (run.turn, budget.turns),
+        (run.count_seconds(now), budget.seconds),
+        (usage.input_tokens, budget.input_tokens),
+        (usage.output_tokens, budget.output_tokens),
+        (usage.total_tokens, budget.total_tokens),
+    )
+    return max((min(1.0, used / limit) for used, limit in pairs if limit), default=None)
+
+
+def describe_activity(run: RunView, style: TreeStyle) -> str:
+    """Return what a run does or waits for: its last action, a pending retry, or its outcome."""
+    if run.report:
+        return describe_outcome(run)
+    if run.run_id in style.asking_runs:
+        return "waits for your answer"
+    if retry := run.pending_retry:
+        if not retry.delay:
+            return f"retry {retry.attempt}: {sanitize_line(retry.error)}"
+        cause = f"HTTP {retry.status}" if retry.status else "connection lost"
+        return f"retry {retry.attempt} in {format_seconds(retry.delay)} ({cause})"
+    streamed = sanitize_line(run.streamed_tail)
+    if style.now is not None and run.streamed_tail and not run.open_calls:
+        return streamed if run.depth else f"answering{style.glyphs.more}"
+    action = run.last_action or streamed or f"thinking{style.glyphs.more}"
+    return f"unfinished: {action}" if style.now is None else action
+
+
+def _format_headline(tree: RunTree, run: RunView, style: TreeStyle) -> Line:
+    is_live = style.now is not None and not run.pending_retry
+    has_tasks = "run" in list(run.open_calls.values()) or run.state is RunState.WAITING
+    if is_live and (style.is_snapshot or has_tasks):
+        activity = _count_tasks(tree, run, style)
+    else:
+        activity = describe_activity(run, style)
+    title = sanitize_line(run.description) if run.depth and is_live else ""
+    turn = f"turn {run.turn}" if run.turn else ""
+    parts = [run.run_id if style.show_ids else "", title, turn, activity]
+    text = style.glyphs.dot.join(filter(None, parts))
+    if style.is_snapshot and not run.report:
+        head = style.glyphs.head
+        room = style.columns - measure_width(head)
+        return [(head, "dim"), (truncate(text, room, style.glyphs.more), "")]
+    return _format_activity(style.glyphs.head, text, run, style, min_columns=MIN_HEADLINE_COLUMNS)
+
+
+def _count_tasks(tree: RunTree, run: RunView, style: TreeStyle) -> str:
+    """Count the tasks of a run by state. A task without a child run has not started."""
+    children = _list_visible_children(tree, run.run_id, style)
+    states = Counter(child.state for child in children)
+    started = {child.call_id for child in children}
+    # Copied: another thread may change the calls while they are read.
+    open_tasks = [call for call, view in list(run.open_calls.items()) if view == "run"]
+    counts = {
+        "running": states[RunState.RUNNING] + states[RunState.WAITING],
+        "not started": sum(call not in started for call in open_tasks),
+        "done": states[RunState.DONE],
+        "stopped": states[RunState.STOPPED],
+        "failed": states[RunState.FAILED],
+    }
+    details = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return f"{count_noun(sum(counts.values()), 'task')}: {details}"
+
+
+def _list_visible_children(tree: RunTree, run_id: str, style: TreeStyle) -> list[RunView]:
+    """Return the children that are not hidden; without ids, only the last run of each child."""
+    children = tree.children(run_id)
+    hidden = set(style.hidden_runs)
+    if not style.show_ids:
+        hidden.update(child.continues for child in children)
+    return [child for child in children if child.run_id not in hidden]
+
+
+def _list_children_with_rows(tree: RunTree, run_id: str, style: TreeStyle) -> list[RunView]:
+    children = _list_visible_children(tree, run_id, style)
+    return [child for child in children if child.run_id not in style.printed_runs]
+
+
+def _choose_runs(tree: RunTree, root: RunView, style: TreeStyle) -> Collection[str] | None:
+    """Choose the runs to show; return their ids, or None to show all.
+
+    Failed runs get up to half of the places, then long-running ones; the ancestors of a chosen
+    run are shown, too.
+    """
+    runs: list[RunView] = []
+    for child in _list_children_with_rows(tree, root.run_id, style):
+        runs.extend(tree.walk(child.run_id))
+    limit = style.max_runs
+    if limit is None or len(runs) <= limit:
+        return None
+    failed = [run for run in runs if run.state is RunState.FAILED]
+    others = [run for run in runs if run.state is not RunState.FAILED]
+    chosen = nsmallest(limit // 2, failed, key=_rank)
+    chosen += nsmallest(limit - len(chosen), others, key=_rank)
+    ids: set[str] = set()
+    for run in chosen:
+        ancestor: RunView | None = run
+        while ancestor and ancestor is not root and ancestor.run_id not in ids:
+            ids.add(ancestor.run_id)
+            ancestor = tree.runs.get(ancestor.parent)
+    return ids
+
+
+def _rank(run: RunView) -> tuple[int, float]:
+    return _RANKS[run.state], -run.finished_at if run.report else run.started_at
+
+
+def _format_descendants(
+    tree: RunTree, parent: RunView, shown: Collection[str] | None, stem: str, style: TreeStyle
+) -> Iterator[tuple[str, Line]]:
+    """Yield the lines below a run, each with the id of its run.
+
+    Arguments:
+        shown: ids of the runs to show; None for all.
+        stem: the branches left of the lines.
+    """
+    glyphs = style.glyphs
+    children = _list_children_with_rows(tree, parent.run_id, style)
+    hidden: list[RunView] = []
+    if shown is not None:
+        hidden = [child for child in children if child.run_id not in shown]
+        children = sorted((child for child in children if child.run_id in shown), key=_rank)
+    for n, child in enumerate(children, 1):
+        is_last = n == len(children) and not hidden
+        branch = glyphs.end if is_last else glyphs.tee
+        child_stem = stem + (" " * len(glyphs.bar) if is_last else glyphs.bar)
+        activity = describe_activity(child, style)
+        yield child.run_id, _format_title(child, stem + branch, style)
+        yield child.run_id, _format_activity(child_stem + glyphs.hook, activity, child, style)
+        yield from _format_descendants(tree, child, shown, child_stem, style)
+    if hidden:
+        yield "", _format_hidden(hidden, stem + glyphs.end, style)
+
+
+def _format_hidden(hidden: list[RunView], stem: str, style: TreeStyle) -> Line:
+    states = Counter(child.state for child in hidden)
+    counts = ", ".join(f"{states[state]} {state}" for state in RunState if states[state])
+    text = f"{len(hidden):,} more: {counts}"
+    room = style.columns - measure_width(stem)
+    return [
+        (truncate(stem, style.columns, ""), "dim"),
+        (truncate(text, room, style.glyphs.more), "dim"),
+    ]
+
+
+def _format_title(run: RunView, stem: str, style: TreeStyle) -> Line:
+    more = style.glyphs.more
+    room = style.columns - measure_width(stem)
+    name = truncate(_format_name(run, style), room, more)
+    title = sanitize_line(run.description) or sanitize_line(run.prompt)
+    stem_style = "dim"
+    name_style = f"bold {choose_agent_color(run.agent)}"
+    if run.run_id == style.selected:
+        stem = stem[:-1] + style.glyphs.mark
+        stem_style = "bold"
+        name_style += " reverse"
+    return [
+        (truncate(stem, style.columns, ""), stem_style),
+        (name, name_style),
+        (truncate(f"  {title}", room - measure_width(name), more), ""),
+    ]
+
+
+def _format_name(run: RunView, style: TreeStyle) -> str:
+    """Return the name of a child, or its agent; with its id where ids are shown."""
+    if not style.show_ids:
+        return run.short_label
+    return f"{run.label} ({run.run_id})" if run.name else run.label
+
+
+def _format_activity(
+    stem: str, text: str, run: RunView, style: TreeStyle, *, min_columns: int = MIN_ACTION_COLUMNS
+) -> Line:
+    figures = format_figures(run, style.now, says_uses=bool(run.report))
+    is_quiet = False
+    if style.now is not None and not run.report:
+        share = compute_budget_share(run, style.now)
+        if share is not None:
+            figures.insert(0, _draw_budget_bar(share, style.glyphs))
+        silence = style.now - run.last_event_at
+        is_working = run.state is RunState.RUNNING and run.run_id not in style.asking_runs
+        is_quiet = is_working and silence >= QUIET_SECONDS
+        if is_quiet:
+            figures.append(f"quiet {format_seconds(silence)}")
+    shown, tail = fit_with_figures(
+        text,
+        figures,
+        style.columns - measure_width(stem),
+        style.glyphs,
+        in_brackets=bool(run.report),
+        min_columns=min_columns,
+    )
+    return [
+        (truncate(stem, style.columns, ""), "dim"),
+        (shown, _STYLES.get(run.state, "")),
+        (tail, "yellow" if is_quiet else "dim"),
+    ]
+
+
+def _draw_budget_bar(share: float, glyphs: Glyphs) -> str:
+    full = round(share * BAR_COLUMNS)
+    return glyphs.full * full + glyphs.empty * (BAR_COLUMNS - full)
+
+
+def format_claims(
+    tree: RunTree, root: RunView, columns: int, glyphs: Glyphs
+) -> Iterator[tuple[str, Line]]:
+    """Yield a row for each task of the board that a run at work has claimed."""
+    claims = [
+        (run, task, subject)
+        for run in tree.walk(root.run_id)
+        if not run.report
+        for task, subject in list(run.claims.items())
+    ]
+    for run, task, subject in claims[:MAX_CLAIMS]:
+        text = f"{MARKS['in_progress']} #{task} {sanitize_line(subject)}"
+        shown, tail = fit_with_figures(
+            text, [run.short_label], columns, glyphs, min_columns=_MIN_COLUMNS
+        )
+        yield "", [(shown, ""), (tail, "dim")]
+
+
+def format_idle(
+    teammates: Sequence[Teammate], columns: int, glyphs: Glyphs, *, selected: str
+) -> Iterator[tuple[str, Line]]:
+    """Yield a row for each named child that does not work, with the id of its last run.
+
+    Arguments:
+        selected: id of the marked run.
+    """
+    for teammate in teammates:
+        is_selected = teammate.run_id == selected
+        stem = f"{glyphs.mark} @" if is_selected else "@"
+        room = columns - measure_width(stem)
+        name = truncate(format_name(teammate.name), room, glyphs.more)
+        shown, tail = fit_with_figures(
+            f"  {describe_state(teammate)}",
+            [f"{format_tokens(teammate.usage.total_tokens)} tokens"],
+            room - measure_width(name),
+            glyphs,
+            min_columns=_MIN_COLUMNS,
+        )
+        color = choose_agent_color(teammate.agent)
+        yield (
+            teammate.run_id,
+            [
+                (truncate(stem, columns, ""), "dim"),
+                (name, f"bold {color} reverse" if is_selected else f"bold {color}"),
+                (shown, ""),
+                (tail, "dim"),
+            ],
+        )

@@ -1,0 +1,422 @@
+"""Replay: run a recorded session again without a model and without effects, and compare the events.
+
+The adapters of a replay are chosen here; those of a session in `build.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from msgspec.structs import replace
+
+from .._adapters.models.replay_model import ReplayModel, remove_varying_text
+from .._adapters.output_filters.injection_marker import mark_injection
+from .._adapters.tools import BOARD_TOOLS, make_builtin_tools
+from .._adapters.workers.local import LocalWorker
+from .._core.agents import WorkspaceSpec
+from .._core.events import (
+    Compacted,
+    MessageSent,
+    ResultsCleared,
+    RunFinished,
+    RunStarted,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnFailed,
+    TurnFinished,
+    WorkMerged,
+)
+from .._core.messages import RecordedConversation
+from .._core.ports import Environment
+from .._core.runs import Brief, InboxMessage, Reason, Report, Work
+from .._core.tools import Tool
+from .._engine.children.merge import is_merge_of
+from .._engine.children.task_tool import make_task_tool
+from .._engine.meters.meter import Meter
+from .._engine.phase import RunControl
+from .._engine.recorded_conversations import (
+    group_by_run,
+    rebuild_briefs,
+    rebuild_conversations,
+)
+from .._engine.run_context import RunContext
+from .._engine.run_tools import RUN_TOOLS
+from .._engine.run_tools.merge_tool import MERGE_TOOL
+from .._engine.session_context import SessionServices, SingleEnvironment
+from .._platform.scratch_dirs import ScratchDir
+from .._platform.system_clock import SystemClock
+from .._projections.team import MESSAGE_TOOL
+from .._session.recorded_options import is_board_offered
+from .recorded_background import RecordedBackground
+from .recorded_events import RecordedEvents, ReplayDiverged
+from .recorded_gate import RecordedGate
+from .recorded_messages import RecordedInbox
+from .recorded_outcomes import (
+    RecordedHooks,
+    RecordedOutcomes,
+    RecordedOutputChecks,
+    RecordedTeams,
+)
+from .recorded_stops import RecordedFault, RecordedMeters
+
+__all__ = ["ReplayDiverged", "replay"]
+
+UNLIMITED = 1 << 20
+"""Maximum of children at the same time: the replay must not wait where the record did not."""
+
+STILL_ROUNDS = 100
+"""Rounds of the event loop without a step after which nothing moves any more.
+
+No step of a replay waits for time or for another program, so a slow machine is no reason.
+"""
+
+
+async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
+    """Run every root run of a record again, with all runs below it. Return its events.
+
+    No file, command, model or user is needed: answers, results, decisions, limits and stops come
+    from the record. Only the engine is tested. A replay of any record ends.
+
+    Raises ReplayDiverged at the first event that differs from the record.
+    """
+    journal = RecordedEvents(events, remove_varying_text)
+    gate = RecordedGate(journal, events)
+    with ScratchDir() as spill_folder:
+        services = _make_services(events, journal, gate, spill_folder)
+        worker = _ReplayWorker(services, events, journal, gate)
+        try:
+            await _follow_record(worker, journal)
+        finally:
+            await worker.close()
+    return list(events)
+
+
+async def _follow_record(worker: _ReplayWorker, journal: RecordedEvents) -> None:
+    """Start and stop the runs as the record does, until its end. Raises ReplayDiverged."""
+    journal.advance()
+    while not await _wait_until_still(worker, journal):
+        if journal.next_event is None:
+            return  # The record of an unfinished session has no more.
+        if not journal.stop_next_run():
+            journal.diverge_here()
+    if journal.difference.done():
+        journal.difference.result()
+
+
+async def _wait_until_still(worker: _ReplayWorker, journal: RecordedEvents) -> bool:
+    """Wait until nothing moves. Return whether the replay has ended."""
+    moves = -1
+    rounds = 0
+    while rounds < STILL_ROUNDS:
+        if journal.difference.done() or (journal.next_event is None and not worker.is_working):
+            return True
+        if rounds == STILL_ROUNDS // 2:
+            await asyncio.to_thread(_do_nothing)  # a thread may look at what a call would change
+        await asyncio.sleep(0)
+        rounds = rounds + 1 if moves == journal.moves else 0
+        moves = journal.moves
+    return False
+
+
+def _do_nothing() -> None:
+    pass
+
+
+def _make_services(
+    events: Sequence[StoredEvent],
+    journal: RecordedEvents,
+    gate: RecordedGate,
+    spill_folder: str,
+) -> SessionServices:
+    """Return the services of a replay. Model and tools come from the record."""
+    briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
+    started = [brief for brief in briefs.values() if not brief.is_compaction]
+    children = [brief for brief in started if brief.parent]
+    outcomes = RecordedOutcomes(events, journal)
+    hooks = RecordedHooks(events)
+    hooks.reach_next = gate.reach_next_of
+    agents = {brief.agent.name: brief.agent for brief in children}
+    tools = {**_make_recorded_tools(events), "task": make_task_tool(agents)}
+    unused: Any = None
+    environment = Environment(
+        spec=WorkspaceSpec(), workspace=unused, sandbox=unused, policy=outcomes
+    )
+    return SessionServices(
+        session=_find_session_id(events),
+        get_model=_always(ReplayModel(())),
+        journal=journal,
+        environments=SingleEnvironment(environment),
+        clock=SystemClock(),
+        approver=outcomes,
+        mark_report=mark_injection,
+        toolbox=outcomes.make_toolbox(tools),
+        agents=agents,
+        spill_folder=spill_folder,
+        environment_text="",
+        meters=RecordedMeters(briefs, journal.stops, gate),
+        output_checks=RecordedOutputChecks(events),
+        hooks=hooks,
+        teams=RecordedTeams(events),
+        recorded_edits=RecordedEdits(events).take,
+        recorded_work=RecordedWork(events),
+    )
+
+
+class _ReplayWorker(LocalWorker):
+    """Worker that gives each run its recorded answers."""
+
+    def __init__(
+        self,
+        services: SessionServices,
+        events: Sequence[StoredEvent],
+        journal: RecordedEvents,
+        gate: RecordedGate,
+    ) -> None:
+        super().__init__(services, UNLIMITED)
+        self._backgrounds: dict[str, RecordedBackground] = {}
+        self._due = {brief.run_id: brief for brief in rebuild_briefs(events)}
+        self._journal = journal
+        self._gate = gate
+        self._own_events = group_by_run(events)
+        self._waiting: dict[str, list[InboxMessage]] = {}
+        self._child_models = _find_child_models(events)
+        self._conversations: dict[str, list[RecordedConversation]] = {}
+        for conversation in rebuild_conversations(events):
+            self._conversations.setdefault(conversation.run, []).append(conversation)
+        journal.on_message = self._send
+        journal.on_run_due = self._start_due
+
+    @property
+    def is_working(self) -> bool:
+        """True while a run works."""
+        return bool(self._pool.handles)
+
+    async def close(self) -> None:
+        """End the runs that still work after a difference, whatever they wait for."""
+        for number in range(STILL_ROUNDS):
+            for handle in list(self._pool.handles.values()):
+                if number == 0:
+                    handle.cancel()
+                elif number % 10 == 0:
+                    handle.outcome.cancel()
+            if not self._pool.handles:
+                return
+            await asyncio.sleep(0)
+
+    def _make_run(
+        self, brief: Brief, meter: Meter, control: RunControl, environment: Environment
+    ) -> RunContext:
+        recorded = self._conversations.get(brief.run_id, [])
+        model = ReplayModel(recorded, stop_run=self._gate.stop_call)
+        services = replace(
+            self._services,
+            get_model=_always(model),
+            child_models=self._child_models.get(brief.run_id, {}),
+        )
+        run = ReplayedRun(brief, meter, services, self, control, environment)
+        list_next = partial(self._journal.list_delivered_next, brief.run_id)
+        run.inbox = RecordedInbox(run.recorder, list_next)
+        run.recorded_report = self._journal.stops.find_report(brief.run_id)
+        own = self._own_events.get(brief.run_id, ())
+        run.recorded_calls = _group_by_call(own)
+        background = RecordedBackground(run, own, self._journal, self._gate)
+        self._backgrounds[brief.run_id] = background
+        run.background = background
+        self._journal.stops.add_run(run)
+        for message in self._waiting.pop(brief.run_id, ()):
+            run.inbox.restore(message)
+        return run
+
+    def _send(self, event: MessageSent) -> None:
+        """Send a message to a run; it may be the first event of the run."""
+        if run := self._journal.stops.find_run(event.run):
+            run.inbox.restore(event.message)
+        else:
+            self._waiting.setdefault(event.run, []).append(event.message)
+
+    def _start_due(self, run_id: str) -> None:
+        """Start a run that the engine did not make while a parent worked."""
+        brief = self._due.pop(run_id, None)
+        if brief is None:
+            return
+        if not brief.parent:
+            handle = self.start(brief, self._services.meters.open(run_id, brief.budget))
+            handle.outcome.add_done_callback(self._check_end)
+        elif background := self._backgrounds.get(brief.parent):
+            background.start_next_run(brief)
+
+    def _check_end(self, outcome: asyncio.Future[Report]) -> None:
+        """Note a failure of a prompt that its report does not have."""
+        error = None if outcome.cancelled() else outcome.exception()
+        if error is not None and not isinstance(error, RecordedFault):
+            self._journal.diverge(f"{type(error).__name__}: {error}")
+
+
+def _group_by_call(events: Iterable[StoredEvent]) -> dict[str, list[StoredEvent]]:
+    """Return the starts and ends of calls, by call id."""
+    groups: dict[str, list[StoredEvent]] = {}
+    for event in events:
+        if isinstance(event, ToolCallStarted):
+            groups.setdefault(event.call.id, []).append(event)
+        elif isinstance(event, ToolCallFinished):
+            groups.setdefault(event.call_id, []).append(event)
+    return groups
+
+
+def _always(model: ReplayModel) -> Callable[[str], ReplayModel]:
+    return lambda name: model
+
+
+def _find_session_id(events: Sequence[StoredEvent]) -> str:
+    return next((event.prompt_id.split("#", 1)[0] for event in events if event.prompt_id), "")
+
+
+def _make_recorded_tools(events: Sequence[StoredEvent]) -> dict[str, Tool]:
+    """Return each tool that a run had: the built-in one, or a stand-in."""
+    briefs = [event.brief for event in events if isinstance(event, RunStarted)]
+    tools = [set(brief.tools) - ({MESSAGE_TOOL} if brief.name else set()) for brief in briefs]
+    names = set[str]().union(*(brief.tools for brief in briefs))
+    # Tools of the user had these names, too.
+    are_engine_tools = all("task" in each for each in tools if each & RUN_TOOLS.keys())
+    engine_tools = {**RUN_TOOLS, "merge": MERGE_TOOL} if are_engine_tools else {}
+    builtin = {**make_builtin_tools(), **engine_tools}
+    made = {name: builtin.get(name) or _make_stand_in(name) for name in names}
+    if not is_board_offered(events):
+        on_request = {name: made[name] for name in BOARD_TOOLS if name in made}
+        made |= {name: replace(tool, offered_to="request") for name, tool in on_request.items()}
+    return made
+
+
+def _make_stand_in(name: str) -> Tool:
+    async def fail(context: object, arguments: object) -> NoReturn:
+        raise ReplayDiverged(f"{name} has no recorded result")
+
+    return Tool(name=name, description="", parameters={"type": "object"}, parse=dict, run=fail)
+
+
+def _find_child_models(events: Sequence[StoredEvent]) -> dict[str, dict[str, str]]:
+    """Return the rules that each run had for the models of its children, by run id."""
+    requested = {
+        (event.run, event.call.id): event.call.arguments.get("model")
+        for event in events
+        if isinstance(event, ToolCallStarted)
+    }
+    briefs = (event.brief for event in events if isinstance(event, RunStarted))
+    models: dict[str, dict[str, str]] = {}
+    for brief in briefs:
+        model = requested.get((brief.parent, brief.call_id)) or brief.agent.model
+        if model == "inherit":
+            models.setdefault(brief.parent, {})[brief.agent.name] = brief.model
+    return models
+
+
+class RecordedEdits:
+    """Edits of the conversations of a record, by run, turn and number of refusals before them."""
+
+    def __init__(self, events: Iterable[StoredEvent]) -> None:
+        self._edits: dict[
+            tuple[str, int, int], list[tuple[ResultsCleared | Compacted, Brief | None]]
+        ] = {}
+        briefs: dict[str, Brief] = {}
+        refusals: dict[str, int] = {}
+        for event in events:
+            if isinstance(event, RunStarted):
+                briefs[event.run] = event.brief
+            elif isinstance(event, TurnFinished):
+                refusals[event.run] = 0
+            elif isinstance(event, TurnFailed) and event.overflow:
+                refusals[event.run] = refusals.get(event.run, 0) + 1
+            elif isinstance(event, ResultsCleared | Compacted):
+                summary = event.summary_run if isinstance(event, Compacted) else ""
+                key = (event.run, event.turn, refusals.get(event.run, 0))
+                self._edits.setdefault(key, []).append((event, briefs.get(summary)))
+
+    def take(
+        self, run_id: str, turn: int, refusals: int
+    ) -> Sequence[tuple[ResultsCleared | Compacted, Brief | None]]:
+        """Return the edits at a point of a run, each with the brief of its summary run.
+
+        Each edit comes once: a run that is interrupted returns to the point.
+        """
+        return self._edits.pop((run_id, turn, refusals), [])
+
+
+class RecordedWork:
+    """Work and merges of a record, by the id of the run with the isolated workspace."""
+
+    def __init__(self, events: Iterable[StoredEvent]) -> None:
+        self._workspaces: dict[str, WorkspaceSpec] = {}
+        self._works: dict[str, Work | None] = {}
+        self._errors: dict[str, str] = {}
+        self._unknown_changes: dict[str, str] = {}
+        self._merges: list[WorkMerged] = []
+        for event in events:
+            if isinstance(event, RunStarted):
+                self._workspaces[event.run] = event.brief.workspace
+            elif isinstance(event, RunFinished):
+                self._works[event.run] = event.report.work
+                self._errors[event.run] = event.report.error
+                self._unknown_changes[event.run] = event.report.unknown_changes
+            elif isinstance(event, WorkMerged):
+                self._merges.append(event)
+
+    def find_workspace(self, run_id: str) -> WorkspaceSpec | None:
+        """Return the workspace of a run."""
+        return self._workspaces.get(run_id)
+
+    def find_work(self, run_id: str) -> Work | None:
+        """Return what a run made of its isolated workspace."""
+        return self._works.get(run_id)
+
+    def find_unknown_changes(self, run_id: str) -> str:
+        """Return why a run may have changed more files than its report says; "" if it says all."""
+        return self._unknown_changes.get(run_id, "")
+
+    def find_error(self, run_id: str) -> str:
+        """Return the error with which a run ended, "" if it had none."""
+        return self._errors.get(run_id, "")
+
+    def find_merge(self, child: str, call: str) -> WorkMerged | None:
+        """Return the outcome of a merge; see `find_recorded_merge`."""
+        merged = next((each for each in self._merges if is_merge_of(each, child, call)), None)
+        if merged and merged.returned not in self._workspaces:
+            return replace(merged, returned="")
+        return merged
+
+
+class ReplayedRun(RunContext):
+    """The objects of a run of a replay.
+
+    Attributes:
+        recorded_report: the report in the record, None if it has none.
+        recorded_calls: the starts and ends of its calls in the record, by id.
+    """
+
+    recorded_report: Report | None = None
+    recorded_calls: Mapping[str, Sequence[StoredEvent]] = MappingProxyType({})
+
+    def read_path(self, call_id: str, name: str, path: str) -> str:
+        """Return the path as it was read: which files exist, and where `~` is, was true then."""
+        for event in self.recorded_calls.get(call_id, ()):
+            if isinstance(event, ToolCallStarted):
+                path = str(event.call.arguments.get(name, path))
+            elif isinstance(event, ToolCallFinished) and event.refused:
+                reason = event.result.text.partition(f": {name}: ")[2]
+                if event.result.text.startswith("Invalid arguments for ") and reason:
+                    raise ValueError(reason)
+        return path
+
+    def make_report(self, reason: Reason, text: str, **fields: Any) -> Report:
+        """Return the report of the run.
+
+        Which words say that a budget did not suffice depends on the size of the first request, and
+        a replay has neither the system prompt nor the tools: those of the record are used.
+        """
+        if reason is Reason.BUDGET and self.recorded_report:
+            fields["error"] = self.recorded_report.error
+        return super().make_report(reason, text, **fields)

@@ -1,0 +1,292 @@
+"""Recorded outcomes: results, decisions, notes and messages of a record in place of live ones."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from .._adapters.workers.past_end import WORKERS_ENDED
+from .._core.checks import CHECK
+from .._core.events import (
+    Compacted,
+    NoteInjected,
+    PermissionDecided,
+    RunFinished,
+    RunStarted,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnStarted,
+)
+from .._core.messages import Message, ToolCallBlock
+from .._core.ports import (
+    MERGE,
+    ApprovalDecision,
+    ApprovalRequest,
+    Hooks,
+    MessageHookDecision,
+    PermissionVerdict,
+    ToolHookDecision,
+    Workspace,
+)
+from .._core.ports.hooks import HOOKS_UNWATCHED
+from .._core.runs import Brief
+from .._core.tools import Effect, Tool, ToolResult, find_no_key, join_reasons
+from .._engine.call_context import CallContext
+from .._engine.children.merge import find_recorded_merge
+from .._engine.children.task_arguments import TaskArguments
+from .._engine.recorded_conversations import RecordedRuns
+from .._engine.run_tools.merge_arguments import MergeArguments
+from .._engine.structured_output import OutputChecks, OutputRefusal
+from .._engine.team_registry import Teams
+from .recorded_events import RecordedEvents
+from .recorded_messages import RecordedMessageHooks
+
+
+class RecordedOutcomes:
+    """Recorded results and decisions in place of tools, policy and approver."""
+
+    def __init__(self, events: Sequence[StoredEvent], journal: RecordedEvents) -> None:
+        self._journal = journal
+        self._started_runs: set[str] = set()
+        self._results: dict[tuple[str, str], ToolCallFinished] = {}
+        self._decisions: dict[tuple[str, str], PermissionDecided] = {}
+        for event in events:
+            if isinstance(event, ToolCallFinished):
+                self._results[event.run, event.call_id] = event
+            elif isinstance(event, PermissionDecided) and event.name not in (MERGE, CHECK):
+                self._decisions[event.run, event.call_id] = event
+            elif isinstance(event, RunStarted):
+                self._started_runs.add(event.run)
+
+    def make_toolbox(self, tools: Mapping[str, Tool]) -> dict[str, Tool]:
+        """Return tools that give the recorded results.
+
+        `task` starts the recorded children again. Tools with a memo are pure and run again.
+        """
+        replayed: dict[str, Tool] = {}
+        for name, tool in tools.items():
+            # Keyed calls without a key do not wait for each other, and their results are stored
+            # at once, so that the stops can count them.
+            tool = replace(tool, effect=Effect.KEYED, get_key=find_no_key)
+            run = partial(self._run_stateful, tool) if tool.is_stateful else self._return_result
+            replayed[name] = replace(tool, run=run)
+        for name in replayed.keys() & {"task", "merge"}:
+            replayed[name] = replace(replayed[name], run=partial(self._run_child, tools[name]))
+        return replayed
+
+    async def _run_stateful(
+        self, tool: Tool, context: CallContext, arguments: object
+    ) -> ToolResult:
+        """Run a call of a tool with a memo, unless a stop cut it off."""
+        call_id = context.call.id if context.call else ""
+        if self._journal.stops.has_cut_off(context.run_id, call_id):
+            return await self._return_result(context, arguments)
+        return await tool.run(context, arguments)
+
+    async def _run_child(
+        self, tool: Tool, context: CallContext, arguments: TaskArguments | MergeArguments
+    ) -> ToolResult:
+        if merged := find_recorded_merge(context.run, call=context.place):
+            context.run.evidence.add_merge(merged)
+        if context.place not in self._started_runs:
+            return await self._return_result(context, arguments)
+        if self._is_in_background(context):
+            arguments = replace(arguments, background=True)
+        result = await tool.run(context, arguments)
+        recorded = await self._return_result(context, arguments)
+        return result if "run" in recorded.detail else recorded
+
+    def _is_in_background(self, context: CallContext) -> bool:
+        """Return whether the child of a call worked in the background, detached or not."""
+        event = self._results.get((context.run_id, context.call.id if context.call else ""))
+        return event is not None and bool(event.result.detail.get("background"))
+
+    async def _return_result(self, context: CallContext, arguments: object) -> ToolResult:
+        """Return the recorded result, or wait for the stop of the run if it has none."""
+        call_id = context.call.id if context.call else ""
+        event = self._results.get((context.run_id, call_id))
+        if event is None or self._journal.stops.is_cut_off(context.run_id, call_id):
+            await self._journal.park()
+        return event.result
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        """Return the recorded decision."""
+        event = self._decisions.get((request.run_id, request.call_id))
+        if event is None:
+            await self._journal.park()
+        return ApprovalDecision(event.allowed, event.approver_reason)
+
+    def judge(
+        self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief
+    ) -> PermissionVerdict:
+        """Return the recorded verdict."""
+        event = self._decisions.get((brief.run_id, call.id))
+        if event is None:
+            return PermissionVerdict("allow")
+        return PermissionVerdict(event.verdict, event.policy_reason, event.rule, event.command_part)
+
+    def filter_workspace(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
+        """Return the workspace unchanged; a replay opens no file."""
+        return workspace
+
+
+class RecordedHooks(Hooks):
+    """Hooks that give the recorded notes and arguments.
+
+    Attributes:
+        reach_next: waits until the next event of a run is due, and returns it.
+    """
+
+    def __init__(self, events: Sequence[StoredEvent]) -> None:
+        self.reach_next: Callable[[str], Awaitable[StoredEvent]]
+        self._calls: dict[tuple[str, str], ToolCallStarted] = {}
+        self._contexts: dict[tuple[str, str], str] = {}
+        self._prompt_notes: dict[str, str] = {}
+        self._compaction_notes: dict[str, list[str]] = {}
+        self._compacted: set[str] = set()
+        self._unwatched = set(_find_unwatched(events))
+        self._lost = {
+            event.run
+            for event in events
+            if isinstance(event, RunFinished) and event.report.unknown_changes == WORKERS_ENDED
+        }
+        self._message_hooks = RecordedMessageHooks(events)
+        for event in events:
+            if isinstance(event, ToolCallStarted):
+                self._calls[event.run, event.call.id] = event
+            elif isinstance(event, ToolCallFinished):
+                # The result of a call that acted has its context in the record.
+                context = event.result.context if event.refused else ""
+                self._contexts[event.run, event.call_id] = context
+            elif isinstance(event, Compacted) and event.cause != "user":
+                self._compaction_notes.setdefault(event.run, []).append("")
+                self._compacted.add(event.run)
+            elif isinstance(event, TurnStarted):
+                self._compacted.discard(event.run)
+            elif isinstance(event, NoteInjected) and event.origin == "hook":
+                self._add_note(event)
+
+    def _add_note(self, event: NoteInjected) -> None:
+        if self._message_hooks.has_note(event):
+            return
+        if event.run in self._compacted:
+            self._compaction_notes[event.run][-1] = event.text
+        elif not event.turn:
+            self._prompt_notes[event.run] = event.text
+
+    async def on_prompt(self, brief: Brief) -> str:
+        """Return the recorded text."""
+        return self._prompt_notes.get(brief.run_id, "")
+
+    async def on_message(self, brief: Brief, text: str) -> MessageHookDecision | None:
+        """Return the recorded decision."""
+        return self._message_hooks.decide(brief.run_id)
+
+    async def on_run_start(self, brief: Brief) -> str:
+        """Return the recorded text."""
+        return await self.on_prompt(brief)
+
+    async def before_compaction(self, brief: Brief) -> str:
+        """Return the recorded text."""
+        return await self.on_prompt(brief)
+
+    async def after_compaction(self, brief: Brief) -> str:
+        """Return the recorded text."""
+        notes = self._compaction_notes.get(brief.run_id)
+        return notes.pop(0) if notes else ""
+
+    async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
+        """Return the arguments with which the call was started."""
+        key = brief.run_id, call.id
+        started = self._calls.get(key)
+        if started is None:
+            return None
+        is_changed = started.call.arguments != call.arguments
+        arguments = started.call.arguments if is_changed else None
+        return ToolHookDecision(arguments=arguments, context=self._contexts.get(key, ""))
+
+    async def after_tool(
+        self, brief: Brief, call: ToolCallBlock, result: ToolResult
+    ) -> ToolResult | None:
+        """Return the result with the recorded reason why hooks may have changed files."""
+        if (brief.run_id, call.id) not in self._unwatched:
+            return None
+        return replace(
+            result, unknown_changes=join_reasons(result.unknown_changes, HOOKS_UNWATCHED)
+        )
+
+    async def before_finish(self, brief: Brief, text: str) -> str:
+        """Return the note with which the run continued."""
+        event = await self.reach_next(brief.run_id)
+        if isinstance(event, NoteInjected) and event.origin == "hook":
+            return event.text
+        return ""
+
+    async def explain_changes(self, brief: Brief) -> str:
+        """Return the reasons that the report of the run has and no result of a call gave."""
+        reasons = [HOOKS_UNWATCHED] if (brief.run_id, "") in self._unwatched else []
+        if brief.run_id in self._lost:
+            reasons.append(WORKERS_ENDED)
+        return join_reasons(*reasons)
+
+
+def _find_unwatched(events: Iterable[StoredEvent]) -> Iterator[tuple[str, str]]:
+    """Yield runs and call ids whose hooks may have changed files; "" stands for the whole run."""
+    for event in events:
+        if isinstance(event, ToolCallFinished):
+            unknown, call_id = event.result.unknown_changes, event.call_id
+        elif isinstance(event, RunFinished):
+            unknown, call_id = event.report.unknown_changes, ""
+        else:
+            continue
+        if HOOKS_UNWATCHED in unknown.split("; "):
+            yield event.run, call_id
+
+
+class RecordedOutputChecks(OutputChecks):
+    """Output checks that refuse values where the record has a refusal."""
+
+    def __init__(self, events: Sequence[StoredEvent]) -> None:
+        super().__init__()
+        self._refusals: dict[str, list[OutputRefusal]] = {}
+        for event in events:
+            if isinstance(event, NoteInjected) and event.refused is not None:
+                refusal = OutputRefusal(event.text, event.refused)
+                self._refusals.setdefault(event.run, []).append(refusal)
+
+    async def find_refusal(self, run_id: str, values: dict[str, Any]) -> OutputRefusal | None:
+        """Return the next recorded refusal of the run."""
+        refusals = self._refusals.get(run_id)
+        return refusals.pop(0) if refusals else None
+
+
+class RecordedTeams(Teams):
+    """Teams that give the recorded names, conversations and numbers of unread messages."""
+
+    def __init__(self, events: Sequence[StoredEvent]) -> None:
+        super().__init__()
+        self._recorded = RecordedRuns()
+        for event in events:
+            self._recorded.apply(event)
+        self._briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
+        self._unread = {
+            event.run: event.report.unread_messages
+            for event in events
+            if isinstance(event, RunFinished)
+        }
+
+    def find_brief(self, run_id: str) -> Brief | None:
+        """Return the recorded brief of a run."""
+        return self._briefs.get(run_id)
+
+    def list_history(self, run_id: str) -> tuple[Message, ...]:
+        """Return the recorded messages: a replay may start the runs of a child in another order."""
+        return self._recorded.list_next_history(run_id)
+
+    def count_unread(self, parent: str) -> dict[str, int]:
+        """Return the numbers in the recorded report."""
+        return self._unread.get(parent, {})

@@ -1,0 +1,227 @@
+"""The port Approver: the user of the editor decides on tool calls, at every depth."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+from ..._adapters.tools import make_builtin_tools
+from ..._core.agents import Mode
+from ..._core.ports import ApprovalDecision, ApprovalRequest
+from ..._core.ports.input_forms import InputForm
+from ..._core.tools import ToolCategory
+from ..._projections.safe_text import sanitize_line
+from ...errors import MudroomError
+from ...permissions.approved_rules import ApprovedRules, keep_approved
+from ...permissions.rules import Permissions, Rule
+from .errors import RequestError
+from .params import ClientAbilities
+from .tool_calls import (
+    describe_title,
+    find_kind,
+    list_locations,
+    make_content,
+    make_proposed,
+    make_text,
+)
+from .updates import SessionUpdates
+
+_ONCE, _ALWAYS, _REJECT = "allow", "allow_always", "reject"
+
+AskClient = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Function that sends a request with its parameters. Raises RequestError."""
+
+
+class EditorApprover:
+    """Questions to the user of the editor, and the rules that the answers approve.
+
+    Requests do not wait for one another: each open call has its question.
+
+    Arguments:
+        abilities: those of the client, which may not show the forms of MCP servers.
+        notify: takes a line for stderr.
+    """
+
+    def __init__(
+        self, ask: AskClient, abilities: ClientAbilities, notify: Callable[[str], object]
+    ) -> None:
+        self.mode = Mode.DEFAULT
+        self._ask = ask
+        self._abilities = abilities
+        self._notify = notify
+        self._updates: SessionUpdates | None = None
+        self._session = ""
+        self._cwd = "."
+        self._home = ""
+        self._approved: ApprovedRules | None = None
+        self._exact_calls: set[str] = set()
+
+    def start_session(
+        self,
+        updates: SessionUpdates,
+        permissions: Permissions,
+        *,
+        session: str,
+        cwd: str,
+        home: str,
+        user_home: str,
+        tier: str = "off",
+    ) -> None:
+        """Ask for the calls of this session from now on; approved rules still apply."""
+        rules = self._approved.rules if self._approved else []
+        self.mode = permissions.mode
+        self._updates = updates
+        self._session = session
+        self._cwd = cwd
+        self._home = home
+        self._approved = ApprovedRules(
+            permissions,
+            workspace=cwd,
+            user_home=user_home,
+            tools=make_builtin_tools(),
+            tier=lambda: tier,
+        )
+        self._approved.add(*rules)
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        """Ask the user, unless an approved rule or a mode that was set since allows the call."""
+        assert self._approved
+        assert self._updates
+        if request.form:
+            return await self._ask_for_input(request, request.form)
+        if _make_exact_key(request) in self._exact_calls:
+            return ApprovalDecision(True, "allowed for this session")
+        if self._approved.allow(request.tool, request.arguments):
+            return ApprovalDecision(True, "allowed for this session")
+        if self._is_allowed_by_mode(request):
+            return ApprovalDecision(True, f"allowed by the mode {self.mode.value}")
+        rules = self._approved.suggest(request.tool, request.arguments)
+        self._updates.children.show_waiting(request.run_id, 1)
+        try:
+            question = self._make_question(request, rules)
+            answer = await self._ask("session/request_permission", question)
+        except RequestError as error:
+            return ApprovalDecision(False, f"the editor could not decide: {error}")
+        finally:
+            self._updates.children.show_waiting(request.run_id, -1)
+        return self._use_answer(request, rules, answer)
+
+    async def _ask_for_input(self, request: ApprovalRequest, form: InputForm) -> ApprovalDecision:
+        """Ask the user what an MCP server wants to know. Without an answer it is declined."""
+        assert self._updates
+        abilities = self._abilities
+        if not (abilities.shows_addresses if form.url else abilities.shows_forms):
+            kind = "addresses" if form.url else "forms"
+            return ApprovalDecision(False, f"the editor shows no {kind} of MCP servers")
+        found = self._updates.find_call(request.run_id, request.call_id)
+        question = make_input_question(form, found[0] if found else self._session)
+        if found:
+            question["toolCallId"] = found[1].id
+        self._updates.children.show_waiting(request.run_id, 1)
+        try:
+            answer = await self._ask("elicitation/create", question)
+        except RequestError as error:
+            return ApprovalDecision(False, f"the editor could not answer: {error}")
+        finally:
+            self._updates.children.show_waiting(request.run_id, -1)
+        return read_input_answer(answer)
+
+    def _is_allowed_by_mode(self, request: ApprovalRequest) -> bool:
+        """Return whether a mode that was set during the prompt allows the call."""
+        if self.mode is Mode.BYPASS:
+            return True
+        return self.mode is Mode.ACCEPT_EDITS and request.category is ToolCategory.WRITE
+
+    def _make_question(self, request: ApprovalRequest, rules: tuple[Rule, ...]) -> dict[str, Any]:
+        assert self._updates
+        title = describe_title(request.tool, request.arguments)
+        found = self._updates.find_call(request.run_id, request.call_id)
+        call_id = found[1].id if found else f"{request.run_id}/{request.call_id}"
+        if not found:
+            title = sanitize_line(f"{request.name or request.agent} {request.run_id}: {title}")
+        reason = (
+            request.why if not request.command_part else f"{request.why}: {request.command_part}"
+        )
+        content = [*make_proposed(request, self._cwd), make_content(make_text(reason))]
+        return {
+            "sessionId": found[0] if found else self._session,
+            "toolCall": {
+                "toolCallId": call_id,
+                "title": title,
+                "name": request.tool,
+                "kind": find_kind(request.tool, category=request.category),
+                "status": "pending",
+                "content": content,
+                "locations": list_locations(request.tool, request.arguments, self._cwd),
+                "rawInput": request.arguments,
+            },
+            "options": [
+                {"optionId": _ONCE, "name": "Allow", "kind": "allow_once"},
+                {"optionId": _ALWAYS, "name": _describe_rules(rules), "kind": "allow_always"},
+                {"optionId": _REJECT, "name": "Reject", "kind": "reject_once"},
+            ],
+        }
+
+    def _use_answer(
+        self, request: ApprovalRequest, rules: tuple[Rule, ...], answer: dict[str, Any]
+    ) -> ApprovalDecision:
+        outcome = answer.get("outcome")
+        fields = cast("dict[str, Any]", outcome) if isinstance(outcome, dict) else {}
+        choice = fields.get("optionId")
+        if choice == _ONCE:
+            return ApprovalDecision(True, "the user said yes")
+        if choice == _ALWAYS:
+            return ApprovalDecision(True, self._approve(request, rules))
+        if choice == _REJECT:
+            return ApprovalDecision(False, "the user said no")
+        return ApprovalDecision(False, "the user cancelled the question")
+
+    def _approve(self, request: ApprovalRequest, rules: tuple[Rule, ...]) -> str:
+        """Use rules from now on, and keep them for the folder; return why the call is allowed."""
+        assert self._approved
+        if not rules:
+            self._exact_calls.add(_make_exact_key(request))
+            return "the user said yes, for this session"
+        self._approved.add(*rules)
+        try:
+            keep_approved(self._home, self._cwd, rules)
+        except (MudroomError, OSError) as error:
+            self._notify(f"the rule holds only for this session: {error}")
+            return "the user said yes, for this session"
+        return "the user said yes, for this folder"
+
+
+def _describe_rules(rules: tuple[Rule, ...]) -> str:
+    if not rules:
+        return "Always allow this exact call in this session"
+    about = ", ".join(f"{rule.tool} {rule.pattern}".strip() for rule in rules)
+    return sanitize_line(f"Always allow in this folder: {about}")
+
+
+def _make_exact_key(request: ApprovalRequest) -> str:
+    return f"{request.tool} {request.arguments}"
+
+
+def make_input_question(form: InputForm, session: str) -> dict[str, Any]:
+    """Return the parameters of the request.
+
+    Arguments:
+        session: id of the session that the question belongs to.
+    """
+    question: dict[str, Any] = {
+        "sessionId": session,
+        "message": f"MCP server {form.server} asks: {form.message}",
+    }
+    if form.url:
+        return {**question, "mode": "url", "elicitationId": secrets.token_hex(8), "url": form.url}
+    return {**question, "mode": "form", "requestedSchema": form.schema}
+
+
+def read_input_answer(answer: Mapping[str, Any]) -> ApprovalDecision:
+    """Return the decision that an answer states; anything but an accept declines."""
+    if answer.get("action") != "accept":
+        return ApprovalDecision(False, "the user declined")
+    content = answer.get("content")
+    values = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+    return ApprovalDecision(True, "the user answered", arguments=values)

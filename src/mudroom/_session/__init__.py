@@ -1,0 +1,1 @@
+"""Opens and holds a session: its options, the objects that serve it, and its root runs."""

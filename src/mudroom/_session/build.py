@@ -1,0 +1,396 @@
+"""Builder of a session's services: chooses the adapters that the options ask for.
+
+`model_registry.py` chooses model adapters, `worker_setup` those of a worker process, and
+`replay/` those of a replay.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from .._adapters import agent_files
+from .._adapters.journals.session_journal import SessionJournal
+from .._adapters.models import providers
+from .._adapters.output_filters.injection_marker import mark_injection
+from .._adapters.output_filters.redaction import Redactor
+from .._adapters.tools._sources import SessionToolSources, load_tools
+from .._adapters.workers.local import LocalWorker
+from .._core.agents import Agent
+from .._core.budgets import Budget
+from .._core.listings import ListingLimits, count_listed_characters
+from .._core.ports import Environment, Journal, SessionServers
+from .._core.ports.board import BoardOffer
+from .._core.tools import Tool
+from .._engine.changes.live_overlaps import LiveOverlaps
+from .._engine.changes.watch import ChangeWatch
+from .._engine.session_context import SessionServices, Watchers
+from .._platform.system_clock import SystemClock
+from .._projections.past_events import PastEvents
+from ..errors import UsageError
+from ..permissions.deny_all import DenyAllApprover
+from .agent_catalog import AgentCatalog, describe_platform, load_catalog, resolve_child_models
+from .context_windows import make_context_policy
+from .environments import EnvironmentFactory, SessionEnvironments
+from .model_registry import ModelRegistry, explain_offline, explain_unusable, make_replay_model
+from .open_adapters import (
+    add_hooks,
+    check_isolation,
+    choose_board_offer,
+    collect_tools,
+    explain_missing_search,
+    make_board_tools,
+    make_isolated_opener,
+    make_web_tools,
+    open_board,
+    open_journal,
+    open_servers,
+    open_store,
+    open_tracing,
+    open_versions,
+)
+from .options import SessionOptions, choose_worker
+from .pricing import PriceFile
+from .recorded_options import find_folder, find_home, get_environ
+
+if TYPE_CHECKING:
+    from .._adapters.boards.session_board import SessionBoard
+    from .._adapters.integrations.tracing.session_tracing import SessionTracing
+    from .._adapters.workers.remote.worker import RemoteWorker
+
+
+class SessionResources(Struct, frozen=True, kw_only=True):
+    """Everything that an open session uses and must close.
+
+    Arguments:
+        model: model string of the root agent. output_style: its style, "" if none was chosen.
+        notices: messages for the user about the chosen model, sandbox and agents.
+    """
+
+    services: SessionServices
+    board: SessionBoard | None
+    board_offer: BoardOffer
+    journal: SessionJournal
+    worker: LocalWorker | RemoteWorker
+    models: ModelRegistry
+    root_agent: Agent
+    model: str
+    output_style: str = ""
+    mcp_servers: SessionServers | None = None
+    context_files: agent_files.ContextFiles | None = None
+    notices: tuple[str, ...] = ()
+    tool_sources: SessionToolSources
+    tracing: SessionTracing | None = None
+
+    @property
+    def board_name(self) -> str:
+        """File name of the task board that is offered to all runs, "" for none."""
+        return self.board.name if self.board and self.board_offer == "all" else ""
+
+    async def close(self) -> None:
+        """End worker processes and servers; close tool sources, board, sandbox and journal."""
+        await self.worker.close()
+        await self.tool_sources.close()
+        if self.mcp_servers:
+            await self.mcp_servers.close()
+        if self.board:
+            await self.board.close(keeps_tasks=self.journal.is_sealed)
+        self.services.environments.shared.sandbox.close()
+        await self.models.close()
+        try:
+            await self.journal.close()
+        finally:
+            if self.tracing:
+                await self.tracing.close()
+
+
+async def open_resources(
+    options: SessionOptions, watchers: Watchers, past_events: PastEvents
+) -> SessionResources:
+    """Choose and open everything a session uses. If it raises, nothing stays open.
+
+    Arguments:
+        watchers: called with each event of the runs; may be changed later.
+        past_events: events of interrupted runs, by run id; filled before the first run.
+
+    Raises UsageError or JournalError.
+    """
+    builder = _Builder(options)
+    async with builder.undo:
+        resources = await builder.build(watchers, past_events)
+        builder.undo.pop_all()
+    return resources
+
+
+class _Builder:
+    """Builder for one session. `undo` closes what is open; empty it when all is built."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        self._options = options
+        self._environ = get_environ(options)
+        self._folder = find_folder(options)
+        self._home = find_home(options)
+        self._clock = SystemClock()
+        store = open_store(options.store, self._home)
+        self._models = ModelRegistry(
+            self._environ,
+            self._clock,
+            lambda name: make_replay_model(name, store),
+            takes_images=options.takes_images,
+        )
+        self._notices: list[str] = []
+        self._servers = open_servers(options, self._folder, self._home, self._environ)
+        self.undo = AsyncExitStack()
+        self.undo.push_async_callback(self._models.close)
+        if self._servers:
+            self.undo.push_async_callback(self._servers.close)
+        self._board: SessionBoard | None = None
+        self._board_offer: BoardOffer = ""
+        self._tracing: SessionTracing | None = None
+
+    async def build(self, watchers: Watchers, past_events: PastEvents) -> SessionResources:
+        catalog = load_catalog(
+            self._options,
+            self._folder,
+            self._environ.get("HOME", ""),
+            lambda model: explain_unusable(model, self._environ),
+            self._notices,
+        )
+        model = await self._choose_root_model(catalog.root_agent)
+        searching_model = self._models.get_model(model)
+        check_isolation(self._options, catalog.agents.values(), self._folder, self._notices)
+        self._notices += explain_missing_search(catalog.root_agent, searching_model, self._options)
+        child_models = await self._choose_child_models(catalog.agents)
+        toolbox: dict[str, Tool] = {}
+        journal = await self._open_journal()
+        limits = self._choose_listing_limits(model)
+        self._choose_board(catalog)
+        services = self._build_services(
+            catalog, journal, watchers, past_events, toolbox, limits, child_models
+        )
+        services = add_hooks(
+            self._options, services, model, self._environ, self._home, self._servers
+        )
+        sources = SessionToolSources(
+            self._options.tool_sources,
+            toolbox,
+            lambda name: not self._options.permissions.denies_tool(name),
+        )
+        self.undo.push_async_callback(sources.close)
+        self._notices.extend(await sources.open())
+        self._start_tracing(watchers)
+        await self._open_needed_board()
+        return SessionResources(
+            services=services,
+            board=self._board,
+            board_offer=self._board_offer,
+            journal=journal,
+            worker=await self._choose_worker(services, catalog, limits),
+            models=self._models,
+            root_agent=catalog.root_agent,
+            model=model,
+            output_style=catalog.output_style,
+            mcp_servers=self._servers,
+            context_files=catalog.context_files,
+            notices=tuple(self._notices),
+            tool_sources=sources,
+            tracing=self._tracing,
+        )
+
+    def _choose_board(self, catalog: AgentCatalog) -> None:
+        agents = (catalog.root_agent, *catalog.agents.values())
+        self._board_offer = choose_board_offer(self._options, agents)
+        if self._board_offer:
+            self._board = open_board(self._home, self._folder, self._options.id)
+            self.undo.push_async_callback(self._board.close)
+
+    async def _open_needed_board(self) -> None:
+        # The claims of worker processes need the lock of the session from the start.
+        has_workers = choose_worker(self._options).kind != "local"
+        if self._board and (self._options.board or has_workers):
+            await self._board.open()
+
+    def _start_tracing(self, watchers: Watchers) -> None:
+        if self._tracing:
+            self.undo.push_async_callback(self._tracing.close)
+            self._tracing.start()
+            watchers.append(self._tracing.observe)
+
+    async def _open_journal(self) -> SessionJournal:
+        journal = await open_journal(self._options, self._home)
+        self.undo.push_async_callback(journal.close)
+        self._notices.extend(getattr(journal, "notices", ()))
+        return SessionJournal(journal)
+
+    def _build_services(
+        self,
+        catalog: AgentCatalog,
+        journal: Journal,
+        watchers: Watchers,
+        past_events: PastEvents,
+        toolbox: dict[str, Tool],
+        limits: ListingLimits,
+        child_models: Mapping[str, str],
+    ) -> SessionServices:
+        """Open the services and fill the toolbox."""
+        options = self._options
+        spill_folder = os.path.join(self._home, "spills", options.id)
+        skill_folders = tuple(skill.folder for skill in catalog.skills.values())
+        environments = self._open_environments(skill_folders, spill_folder)
+        redact = watchers.redact = Redactor({**os.environ, **self._environ})
+        self._tracing = open_tracing(options, self._environ, redact, self._notices)
+        toolbox.update(self._collect_tools(catalog, environments.shared, limits))
+        return SessionServices(
+            session=options.id,
+            get_model=self._models.get_model,
+            journal=journal,
+            environments=environments,
+            clock=self._clock,
+            approver=options.approver or DenyAllApprover(),
+            redact=redact,
+            mark_report=mark_injection,
+            toolbox=toolbox,
+            servers=self._servers,
+            agents=catalog.agents,
+            spill_folder=spill_folder,
+            environment_text=describe_platform(self._folder),
+            context_texts=catalog.context_texts,
+            max_output_tokens=options.max_output_tokens,
+            child_budget=Budget(turns=options.child_turns),
+            isolate=options.isolate,
+            check=options.check,
+            check_seconds=options.check_seconds,
+            max_returns=options.max_returns,
+            compute_price=PriceFile(self._home).calculate_cost,
+            reports_costs=options.prices,
+            past_events=past_events,
+            child_models=child_models,
+            watchers=watchers,
+            change_watch=ChangeWatch(self._home),
+            live_overlaps=LiveOverlaps(self._clock),
+            versions=open_versions(options, self._home),
+            context_policy=make_context_policy(self._models, options, self._home),
+            board=self._board,
+            trace_ids=self._tracing.ids if self._tracing else None,
+        )
+
+    def _collect_tools(
+        self, catalog: AgentCatalog, shared: Environment, limits: ListingLimits
+    ) -> dict[str, Tool]:
+        """Return the tools of the session, without those that a rule denies."""
+        options = self._options
+        own = (
+            *make_web_tools(options.permissions, allow_net=options.allow_net),
+            *make_board_tools(self._board, self._board_offer),
+            *load_tools(options.tools),
+        )
+        tools = collect_tools(
+            own,
+            options.permissions.select_agents(catalog.agents),
+            catalog.skills,
+            ask=shared.sandbox.tier == "ask",
+            isolation=shared.isolation is not None,
+            isolate=options.isolate,
+            limits=limits,
+        )
+        denies = options.permissions.denies_tool
+        return {name: tool for name, tool in tools.items() if not denies(name)}
+
+    def _choose_listing_limits(self, model: str) -> ListingLimits:
+        """Return what descriptions may list for the model of the root agent."""
+        window = getattr(self._models.get_model(model), "context_window", 0)
+        models = providers.list_usable_models(self._environ)
+        return ListingLimits(count_listed_characters(window), tuple(models))
+
+    async def _choose_root_model(self, agent: Agent) -> str:
+        """Return the model string of the root agent."""
+        requested = self._options.model
+        if not isinstance(requested, str):
+            requested = self._models.register(requested)
+        if requested == "auto" and agent.model != "inherit":
+            requested = agent.model
+        if requested == "auto":
+            requested = await self._models.choose_default() or self._use_offline_model()
+        else:
+            await self._models.ask_servers(requested)
+        if self._options.fallback_model:
+            await self._models.ask_servers(self._options.fallback_model)
+            requested = f"{requested},{self._options.fallback_model}"
+        return self._models.get_model(requested).name
+
+    def _use_offline_model(self) -> str:
+        self._notices.append(explain_offline(self._environ))
+        return "offline"
+
+    async def _choose_child_models(self, agents: Mapping[str, Agent]) -> dict[str, str]:
+        """Return agent name -> model string of children; see `SessionServices.child_models`."""
+        options = self._options
+        models = resolve_child_models(
+            options.child_model, agents, options.child_model_origin, self._notices
+        )
+        return {
+            agent: model and await self._models.prepare(model, f"child_model of {agent}")
+            for agent, model in models.items()
+        }
+
+    def _open_environments(
+        self, readable: tuple[str, ...], spill_folder: str
+    ) -> SessionEnvironments:
+        """Open the environment of the session. Arguments: see EnvironmentFactory."""
+        options = self._options
+        factory = EnvironmentFactory(
+            permissions=options.permissions,
+            home=self._home,
+            user_home=self._environ.get("HOME", "/"),
+            sandbox=options.sandbox,
+            allow_net=options.allow_net,
+            can_ask=options.approver is not None,
+            readable=readable,
+            spill_folder=spill_folder,
+        )
+        shared = factory.open(self._folder, self._notices, workspace=options.workspace)
+        self.undo.callback(shared.sandbox.close)
+        if not isinstance(options.sandbox, str) or options.workspace is not None:
+            if options.isolate or options.check:
+                raise UsageError(
+                    "isolated workspaces cannot use workspace or sandbox objects of the caller",
+                    where="isolate" if options.isolate else "check",
+                    remedy="Leave the objects out, or the options isolate and check.",
+                )
+            return SessionEnvironments(shared)
+        open_isolated = make_isolated_opener(
+            self._home, options.id, self._folder, options.isolated_mb << 20
+        )
+        return SessionEnvironments(shared, factory, open_isolated)
+
+    async def _choose_worker(
+        self, services: SessionServices, catalog: AgentCatalog, limits: ListingLimits
+    ) -> LocalWorker | RemoteWorker:
+        options = self._options
+        kind, count = choose_worker(options)
+        if kind == "local":
+            return LocalWorker(services, options.max_children)
+        from .worker_setup.session_side import make_process_worker, make_worker_config
+
+        config = make_worker_config(
+            options,
+            services,
+            catalog.skills,
+            home=self._home,
+            limits=limits,
+            models=self._models,
+            board_offer=self._board_offer,
+        )
+        if options.workers is not None:
+            from .worker_setup.shared import open_shared_worker
+
+            return await open_shared_worker(options.workers, services, config, self._models)
+        if kind == "ray":
+            from .worker_setup.cluster import open_ray_worker
+
+            return await open_ray_worker(services, config, self._models, count, self._environ)
+        return make_process_worker(services, config, self._models, count)

@@ -1,0 +1,347 @@
+"""Models by name: chooses the adapter for a model string and creates it once per session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from .._adapters.models import providers
+from .._adapters.models.model_facts import find_facts
+from .._core.messages import RecordedConversation
+from .._core.ports import Clock, Model, RateLimiter, SessionStore
+from .._engine.recorded_conversations import rebuild_conversations
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from .._adapters.models._http import HttpClient
+    from .._adapters.models._wire import WireModel
+    from .._adapters.models.replay_model import ReplayModel
+    from .._adapters.models.served_models import ServedModel
+
+_REPLAY = "replay:"
+
+OFFLINE_NOTICE = (
+    "No API key and no local server found: using the offline model, which follows rules and knows "
+    "a few tasks. For a real model set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, "
+    "OPENAI_BASE_URL or OLLAMA_HOST."
+)
+
+
+class ModelRegistry:
+    """Models of one session, by model string, and one HTTP client per provider.
+
+    Arguments:
+        environ: variables with keys and addresses.
+        make_replay: returns the model of a `replay:` model string.
+        takes_images: send images to all models, also to those not known to accept them.
+        windows: context windows that local servers reported, in tokens, by model string.
+        images: whether a model takes images, as local servers reported it, by model string.
+        make_rate_limiter: returns the rate limiter of a provider, by name; None: this registry
+            makes them.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        clock: Clock,
+        make_replay: Callable[[str], Model],
+        *,
+        takes_images: bool = False,
+        windows: Mapping[str, int] = {},
+        images: Mapping[str, bool] = {},
+        make_rate_limiter: Callable[[str], RateLimiter] | None = None,
+    ) -> None:
+        self.windows = dict(windows)
+        self.images = dict(images)
+        self._without_tools: set[str] = set()
+        self._environ = environ
+        self._clock = clock
+        self._make_replay = make_replay
+        self._takes_images = takes_images
+        self._models: dict[str, Model] = {}
+        self._connections: dict[str, HttpClient] = {}
+        self._make_rate_limiter = make_rate_limiter or self._make_own_rate_limiter
+        self._rate_limiters: dict[str, RateLimiter] = {}
+
+    def get_model(self, name: str) -> Model:
+        """Return the model of that name; several names, with commas, are one model.
+
+        Raises UnknownName, or UsageError that names the missing key.
+        """
+        if name not in self._models:
+            self._models[name] = self._create_model(name)
+        return self._models[name]
+
+    async def choose_default(self) -> str | None:
+        """Return the model string that the environment suggests, None if it suggests none.
+
+        Asks a server whose address the user set, and no model, for the models it serves.
+        """
+        name, served = await asyncio.to_thread(choose_default_model, self._environ)
+        if name and served:
+            self._keep_details(name, served)
+        return name
+
+    def _keep_details(self, name: str, served: ServedModel) -> None:
+        if served.context_window:
+            self.windows[name] = served.context_window
+        if served.takes_images is not None:
+            self.images[name] = served.takes_images
+        if served.takes_tools is False:
+            self._without_tools.add(name)
+
+    def explain_refused_images(self, name: str) -> str:
+        """Return why no model of a model string takes images, "" if one may take them."""
+        parts = [part.strip() for part in name.split(",")]
+        if self._takes_images or any(self.images.get(part, True) for part in parts):
+            return ""
+        return f"the server says that {name} takes no images"
+
+    async def ask_servers(self, name: str) -> None:
+        """Ask the local servers of a model string for details of their models."""
+        for part in map(str.strip, name.split(",")):
+            if provider := find_local_provider(part):
+                _, model = providers.parse_model_name(part)
+                served = await asyncio.to_thread(list_models, provider, self._environ, model)
+                for details in served:
+                    self._keep_details(f"{provider.name}:{details.name}", details)
+
+    async def prepare(self, name: str, where: str) -> str:
+        """Create the model of a model string and return its name. Raises UsageError.
+
+        Arguments:
+            where: the setting that names the model.
+        """
+        await self.ask_servers(name)
+        try:
+            return self.get_model(name).name
+        except UsageError as error:
+            raise UsageError(error.message, where=where, remedy=error.remedy) from error
+
+    def register(self, model: Model) -> str:
+        """Add a model of the caller and return its name."""
+        self._models[model.name] = model
+        return model.name
+
+    async def load_replays(self) -> None:
+        """Read the sessions of `replay:` models now. Raises UnknownName, JournalError."""
+        for name, model in self._models.items():
+            if name.startswith(_REPLAY):
+                await cast("ReplayModel", model).load()
+
+    async def close(self) -> None:
+        """Close all models and connections."""
+        for resource in (*self._models.values(), *self._connections.values()):
+            await resource.close()
+
+    def get_rate_limiter(self, provider: str) -> RateLimiter:
+        """Return the rate limiter of a provider; the first call makes it."""
+        if provider not in self._rate_limiters:
+            self._rate_limiters[provider] = self._make_rate_limiter(provider)
+        return self._rate_limiters[provider]
+
+    def _make_own_rate_limiter(self, _: str) -> RateLimiter:
+        from .._adapters.models._rate_limit import AdaptiveRateLimiter
+
+        return AdaptiveRateLimiter(self._clock)
+
+    def _create_model(self, name: str) -> Model:
+        if "," in name:
+            from .._adapters.models.fallback import FallbackModel
+
+            models = [self.get_model(part.strip()) for part in name.split(",") if part.strip()]
+            return FallbackModel(models, self._clock.monotonic)
+        if name.startswith(_REPLAY):
+            return self._make_replay(name)
+        provider_name, model = providers.parse_model_name(name)
+        provider = providers.PROVIDERS[provider_name]
+        if provider.wire == "offline":
+            from mudroom_offline.model import OfflineModel
+
+            return OfflineModel(pace=read_offline_pace(self._environ), sleep=self._clock.sleep)
+        if provider.wire == "library":
+            from .._adapters.models._errors import ProviderHints
+            from .._adapters.models.pydantic_ai import PydanticAIModel
+
+            return PydanticAIModel(
+                f"{provider_name}:{model}",
+                clock=self._clock,
+                hints=ProviderHints(
+                    provider_name, providers.find_key_variable(provider, self._environ)
+                ),
+                takes_images=self._takes_images or providers.takes_images(provider, model),
+                limiter=self.get_rate_limiter(provider_name),
+            )
+        if provider.wire == "scripted":
+            raise UsageError(
+                "a scripted model exists only in a program",
+                where=name,
+                remedy="Pass Session(model=ScriptedModel(...)).",
+            )
+        return self._create_http_model(provider, model)
+
+    def _create_http_model(self, provider: providers.Provider, model: str) -> Model:
+        name = f"{provider.name}:{model}"
+        if not is_usable(provider, self._environ):
+            variables = " or ".join(provider.key_vars + provider.token_vars)
+            raise UsageError(
+                f"no key for {provider.name}",
+                where=f"model {name}",
+                remedy=f"Set {variables}, or use --model offline.",
+            )
+        url = providers.get_base_url(provider, self._environ)
+        window = self.windows.get(name, 0)
+        wire = choose_wire(provider, model, url)
+        if wire == "ollama":
+            window = window or providers.get_ollama_window(self._environ)
+        return _load_wire(wire)(
+            model,
+            http=self._get_connection(provider),
+            key=providers.get_key(provider, self._environ),
+            base_url=url,
+            headers=providers.get_headers(provider, self._environ),
+            name=name,
+            takes_images=self._takes_images
+            or self.images.get(name, providers.takes_images(provider, model)),
+            takes_tools=name not in self._without_tools,
+            context_window=window,
+        )
+
+    def _get_connection(self, provider: providers.Provider) -> HttpClient:
+        from .._adapters.models._errors import ProviderHints
+        from .._adapters.models._http import HttpClient
+
+        if provider.name not in self._connections:
+            key_variable = providers.find_key_variable(provider, self._environ)
+            url_variable = providers.get_url_variable(provider)
+            hints = ProviderHints(provider.name, key_variable, url_variable)
+            self._connections[provider.name] = HttpClient(
+                clock=self._clock, hints=hints, limiter=self.get_rate_limiter(provider.name)
+            )
+        return self._connections[provider.name]
+
+
+def make_replay_model(name: str, store: SessionStore) -> Model:
+    """Return the model of a `replay:` model string; it reads its session when it is used."""
+    from .._adapters.models.replay_model import ReplayModel
+
+    async def read() -> Sequence[RecordedConversation]:
+        from .._adapters.journals.sessions import read_events
+
+        session = await store.find(name.removeprefix(_REPLAY))
+        return rebuild_conversations(await read_events(store, session))
+
+    return ReplayModel(read, name=name)
+
+
+def choose_default_model(environ: Mapping[str, str]) -> tuple[str | None, ServedModel | None]:
+    """Return the default model string, and its details if a server of the user has it.
+
+    If the user set the address of a server, the server decides: it is the default model if the
+    server lists it, else the first model that the server lists.
+    """
+    name = providers.choose_default_model(environ)
+    provider = providers.find_own_server(environ, name)
+    if provider is None:
+        return name, None
+    served = list_models(provider, environ, (name or "").partition(":")[2])
+    by_name = {f"{provider.name}:{model.name}": model for model in served}
+    if not by_name:
+        return name, None
+    chosen = name if name in by_name else next(iter(by_name))
+    return chosen, by_name[chosen]
+
+
+def find_local_provider(name: str) -> providers.Provider | None:
+    """Return the provider of a model string if it is a local server, else None."""
+    try:
+        provider = providers.PROVIDERS[providers.parse_model_name(name)[0]]
+    except UsageError:
+        return None
+    return provider if provider.is_local and provider.wire in ("openai", "ollama") else None
+
+
+def choose_wire(provider: providers.Provider, model: str, url: str) -> str:
+    """Return the wire of a model at an address."""
+    if provider.wire == "openai-auto":
+        return "openai-responses" if find_facts(model, url).serves_responses else "openai"
+    if provider.wire == "ollama" and url.rstrip("/").endswith("/v1"):
+        return "openai"
+    return provider.wire
+
+
+def list_models(
+    provider: providers.Provider, environ: Mapping[str, str], wanted: str
+) -> list[ServedModel]:
+    """Ask the server of a provider for its models, and for details of the wanted one."""
+    from .._adapters.models.served_models import list_ollama_models, list_served_models
+
+    url = providers.get_base_url(provider, environ)
+    key = providers.get_key(provider, environ)
+    if choose_wire(provider, wanted, url) == "ollama":
+        window = providers.get_ollama_window(environ)
+        return list_ollama_models(url.rstrip("/"), key, wanted, window)
+    return list_served_models(url, key)
+
+
+def _load_wire(wire: str) -> type[WireModel]:
+    """Import the model class of a wire; only the wires in use are imported."""
+    if wire == "anthropic":
+        from .._adapters.models.anthropic import AnthropicModel
+
+        return AnthropicModel
+    if wire == "google":
+        from .._adapters.models.google import GoogleModel
+
+        return GoogleModel
+    if wire == "ollama":
+        from .._adapters.models.ollama import OllamaModel
+
+        return OllamaModel
+    if wire == "openai-responses":
+        from .._adapters.models.openai.responses import ResponsesModel
+
+        return ResponsesModel
+    from .._adapters.models.openai.chat import OpenAIModel
+
+    return OpenAIModel
+
+
+def explain_offline(environ: Mapping[str, str]) -> str:
+    """Return the notice that the offline model is used because there is no other one."""
+    if pace := read_offline_pace(environ):
+        pace_text = f" It writes {pace:g} tokens per second, as $MUDROOM_OFFLINE_PACE says."
+        return OFFLINE_NOTICE + pace_text
+    return OFFLINE_NOTICE
+
+
+def read_offline_pace(environ: Mapping[str, str]) -> float:
+    """Return the speed of the offline model in tokens per second; 0 means no limit."""
+    try:
+        return max(0.0, float(environ.get("MUDROOM_OFFLINE_PACE") or 0))
+    except ValueError:
+        raise UsageError(
+            "the value must be a number of tokens per second",
+            where="$MUDROOM_OFFLINE_PACE",
+            remedy="For example 100.",
+        ) from None
+
+
+def is_usable(provider: providers.Provider, environ: Mapping[str, str]) -> bool:
+    """Return whether the provider can be used: no key needed, a key set, or an own address set."""
+    if provider.wire in ("offline", "library"):
+        return True
+    has_own_url = providers.get_base_url(provider, environ) != provider.base_url
+    return provider.is_local or has_own_url or providers.has_key(provider, environ)
+
+
+def explain_unusable(model: str, environ: Mapping[str, str]) -> str:
+    """Return the reason why a model string cannot be used here, "" if it can."""
+    parts = [part for part in map(str.strip, model.split(",")) if not part.startswith(_REPLAY)]
+    try:
+        names = [providers.parse_model_name(part)[0] for part in parts]
+    except UsageError as error:
+        return error.message
+    usable = (is_usable(providers.PROVIDERS[name], environ) for name in names)
+    return "" if all(usable) else "no key for it"

@@ -1,0 +1,415 @@
+"""Adapters that a session and its worker processes open, and the environments of their runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from .._adapters.agent_files import Skill
+from .._adapters.agent_files.locations import list_project_folders
+from .._adapters.integrations.mcp_servers.spec import ServerSpec
+from .._adapters.tools import BOARD_TOOLS, make_builtin_tools
+from .._core.agents import Agent, WorkspaceKind
+from .._core.listings import ListingLimits, choose_description_length
+from .._core.messages import ToolCallBlock
+from .._core.ports import Board, Hooks, Journal, Model, SessionServers, SessionStore
+from .._core.ports.board import BoardOffer
+from .._core.tool_names import normalize_tool_name
+from .._core.tool_patterns import parse_tool_pattern, parse_tool_patterns
+from .._core.tools import Tool, ToolCategory
+from .._engine.changes.versions import FileVersions, find_versions_folder
+from .._engine.children.child_brief import list_agents
+from .._engine.children.task_tool import make_task_tool
+from .._engine.run_tools import RUN_TOOLS
+from .._engine.run_tools.merge_tool import MERGE_TOOL
+from .._engine.session_context import SessionServices
+from ..errors import UsageError, WorkspaceError
+from ..permissions.policy import RulePolicy
+from ..permissions.rules import Permissions, Verdict, parse_rule
+from .options import SessionOptions
+
+if TYPE_CHECKING:
+    from .._adapters.boards.session_board import SessionBoard
+    from .._adapters.integrations.tracing.session_tracing import SessionTracing
+    from .._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
+
+log = logging.getLogger("mudroom")
+
+_NO_LIMITS = ListingLimits()
+
+
+def collect_tools(
+    own: Sequence[Tool],
+    agents: Mapping[str, Agent],
+    skills: Mapping[str, Skill],
+    *,
+    ask: bool,
+    isolation: bool = False,
+    isolate: bool = False,
+    limits: ListingLimits = _NO_LIMITS,
+) -> dict[str, Tool]:
+    """Return the built-in tools and those of the caller, by name.
+
+    Arguments:
+        own: tools of the caller. ask: true if each command needs confirmation.
+        isolation: true if children can have isolated workspaces. isolate: see SessionOptions.
+        limits: what descriptions may list.
+    """
+    listed_skills = [
+        (skill.name, skill.description) for skill in skills.values() if not skill.is_hidden
+    ]
+    listed_agents = list_agents(agents)
+    # The names of agents are also the values of an argument.
+    names = sum(len(name) + 4 for name, _ in listed_agents)
+    length = choose_description_length([*listed_agents, *listed_skills], limits.characters - names)
+    task = make_task_tool(agents, models=limits.models, length=length, isolation=isolation)
+    tools = {**make_builtin_tools(), "task": task, **RUN_TOOLS}
+    isolates = isolate or any(
+        agent.workspace is WorkspaceKind.ISOLATED for agent in agents.values()
+    )
+    if isolation and isolates:
+        tools["merge"] = MERGE_TOOL
+    if ask:
+        for name, tool in tools.items():
+            if tool.category is ToolCategory.RUN:
+                tools[name] = replace(tool, needs_confirmation=True)
+    if listed_skills:
+        from .._adapters.tools.skill import make_skill_tool
+
+        tools["skill"] = make_skill_tool(skills, length=length)
+    tools.update((tool.name, tool) for tool in own)
+    return tools
+
+
+def check_isolation(
+    options: SessionOptions, agents: Iterable[Agent], folder: str, notices: list[str]
+) -> None:
+    """Raise UsageError if the session isolates its children and git cannot be used.
+
+    Arguments:
+        agents: those that children may be; `notices` gets the ones that need git and lack it.
+        folder: the user's folder.
+    """
+    isolated = [each.name for each in agents if each.workspace is WorkspaceKind.ISOLATED]
+    if not options.isolate and not isolated:
+        return  # the version of git is asked for only where it matters
+    from .._adapters.workspaces.isolated.git import INSTALL_GIT, explain_unusable_git
+
+    reason = explain_unusable_git(os.path.realpath(folder))
+    if reason is None:
+        return
+    if options.isolate:
+        raise UsageError(
+            f"isolated workspaces need git: {reason}",
+            where="isolate",
+            remedy=f"{INSTALL_GIT}, or leave out isolate.",
+        )
+    notices += (
+        f"agent {name} cannot run: it has an isolated workspace, which needs git ({reason}). "
+        f"{INSTALL_GIT}, or remove isolation from the agent"
+        for name in isolated
+    )
+
+
+def make_isolated_opener(
+    home: str, session: str, folder: str, max_bytes: int
+) -> Callable[[], IsolatedWorkspaces]:
+    """Return the function that opens the isolated workspaces of a session on its first call.
+
+    Arguments:
+        home: mudroom's state folder. folder: the user's folder.
+        max_bytes: disk space that the workspaces may take.
+    """
+
+    _clean_up_isolated(home)
+
+    @cache
+    def open_isolated() -> IsolatedWorkspaces:
+        from .._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
+
+        directory = os.path.join(home, "isolated", session)
+        return IsolatedWorkspaces(directory, folder, home, max_bytes)
+
+    return open_isolated
+
+
+@cache
+def _clean_up_isolated(home: str) -> None:
+    """Store and remove the isolated workspaces that killed processes left, in another thread."""
+    folder = os.path.join(home, "isolated")
+    if not os.path.isdir(folder):
+        return
+
+    def clean_up() -> None:
+        from .._adapters.workspaces.isolated.kept_work import remove_abandoned
+
+        with suppress(WorkspaceError):  # `mudroom doctor` says why they cannot be listed
+            remove_abandoned(home)
+
+    threading.Thread(target=clean_up, name="workspace clean-up", daemon=True).start()
+
+
+def choose_board_offer(options: SessionOptions, agents: Iterable[Agent]) -> BoardOffer:
+    """Return which runs have the tools for the task board; "" if no run does."""
+    if options.board:
+        return "all"
+    agents = tuple(agents)
+    patterns = [pattern for agent in agents for pattern in parse_tool_patterns(agent.tools)]
+    is_named = any(each.tool in BOARD_TOOLS and not each.is_excluded for each in patterns)
+    claims = any(agent.claims_tasks for agent in agents)
+    return "request" if is_named or claims else ""
+
+
+def open_board(home: str, folder: str, session: str, *, is_owner: bool = True) -> SessionBoard:
+    """Return the task board of the project that a folder belongs to, for a session.
+
+    Arguments:
+        is_owner: false in a worker process.
+    """
+    from .._adapters.boards.file import get_board_path
+    from .._adapters.boards.session_board import SessionBoard
+
+    path = get_board_path(home, list_project_folders(folder)[-1])
+    return SessionBoard(path, session, is_owner=is_owner)
+
+
+def make_board_tools(board: Board | None, offer: BoardOffer) -> tuple[Tool, ...]:
+    """Return the tools for a board; none without one."""
+    if board is None or not offer:
+        return ()
+    from .._adapters.tools.board import make_board_tools
+
+    return make_board_tools(board, offer)
+
+
+def make_web_tools(permissions: Permissions, *, allow_net: bool) -> tuple[Tool, ...]:
+    """Return `web_fetch` and `web_search`, each if the network or a rule allows it.
+
+    An allow rule for an IP address, such as `WebFetch(domain:127.0.0.1)`, allows that address even
+    if it is not public.
+    """
+    tools: list[Tool] = []
+    if allow_net or _allows_search(permissions):
+        from .._adapters.tools.web_search import make_web_search_tool
+
+        tools.append(make_web_search_tool())
+    allowed = [
+        rule
+        for rule in permissions.rules
+        if rule.verdict is Verdict.ALLOW and rule.names("web_fetch")
+    ]
+    if not allow_net and not allowed:
+        return tuple(tools)
+    from .._adapters.output_filters.injection_marker import mark_page
+    from .._adapters.tools.web_fetch import make_web_fetch_tool
+
+    domains = [rule.pattern.removeprefix("domain:").strip() for rule in allowed]
+    return (make_web_fetch_tool(mark_page, domains), *tools)
+
+
+def _allows_search(permissions: Permissions) -> bool:
+    """Return whether a rule allows all web searches."""
+    return any(
+        rule.verdict is Verdict.ALLOW and not rule.pattern and rule.names("web_search")
+        for rule in permissions.rules
+    )
+
+
+def explain_missing_search(agent: Agent, model: Model, options: SessionOptions) -> list[str]:
+    """Return why an agent that asks for `web_search` does not get it; nothing if it does.
+
+    An agent asks if its file or an allow rule names the tool.
+    """
+    is_allowed = _allows_search(options.permissions)
+    is_named = any(parse_tool_pattern(text).tool == "web_search" for text in agent.tools or ())
+    if not is_allowed and not is_named:
+        return []
+    if not is_allowed and not options.allow_net:
+        reason = "use --allow-net, or the allow rule WebSearch"
+    elif "web_search" not in getattr(model, "server_tools", ()):
+        reason = f"mudroom knows no web search of {model.name}"
+    elif not is_allowed and options.permissions.can_ask:
+        reason = "the provider does not ask before a search; the allow rule WebSearch permits it"
+    else:
+        return []
+    return [f"web_search is not available: {reason}"]
+
+
+def open_store(store: SessionStore | str | None, home: str) -> SessionStore:
+    """Return the caller's store, that of an address, or the session files below the state folder.
+
+    Raises UsageError for an address that cannot be used.
+    """
+    if store is not None and not isinstance(store, str):
+        return store
+    from .._adapters.journals import sessions
+
+    return sessions.open_store(home, store or "")
+
+
+async def open_journal(options: SessionOptions, home: str) -> Journal:
+    """Open the journal that the options name."""
+    if not isinstance(options.journal, str):
+        return options.journal
+    if options.journal == "memory":
+        from .._adapters.journals.memory import MemoryJournal
+
+        return MemoryJournal()
+    store = open_store(options.store, home)
+    if options.resume and not options.fork:
+        return await store.open(options.id)
+    return await store.create(options.id)
+
+
+def open_tracing(
+    options: SessionOptions,
+    environ: Mapping[str, str],
+    redact: Callable[[str], str],
+    notices: list[str],
+) -> SessionTracing | None:
+    """Return the exporter of traces, None for a session without it; `start` starts its thread.
+
+    Arguments:
+        environ: variables of the session.
+        redact: removes secrets from texts.
+        notices: a line is added if variables turn traces off.
+
+    Raises UsageError if the packages are not installed.
+    """
+    if options.tracing is None:
+        return None
+    from .._adapters.integrations.tracing.session_tracing import open_session_tracing
+
+    return open_session_tracing(options.tracing, options.id, environ, redact, notices)
+
+
+def open_versions(options: SessionOptions, home: str) -> FileVersions | None:
+    """Open the earlier contents of files; None for a session that leaves nothing in `home`."""
+    is_own_store = options.store is not None and not isinstance(options.store, str)
+    if options.journal != "sqlite" or is_own_store:
+        return None
+    return FileVersions(find_versions_folder(home, options.id))
+
+
+def add_hooks(
+    options: SessionOptions,
+    services: SessionServices,
+    model: str,
+    environ: Mapping[str, str],
+    home: str,
+    servers: SessionServers | None,
+) -> SessionServices:
+    """Return the services of a session with its hooks, if it has any.
+
+    Arguments:
+        model: of the root agent. environ: variables of programs. home: mudroom's state folder.
+        servers: the MCP servers of the session.
+
+    Raises UnknownName for an event that never fires, and UsageError for programs beside an object.
+    """
+    if isinstance(options.hooks, Hooks):
+        if options.hook_programs:
+            raise UsageError(
+                "a Hooks object and hook_programs cannot be used together",
+                where="Session",
+                remedy='Give functions by event, as in hooks={"PreToolUse": [function]}.',
+            )
+        return replace(services, hooks=options.hooks)
+    if not options.hooks and not options.hook_programs:
+        return services
+    from .._adapters.integrations.hook_programs.open_hooks import open_session_hooks
+    from .._adapters.integrations.hook_programs.session_hooks import SessionFacts
+
+    folder = services.environments.shared.workspace.root
+    facts = SessionFacts(
+        session=options.id,
+        folder=folder,
+        spill_folder=services.spill_folder,
+        model=model,
+        mode=options.permissions.mode,
+        can_ask=options.approver is not None,
+    )
+    hooks = open_session_hooks(
+        options.hook_programs,
+        options.hooks or {},
+        facts,
+        make_rule_matcher(services.toolbox, folder, environ.get("HOME", "")),
+        environ=environ,
+        home=home,
+        journal=services.journal,
+        call_tool=servers.call_tool if servers else None,
+    )
+    services.watchers.append(hooks.transcripts.observe)
+    return replace(services, hooks=hooks)
+
+
+def make_rule_matcher(
+    toolbox: Mapping[str, Tool], folder: str, user_home: str
+) -> Callable[[str, ToolCallBlock], bool]:
+    """Return a function that tells whether a call matches a permission rule.
+
+    A rule that cannot be read matches every call.
+    """
+    policies: dict[str, RulePolicy | None] = {}
+
+    def matches(text: str, call: ToolCallBlock) -> bool:
+        if text not in policies:
+            try:
+                rule = parse_rule(text, Verdict.DENY)
+            except UsageError as error:
+                log.warning("The condition of a hook is not used: %s", error)
+                policies[text] = None
+            else:
+                policies[text] = RulePolicy(
+                    Permissions(rules=(rule,)),
+                    workspace=folder,
+                    user_home=user_home,
+                    tools=make_builtin_tools(),
+                    tier=lambda: "off",
+                )
+        policy = policies[text]
+        tool = toolbox.get(normalize_tool_name(call.name)) or toolbox.get(call.name)
+        if policy is None or tool is None:
+            return policy is None
+        return any(finding.rule for finding in policy.collect_findings(tool, call.arguments))
+
+    return matches
+
+
+def open_servers(
+    options: SessionOptions, folder: str, home: str, environ: Mapping[str, str]
+) -> SessionServers | None:
+    """Return the MCP servers of a session, None if it has none. Starts nothing."""
+    return make_servers(options.mcp_servers, options.permissions, folder, home, environ)
+
+
+def make_servers(
+    specs: Sequence[ServerSpec],
+    permissions: Permissions,
+    folder: str,
+    home: str,
+    environ: Mapping[str, str],
+) -> SessionServers | None:
+    """Return the servers with these configurations, None for none. Starts nothing."""
+    if not specs:
+        return None
+    from .._adapters.integrations.mcp_servers.servers import McpServers
+    from .._adapters.output_filters.redaction import Redactor
+    from .._adapters.tools._image_files import parse_sendable_image
+
+    return McpServers(
+        specs,
+        folder=folder,
+        environ=environ,
+        cache_folder=os.path.join(home, "mcp"),
+        is_allowed=lambda name: not permissions.denies_tool(name),
+        parse_image=parse_sendable_image,
+        make_redact=Redactor,
+    )

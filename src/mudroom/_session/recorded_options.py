@@ -1,0 +1,404 @@
+"""Options and events of a session that is resumed or forked; its place on the disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+from msgspec.structs import fields, replace
+
+from .._adapters.journals.sessions import stream_events
+from .._adapters.tools import BOARD_TOOLS
+from .._core.events import RunStarted, SessionOpened, StoredEvent, TurnStarted
+from .._core.ports import Journal
+from .._core.tool_patterns import parse_tool_patterns
+from .._platform.open_beneath import find_real_path
+from .._platform.path_text import path_from_text
+from .._projections.open_events import OpenEvents
+from ..errors import JournalDamaged, UsageError
+from ..permissions.rules import Permissions, Rule, Verdict
+from . import config
+from .conversation_state import select_finished
+from .open_adapters import open_store
+from .options import SessionOptions
+from .pricing import calculate_cost
+
+# Every option of a session is in exactly one of these three tuples, so a new one is not forgotten.
+RESTORED = (
+    "agent",
+    "agent_files",
+    "agents",
+    "allow_net",
+    "auto_compact",
+    "budget",
+    "check",
+    "check_seconds",
+    "child_model",
+    "child_turns",
+    "clear_at",
+    "compact_at",
+    "context_window",
+    "isolate",
+    "isolated_mb",
+    "max_children",
+    "max_output_tokens",
+    "max_returns",
+    "permissions",
+    "sandbox",
+    "takes_images",
+    "worker",
+)
+"""Options that the opening of a session records, and that a resumed session has again."""
+
+RESTORED_OTHERWISE = (
+    "board",
+    "cwd",
+    "fallback_model",
+    "model",
+    "output_style",
+    "prices",
+    "prompt_budget",
+)
+"""Options that other parts of the record bring back, such as the brief of each prompt."""
+
+OF_PROCESS = (
+    "approver",
+    "child_model_origin",
+    "environ",
+    "fork",
+    "home",
+    "hook_programs",
+    "hooks",
+    "id",
+    "journal",
+    "mcp_servers",
+    "output_style_origin",
+    "plugins",
+    "resume",
+    "store",
+    "tool_sources",
+    "tools",
+    "tracing",
+    "trusted",
+    "workers",
+    "workspace",
+)
+"""Options that only the new process can give: objects, functions, programs, trust, and secrets."""
+
+_FLAG_PREFIX = "--"
+ORIGIN = "the record of this session"
+
+
+def get_environ(options: SessionOptions) -> Mapping[str, str]:
+    """Return the variables with keys and addresses."""
+    return os.environ if options.environ is None else options.environ
+
+
+def find_home(options: SessionOptions) -> str:
+    """Return the absolute path of mudroom's state folder."""
+    if options.home:
+        return os.path.abspath(options.home)
+    return config.find_home(get_environ(options))
+
+
+def find_folder(options: SessionOptions) -> str:
+    """Return the absolute path of the session's folder. Raises UsageError if there is none."""
+    if options.workspace is not None:
+        return options.workspace.root
+    folder = find_real_path(options.cwd)
+    if not os.path.isdir(folder):
+        raise UsageError(
+            "no such directory", where=options.cwd, remedy="Name a folder that exists."
+        )
+    return folder
+
+
+async def use_recorded_options(
+    options: SessionOptions,
+    *,
+    drops_tasks: bool,
+    chosen: Collection[str],
+    past: OpenEvents | None = None,
+) -> tuple[SessionOptions, OpenEvents]:
+    """Return the options that the session to resume was started with, and its events.
+
+    Arguments:
+        drops_tasks: leave out the events of tasks that have ended.
+        chosen: names of options that win over the record.
+        past: its first events, if they have been read already.
+
+    Raises UnknownName when there is no such session, JournalDamaged when it has no start.
+    """
+    recorded = past or OpenEvents(calculate_cost, drops_tasks=drops_tasks)
+    session = await _read_recorded(options, recorded)
+    events = recorded.events
+    openings = [event for event in events if isinstance(event, SessionOpened)]
+    if not openings:
+        raise JournalDamaged(
+            "the record does not start with a session",
+            where=session or options.resume or "",
+            remedy="Start a new session.",
+        )
+    options = _choose_folder(options, openings[-1], chosen)
+    options = restore_options(options, openings, chosen)
+    briefs = [
+        event.brief for event in events if type(event) is RunStarted and event.brief.depth == 0
+    ]
+    of_session = [brief for brief in briefs if not brief.has_own_model]
+    reuses_model = options.model == "auto" and of_session
+    options = replace(
+        options,
+        # The record of a fork begins with that of its original, which has another id.
+        id=options.id if options.fork else session or openings[-1].session,
+        resume=session or openings[-1].session,
+        model=of_session[-1].model if reuses_model else options.model,
+        board=options.board or is_board_offered([*events, *recorded.starts.values()]),
+        **_choose_style(options, events),
+        prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
+    )
+    return options, recorded
+
+
+def _choose_folder(
+    options: SessionOptions, opened: SessionOpened, chosen: Collection[str]
+) -> SessionOptions:
+    """Return the options with the folder that the resumed session works in.
+
+    It is the last one of the record, unless `cwd` is named now: the project has moved.
+
+    Arguments:
+        opened: the last opening of the session.
+
+    Raises UsageError if that folder is gone.
+    """
+    if options.workspace is not None or ("cwd" in chosen and options.cwd):
+        return options
+    folder = path_from_text(opened.cwd)
+    if not os.path.isdir(folder):
+        raise UsageError(
+            "the folder of this session does not exist",
+            where=folder,
+            remedy="If it was moved, pass the new folder as cwd.",
+        )
+    return replace(options, cwd=folder)
+
+
+def find_former_folders(events: Iterable[StoredEvent], folder: str) -> dict[str, str]:
+    """Return the folder that each run last worked in, for runs whose folder was another one.
+
+    Their models have not been told yet where the project is: their conversations name paths in the
+    old folder.
+
+    Arguments:
+        folder: where the session works now.
+    """
+    former: dict[str, str] = {}
+    latest = folder
+    for event in events:
+        if type(event) is SessionOpened:
+            latest = path_from_text(event.cwd) or folder
+        elif latest != folder:
+            if event.run:
+                former[event.run] = latest
+        elif type(event) is RunStarted and event.brief.continues in former:
+            former[event.run] = former[event.brief.continues]
+        elif type(event) is TurnStarted:
+            former.pop(event.run, None)
+    return former
+
+
+def describe_move(events: Sequence[StoredEvent], folder: str) -> str:
+    """Return a notice if a session works in another folder than before, "" if not.
+
+    Arguments:
+        folder: where it works now.
+    """
+    opened = [event for event in events if type(event) is SessionOpened]
+    former = path_from_text(opened[-1].cwd) if opened else ""
+    if former in ("", folder):
+        return ""
+    return f"this session goes on in {folder}; before, it worked in {former}"
+
+
+def _choose_style(options: SessionOptions, events: Sequence[StoredEvent]) -> dict[str, str]:
+    """Return the options about the output style: a resumed session keeps its last one."""
+    opened = [event for event in events if type(event) is SessionOpened and event.output_style]
+    is_chosen_now = options.output_style and not options.output_style_origin
+    if is_chosen_now or not opened:
+        return {}
+    origin = "the record of this session"
+    return {"output_style": opened[-1].output_style, "output_style_origin": origin}
+
+
+def describe_other_board(events: Sequence[StoredEvent], board: str) -> str:
+    """Return a notice if a session used another task board before, "" if not.
+
+    Arguments:
+        board: file name of its board now, "" for none.
+    """
+    recorded = _find_board(events)
+    if not board or recorded in ("", board):
+        return ""
+    return (
+        f"this session uses the task board {board} now, and used {recorded} before: "
+        "its folder belongs to another project (a git repository, or a folder without git)"
+    )
+
+
+def is_board_offered(events: Sequence[StoredEvent]) -> bool:
+    """Return whether the tools for the task board were offered to all runs of a session."""
+    selections = {
+        (event.brief.agent.tools, event.brief.tools)
+        for event in events
+        if type(event) is RunStarted
+    }
+    return bool(_find_board(events)) or any(_has_offered_board(*each) for each in selections)
+
+
+def _find_board(events: Sequence[StoredEvent]) -> str:
+    """Return the file name of the last task board that all runs were offered, "" for none."""
+    boards = [each.board for each in events if type(each) is SessionOpened and each.board]
+    return boards[-1] if boards else ""
+
+
+def _has_offered_board(agent_tools: tuple[str, ...] | None, tools: tuple[str, ...]) -> bool:
+    """Return whether a run has tools for the board that its agent does not name."""
+    named = {pattern.tool for pattern in parse_tool_patterns(agent_tools)}
+    return any(tool in BOARD_TOOLS and tool not in named for tool in tools)
+
+
+async def copy_journal(
+    options: SessionOptions, recorded: OpenEvents, journal: Journal
+) -> OpenEvents:
+    """Copy the events of the resumed session into the journal of its fork; return the copied ones.
+
+    While another process writes that session, unfinished runs are left out.
+    """
+    events = recorded.events
+    if await open_store(options.store, find_home(options)).find_writer(options.resume or ""):
+        events = select_finished(events)
+    await journal.append(*events)
+    copied = OpenEvents(calculate_cost, drops_tasks=False)
+    copied.extend(events)
+    return copied
+
+
+async def _read_recorded(options: SessionOptions, recorded: OpenEvents) -> str:
+    """Read the events of the session that the options resume; return its id in the store.
+
+    It is "" for a journal of the caller, which has one session only.
+
+    Raises UsageError, JournalError.
+    """
+    if options.journal == "memory" and not options.fork:
+        raise UsageError(
+            'a session in memory cannot be resumed with journal="memory"',
+            remedy="Pass the Journal object again, or a store=MemoryStore().",
+        )
+    if not isinstance(options.journal, str) and not options.fork:
+        async for event in options.journal.read(recorded.count):
+            recorded.apply(event)
+        return ""
+    store = open_store(options.store, find_home(options))
+    session = await store.find(options.resume or "")
+    async for event in stream_events(store, session, after=recorded.count):
+        recorded.apply(event)
+    return session
+
+
+def list_grants(options: SessionOptions) -> tuple[str, ...]:
+    """Return the rights beyond the sandbox that the caller gave, for the record."""
+    grants = ["network"] if options.allow_net else []
+    grants.extend(str(rule) for rule in options.permissions.rules if rule.verdict is Verdict.ALLOW)
+    return tuple(grants)
+
+
+def encode_options(options: SessionOptions) -> dict[str, Any]:
+    """Return the restored options that are not the default, as JSON values by name."""
+    recorded: dict[str, Any] = {}
+    for field in fields(SessionOptions):
+        value = getattr(options, field.name)
+        if field.name not in RESTORED or value == field.default:
+            continue
+        if field.name == "permissions" and not (value := _select_own_rules(value)):
+            continue
+        if field.name == "sandbox" and not isinstance(value, str):
+            continue
+        recorded[field.name] = msgspec.to_builtins(value)
+    return recorded
+
+
+def _select_own_rules(permissions: Permissions) -> list[Rule]:
+    """Return the rules of flags and of the caller. Files are read again, as they are then."""
+    return [
+        rule
+        for rule in permissions.rules
+        if not rule.is_approved and (not rule.origin or rule.origin.startswith(_FLAG_PREFIX))
+    ]
+
+
+def restore_options(
+    options: SessionOptions, openings: Sequence[SessionOpened], chosen: Collection[str]
+) -> SessionOptions:
+    """Return the options with those that the record of the resumed session has.
+
+    Arguments:
+        chosen: names of options that the user names now; they win over the record.
+    """
+    recorded = [opened.options for opened in openings if opened.options is not None]
+    if not recorded:  # of a version that recorded only these two
+        isolate = options.isolate or openings[0].isolate
+        return replace(options, isolate=isolate, check=options.check or openings[0].check)
+    last = recorded[-1]
+    changes = {name: _decode(name, last) for name in RESTORED if name not in chosen}
+    former = path_from_text(openings[-1].cwd)
+    rules = [_rebase(rule, former, options.cwd) for rule in changes.pop("permissions", ())]
+    if agents := [*_decode("agents", last), *options.agents]:
+        # One that is given now replaces the recorded one of its name.
+        changes["agents"] = list({agent.name: agent for agent in agents}.values())
+    if options.workers is not None:
+        changes.pop("worker", None)  # the processes that are shared now
+    if not isinstance(options.sandbox, str):
+        changes.pop("sandbox", None)
+    if "child_model" in changes:
+        changes["child_model_origin"] = ORIGIN
+    new = [rule for rule in rules if rule not in options.permissions.rules]
+    permissions = replace(
+        options.permissions,
+        rules=(*options.permissions.rules, *new),
+        denies_unlisted=options.permissions.denies_unlisted
+        or any(rule.verdict == "allow" for rule in new),
+    )
+    return replace(options, **changes, permissions=permissions)
+
+
+def _rebase(rule: Rule, former: str, cwd: str) -> Rule:
+    """Return a rule about the folder of a session as one about the folder it has moved to."""
+    return replace(rule, base=find_real_path(cwd)) if former and rule.base == former else rule
+
+
+def _decode(name: str, recorded: Mapping[str, Any]) -> Any:  # noqa: ANN401  of the option
+    if name == "permissions":
+        return msgspec.convert(recorded.get(name, ()), tuple[Rule, ...])
+    if name not in recorded:
+        return _find_fields()[name].default
+    if name == "sandbox":
+        return str(recorded[name])
+    return msgspec.convert(recorded[name], _find_fields()[name].type)
+
+
+@cache
+def _find_fields() -> dict[str, Any]:
+    return {field.name: field for field in fields(SessionOptions)}
+
+
+def describe_restored(options: SessionOptions) -> str:
+    """Return a notice about the rights that a resumed session has again, "" for none."""
+    rights = ["--sandbox off"] if options.sandbox == "off" else []
+    rights += ["--allow-net"] if options.allow_net else []
+    if not rights:
+        return ""
+    return f"as when this session was started: {' '.join(rights)}"

@@ -1,0 +1,79 @@
+"""Stream of one prompt: its events while it runs, and its report at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Generic, TypeVar
+
+from .._core.events import AnyEvent
+from .._core.runs import Report
+from ..errors import UsageError
+
+T = TypeVar("T")
+
+
+class RunStream(Generic[T]):
+    """Events of one prompt in their order, those of its child runs included.
+
+    The prompt starts with the first iteration. Leaving the loop early cancels the run. Inside
+    `async with` the run has ended when the block is left; without it, soon afterwards. Events that
+    are not read yet are kept in memory.
+
+    Example:
+        stream: RunStream = session.stream("Find the author.")
+        async with stream:
+            async for event in stream:
+                print(event)
+        print(stream.report.text)
+    """
+
+    def __init__(self, start: Callable[[Callable[[AnyEvent], None]], Awaitable[Report[T]]]) -> None:
+        # The generator must not refer to this object: asyncio closes it, and so cancels the run,
+        # as soon as the caller drops the stream.
+        self._reports: list[Report[T]] = []
+        self._events = _generate_events(start, self._reports)
+
+    @property
+    def report(self) -> Report[T]:
+        """The report of the run, after the last event. Raises UsageError before that."""
+        if not self._reports:
+            raise UsageError("the stream has not ended", remedy="Read its events to the end first.")
+        return self._reports[0]
+
+    def __aiter__(self) -> RunStream[T]:
+        return self
+
+    async def __anext__(self) -> AnyEvent:
+        return await anext(self._events)
+
+    async def __aenter__(self) -> RunStream[T]:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancel the run if it has not ended, and wait for its end."""
+        await self._events.aclose()
+
+
+async def _generate_events(
+    start: Callable[[Callable[[AnyEvent], None]], Awaitable[Report[T]]], reports: list[Report[T]]
+) -> AsyncGenerator[AnyEvent, None]:
+    queue: asyncio.Queue[AnyEvent | None] = asyncio.Queue()
+
+    async def run() -> None:
+        try:
+            reports.append(await start(queue.put_nowait))
+        finally:
+            queue.put_nowait(None)
+
+    task = asyncio.create_task(run())
+    try:
+        while (event := await queue.get()) is not None:
+            yield event
+        await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

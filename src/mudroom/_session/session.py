@@ -1,0 +1,393 @@
+"""The session: opens, runs prompts and tasks, closes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from .._core.agents import Agent
+from .._core.budgets import Budget
+from .._core.events import AnyEvent, StoredEvent
+from .._core.ports import Sandbox, Workspace
+from .._core.runs import Report
+from .._core.runs import T as Outputs
+from .._core.type_checks import check_type
+from .._engine.session_context import Watchers
+from .._projections.open_events import OpenEvents
+from ..errors import UsageError
+from . import build, recorded_options
+from .conversation_state import ConversationState
+from .options import Plugin, SessionOptions, make_options, use_signature
+from .prompts import Prompt
+from .run_stream import RunStream
+from .session_runs.controls import RunControls
+from .session_runs.requests import OutputSpec
+from .session_runs.runner import SessionRunner
+from .session_runs.server_controls import ServerControls
+from .session_runs.task_calls import TaskCalls
+from .session_runs.tasks import run_task
+
+if TYPE_CHECKING:
+    from ..scope import (
+        ContextState,
+        ModelConfig,
+        OutputConfig,
+        OutputObject,
+        PromptConfig,
+        RunConfig,
+        ToolConfig,
+    )
+    from ..scope.subagent import ScopeRuntime
+
+
+class Session(RunControls, ServerControls, TaskCalls):
+    """One conversation with a root agent, and all runs below it.
+
+    Its keyword arguments are the fields of `SessionOptions`, which describes them.
+
+    Attributes:
+        notices: messages for the user about how the session was opened.
+        start_source: source for hooks of a new session, such as "clear" after another one. Set it
+            before the session opens. A session that is resumed or forked has a source of its own.
+        end_reason: reason for hooks why the session ends. Set it before the end.
+        chosen_options: names of the options that win over the record of a resumed session; those
+            that are given here.
+        past_events: first events of the session that is resumed, if the caller has read them; None
+            if not. Set it before the session opens.
+
+    Errors: UsageError (no such folder, unknown model), JournalError. A failure of a model is not
+    an exception: the report of the run states it as its reason.
+
+    Example:
+        async with Session(model="offline", cwd=".") as session:
+            report = await session.run("Which testing framework does this project use?")
+    """
+
+    @use_signature(SessionOptions)
+    def __init__(self, **options: Any) -> None:
+        self._options = make_options(options)
+        self._budget = self._options.budget
+        self.notices: list[str] = []
+        self.start_source = "startup"
+        self.end_reason = "other"
+        self.past_events: OpenEvents | None = None
+        self.chosen_options = frozenset(options)
+        self._conversation = ConversationState()
+        self._watchers = Watchers()
+        self._history_watchers: list[Callable[[StoredEvent], None]] = []
+        self._runner: SessionRunner | None = None
+
+    async def __aenter__(self) -> Session:
+        recorded: OpenEvents | None = None
+        if self._options.resume:
+            # A screen with the history, and a fork, need the events of ended tasks, too.
+            drops_tasks = not (self._history_watchers or self._options.fork)
+            self._options, recorded = await recorded_options.use_recorded_options(
+                self._options,
+                drops_tasks=drops_tasks,
+                chosen=self.chosen_options,
+                past=self.past_events,
+            )
+            self.past_events = None
+            self._budget = self._options.budget
+        resources = await build.open_resources(
+            self._options, self._watchers, self._conversation.unfinished_events
+        )
+        self._runner = SessionRunner(resources, self._options, self._conversation, self._watchers)
+        self._runner.meter.set_limits(self._budget)
+        try:
+            await self._start(self._runner, recorded)
+        except BaseException:
+            self._runner = None
+            await resources.close()
+            raise
+        return self
+
+    async def _start(self, runner: SessionRunner, recorded: OpenEvents | None) -> None:
+        self.notices.extend(runner.resources.notices)
+        if recorded is not None:
+            from .session_runs.load_record import load_record  # a new session needs no such module
+
+            self.notices += await load_record(
+                runner, self._options, self._conversation, recorded, self._history_watchers
+            )
+            if notice := recorded_options.describe_restored(self._options):
+                self.notices.append(notice)
+        await runner.resources.models.load_replays()
+        runner.record_opening(self.id, self.cwd, recorded_options.list_grants(self._options))
+        if hooks := runner.resources.services.hooks:
+            source = "resume" if self._options.resume else self.start_source
+            await hooks.on_session_start("fork" if self._options.fork else source)
+
+    async def __aexit__(self, *_: object) -> None:
+        runner = self._require_open()
+        try:
+            await runner.end_runs()
+            if hooks := runner.resources.services.hooks:
+                await hooks.on_session_end(self.end_reason)
+            await runner.record_closing()
+        finally:
+            self._runner = None
+            await runner.resources.close()
+
+    @property
+    def budget(self) -> Budget:
+        """Limits of all runs of the session together. A new value counts earlier runs, too."""
+        return self._budget
+
+    @budget.setter
+    def budget(self, budget: Budget) -> None:
+        check_type("budget", budget, Budget, "Session")
+        self._budget = budget
+        if self._runner is None:
+            self._options = replace(self._options, budget=budget)
+            self.chosen_options |= {"budget"}
+        if self._runner is not None:
+            self._runner.meter.set_limits(budget)
+
+    @property
+    def id(self) -> str:
+        """The id of the session, a UUID."""
+        return self._options.id
+
+    @property
+    def cwd(self) -> str:
+        """Absolute path of the workspace."""
+        return self.workspace.root
+
+    @property
+    def model(self) -> str:
+        """Model string of the root agent."""
+        return self._require_open().resources.model
+
+    def find_context_window(self, model: str) -> int:
+        """Return the tokens that the context of a model can hold, 0 without a known limit.
+
+        The runs of the session use the same number. It is 0 while the session is not open.
+
+        Example:
+            print(session.find_context_window(session.model))
+        """
+        if self._runner is None:
+            return 0
+        return self._runner.resources.services.context_policy.get_window(model)
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Names of the tools of the root agent."""
+        return tuple(self._require_open().resources.services.toolbox)
+
+    @property
+    def agents(self) -> tuple[Agent, ...]:
+        """The agents that `task` can run."""
+        return tuple(self._require_open().resources.services.agents.values())
+
+    @property
+    def output_style(self) -> str:
+        """Name of the output style of the root agent, "default" for none."""
+        return self._require_open().resources.output_style or "default"
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """The plugins whose agents, skills and commands the session has."""
+        return tuple(self._options.plugins)
+
+    @property
+    def trusted(self) -> bool:
+        """Whether agents of the folder have the rights that their files ask for."""
+        return self._options.trusted
+
+    @property
+    def workspace(self) -> Workspace:
+        """The files that the runs see."""
+        return self._require_open().resources.services.environments.shared.workspace
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The place where commands run."""
+        return self._require_open().resources.services.environments.shared.sandbox
+
+    def watch(self, watcher: Callable[[AnyEvent], None]) -> Callable[[], None]:
+        """Call `watcher` with every event from now on, in order, streamed text included.
+
+        It must neither raise nor block. Call the returned function to stop it.
+        """
+        check_type("watcher", watcher, Callable[..., Any], "watch")
+        self._watchers.append(watcher)
+
+        def stop_watching() -> None:
+            self._watchers.remove(watcher)
+
+        return stop_watching
+
+    def watch_history(self, watcher: Callable[[StoredEvent], None]) -> None:
+        """Call `watcher` with each event of the session that is resumed, while it opens."""
+        check_type("watcher", watcher, Callable[..., Any], "watch_history")
+        self._history_watchers.append(watcher)
+
+    async def run(
+        self, prompt: Prompt, *, outputs: OutputSpec[Outputs] = None, model: str = ""
+    ) -> Report[Outputs]:
+        """Give the root agent its next prompt in the conversation. Prompts run one at a time.
+
+        Arguments:
+            prompt: a text, or TextBlocks and ImageBlocks. A model that takes no images gets a
+                placeholder for each.
+            outputs: values that the run must emit: name -> description, a JSON Schema, or a
+                dataclass, TypedDict, msgspec or pydantic type. The report has a value of that
+                type.
+            model: a model string for this prompt only.
+        """
+        return await self._require_open().run_prompt(prompt, outputs, model=model)
+
+    def stream(self, prompt: Prompt, *, outputs: OutputSpec[Outputs] = None) -> RunStream[Outputs]:
+        """Run a prompt like `run`, and iterate over its events while it runs.
+
+        Example:
+            async with session.stream("Find the author.") as stream:
+                async for event in stream:
+                    print(event)
+            print(stream.report.text)
+        """
+        runner = self._require_open()
+        return RunStream(lambda watcher: runner.run_prompt(prompt, outputs, watcher))
+
+    def stream_task(
+        self,
+        prompt: Prompt,
+        *,
+        outputs: OutputSpec[Outputs] = None,
+        agent: str | Agent = "general",
+        budget: Budget | None = None,
+        model: str | None = None,
+        description: str = "",
+    ) -> RunStream[Outputs]:
+        """Run a task like `task`, and iterate over its events while it runs.
+
+        Arguments:
+            outputs, agent, budget, model, description: as for `task`.
+
+        Example:
+            async with session.stream_task("Find the author.", agent="explore") as stream:
+                async for event in stream:
+                    print(event.run)
+            print(stream.report.text)
+        """
+        runner = self._require_open()
+        more = {"model": model, "description": description}
+        return RunStream(
+            lambda watcher: run_task(runner, prompt, outputs, agent, budget, watcher, **more)
+        )
+
+    async def compact(self, focus: str = "") -> Report:
+        """Replace the conversation with a summary by its model. The journal keeps all messages.
+
+        Nothing changes unless the reason of the report is GOAL, or `recovered` is true.
+
+        Arguments:
+            focus: facts or topics that the summary must keep.
+
+        Raises UsageError before the first prompt.
+        """
+        return await self._require_open().compact(focus)
+
+    async def scope(
+        self,
+        name: str,
+        prompt_config: PromptConfig,
+        model_config: ModelConfig | None = None,
+        run_config: RunConfig | None = None,
+        tool_config: ToolConfig | None = None,
+        output_config: OutputConfig | None = None,
+        on_message: Callable[[str], Any] | None = None,
+        *,
+        context: ContextState | None = None,
+    ) -> OutputObject:
+        """Create a SubAgentScope, run it, and return its output.
+
+        A failure of the model is not raised: `terminate_reason` is ERROR.
+
+        Arguments:
+            context: values for the placeholders `${key}` of the system prompt.
+
+        Raises the errors of `SubAgentScope.create` and `SubAgentScope.run`.
+        """
+        from ..scope import ContextState, ModelConfig, RunConfig, SubAgentScope
+
+        scope = await SubAgentScope.create(
+            name,
+            self,
+            prompt_config,
+            model_config or ModelConfig(),
+            run_config or RunConfig(),
+            tool_config,
+            output_config,
+            on_message,
+        )
+        return await scope.run(context or ContextState())
+
+    @property
+    def unfinished_runs(self) -> tuple[str, ...]:
+        """Ids of root runs that a crash interrupted; `resume_unfinished` completes them."""
+        return (
+            ()
+            if self._runner and self._runner.interrupted_run
+            else self._conversation.unfinished_runs
+        )
+
+    async def resume_unfinished(
+        self, *, outputs: OutputSpec[Outputs] = None
+    ) -> Report[Outputs] | None:
+        """Continue the runs that a crash interrupted from their last step, to their end.
+
+        Return the report of the last one, None if there was none.
+
+        Arguments:
+            outputs: as in the call that started the run: the record has schemas, not types.
+                Without it, `outputs` of the report has plain values by name.
+
+        Raises UsageError if no interrupted run has these outputs.
+        """
+        return await self._require_open().resume_unfinished(outputs)
+
+    def rewind(self, run_id: str) -> None:
+        """Return the conversation to the state before a root run; files stay as they are."""
+        check_type("run_id", run_id, str, "rewind")
+        self._require_open().rewind(run_id)
+
+    @staticmethod
+    @use_signature(SessionOptions)
+    def run_sync(prompt: Prompt, **options: Any) -> Report:
+        """Open a session, run one prompt, close it; for programs without an event loop.
+
+        Arguments:
+            options: as for `Session`.
+        """
+
+        async def run_once() -> Report:
+            async with Session(**options) as session:
+                return await session.run(prompt)
+
+        return asyncio.run(run_once())
+
+    def _make_scope_runtime(self) -> ScopeRuntime:
+        from ..scope.subagent import ScopeRuntime
+
+        runner = self._require_open()
+        services = runner.resources.services
+        return ScopeRuntime(
+            tools=services.toolbox,
+            workspace=services.environments.shared.workspace,
+            watch=self.watch,
+            run=runner.run_scope,
+        )
+
+    def _require_open(self) -> SessionRunner:
+        if self._runner is None:
+            raise UsageError(
+                "the session is not open", remedy="Use it as `async with Session(...) as session:`."
+            )
+        return self._runner

@@ -1,0 +1,603 @@
+"""SessionRunner: starts the runs without a parent: prompts, tasks and scopes of a session."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..._core.agents import Agent, Mode, choose_child_model
+from ..._core.budgets import Budget, Grant
+from ..._core.events import AnyEvent, ConversationRewound, SessionClosed, SessionOpened
+from ..._core.messages import ImageBlock, Message
+from ..._core.ports import RunHandle, Worker
+from ..._core.run_ids import find_root_id
+from ..._core.runs import Brief, Check, InboxMessage, Report
+from ..._core.runs import T as Outputs
+from ..._core.tool_patterns import narrow_server_patterns
+from ..._core.tools import Tool
+from ..._core.type_checks import check_type
+from ..._engine.children.child_brief import narrow_tools
+from ..._engine.compaction.summary import RUN_TITLE, make_summary_prompt
+from ..._engine.output_types import OutputType, parse_output_type
+from ..._engine.session_context import SessionServices, Watchers
+from ..._platform.path_text import path_to_text
+from ..._version import __version__
+from ...errors import UsageError, quote_value
+from ...permissions.deny_all import DenyAllApprover
+from ..agent_catalog import find_agent
+from ..build import SessionResources
+from ..conversation_state import ConversationState
+from ..options import SessionOptions
+from ..prompts import Prompt, PromptContent, parse_prompt
+from ..recorded_options import encode_options
+from .meter import SessionMeter
+from .requests import (
+    InterruptedPrompt,
+    OutputSpec,
+    RunRequest,
+    add_outputs,
+    convert_report,
+    filter_events,
+)
+
+
+class SessionRunner:
+    """The runs of one open session.
+
+    Arguments:
+        watchers: called with each event; the same object as in the services of the runs.
+
+    Attributes:
+        feeders: tasks that start runs for the prompts of an async iterator; see `stream_tasks`.
+    """
+
+    def __init__(
+        self,
+        resources: SessionResources,
+        options: SessionOptions,
+        conversation: ConversationState,
+        watchers: Watchers,
+    ) -> None:
+        self.resources = resources
+        self.meter = SessionMeter(options.budget, resources.services.clock)
+        self.briefs = BriefMaker(resources, options, conversation, self.meter)
+        self._options = options
+        self._conversation = conversation
+        resources.journal.observe = conversation.observe
+        self._watchers = watchers
+        self.feeders: set[asyncio.Task[None]] = set()
+        self._prompt_lock = asyncio.Lock()
+        self._handles: set[RunHandle] = set()
+        self._cancel_count = 0
+        self._interrupt_count = 0
+        self._working_prompt: RunHandle | None = None
+        self._interrupted: InterruptedPrompt | None = None
+
+    @property
+    def max_children(self) -> int:
+        """Children that run at once at each depth."""
+        return self._options.max_children
+
+    @property
+    def interrupted_run(self) -> str:
+        """Id of the prompt that the user interrupted and that has not ended, "" if none."""
+        return self._interrupted.brief.run_id if self._interrupted else ""
+
+    @property
+    def latest_run(self) -> str:
+        """Id of the last prompt of the conversation, "" before the first."""
+        return self._conversation.latest_run
+
+    async def run_prompt(
+        self,
+        prompt: Prompt,
+        outputs: OutputSpec[Outputs],
+        watcher: Callable[[AnyEvent], None] | None = None,
+        *,
+        model: str = "",
+    ) -> Report[Outputs]:
+        """Run the next prompt of the conversation.
+
+        Arguments:
+            watcher: called with each of its events.
+            model: model string for this prompt only, "" for that of the session.
+        """
+        agent, output_type = add_outputs(self.resources.root_agent, outputs)
+        request = self.make_request(is_prompt=True)
+        async with self._prompt_lock:
+            await self._resume_unfinished(request)
+            request = replace(request, watcher=watcher, output_type=output_type)
+            report = await self._continue_interrupted(prompt, request)
+            if report is None:
+                limits = self._options.prompt_budget.with_defaults(agent.budget)
+                brief = self.briefs.continue_conversation(prompt, agent, limits)
+                report = await self._run_root(brief, request)
+        return convert_report(report, output_type)
+
+    async def _continue_interrupted(self, prompt: Prompt, request: RunRequest) -> Report | None:
+        """Give a prompt to the run that the user interrupted; return None if there is none."""
+        interrupted = self._interrupted
+        if interrupted is None:
+            return None
+        content = parse_prompt(prompt)
+        if content.blocks or request.output_type:
+            raise UsageError(
+                "the interrupted prompt continues, and takes neither images nor outputs",
+                remedy="Give only a text, or stop it first with Session.cancel.",
+            )
+        handle = interrupted.handle
+        is_open = False
+        try:
+            with self._show_to(request.watcher, interrupted.brief.run_id):
+                message = InboxMessage(uuid.uuid4().hex, content.text)
+                if not (self.is_stopped(request) or handle.send(message)):
+                    return None
+                report = await self._wait_for_prompt(handle)
+                is_open = report.is_interrupted
+                return report
+        finally:
+            if not is_open:
+                await asyncio.wait({interrupted.ending})
+
+    async def compact(self, focus: str) -> Report:
+        """Replace the conversation with a summary; see `Session.compact`."""
+        check_type("focus", focus, str, "compact")
+        request = self.make_request(is_prompt=True)
+        async with self._prompt_lock:
+            await self._resume_unfinished(request)
+            self.check_ended("compacted")
+            if not self._conversation.latest_run:
+                raise UsageError(
+                    "there is no conversation to compact", remedy="Run a prompt first."
+                )
+            agent = replace(self.resources.root_agent, mode=Mode.PLAN)
+            limits = Budget(turns=1, children=0).with_defaults(self._options.prompt_budget)
+            brief = self.briefs.continue_conversation(make_summary_prompt(focus), agent, limits)
+            brief = replace(brief, is_compaction=True, description=RUN_TITLE)
+            return await self._run_root(brief, request)
+
+    async def resume_unfinished(
+        self, outputs: OutputSpec[Outputs] = None
+    ) -> Report[Outputs] | None:
+        """Continue interrupted runs to their end; return the report of the last one."""
+        output_type = None if outputs is None else parse_output_type(outputs)
+        request = self.make_request(output_type, is_prompt=True)
+        async with self._prompt_lock:
+            return await self._resume_unfinished(request)
+
+    def find_interrupted_task(self, run_id: str) -> Brief:
+        """Return the brief of a task that a crash interrupted. Raises UsageError."""
+        if run_id in self._conversation.unfinished_runs:
+            brief = self._conversation.get_brief_to_resume(run_id)
+            if brief.depth:
+                return brief
+        raise UsageError(
+            f"no task {quote_value(run_id)} was interrupted",
+            remedy="`unfinished_runs` has the ids; `resume_unfinished` continues prompts.",
+        )
+
+    def forget_interrupted_task(self, run_id: str) -> None:
+        """Remove the earlier events of a task that has ended, and of the runs below it."""
+        past = self._conversation.unfinished_events
+        for each in [each for each in past if find_root_id(each) == run_id]:
+            del past[each]
+
+    def check_ended(self, action: str) -> None:
+        """Raise UsageError if a prompt is interrupted and has not ended.
+
+        Arguments:
+            action: what happens to the conversation, in the past tense.
+        """
+        if self._interrupted:
+            raise UsageError(
+                f"the conversation cannot be {action}: its last prompt is interrupted, and its "
+                "background work continues",
+                remedy="Send a prompt, which continues it, or stop it: Ctrl-C twice at the prompt, "
+                "Session.cancel in a program.",
+            )
+
+    async def run_scope(
+        self,
+        agent: Agent,
+        prompt: Prompt,
+        output_type: OutputType[Any] | None,
+        tools: Mapping[str, Tool],
+        make_history: Callable[[], Awaitable[tuple[Message, ...]]],
+        on_start: Callable[[str], None],
+    ) -> Report:
+        """Run an agent with its own tools and without an approver."""
+        request = self.make_request(output_type)
+        history = await make_history()
+        services = replace(self.resources.services, toolbox=tools, approver=DenyAllApprover())
+        model = self.briefs.resolve_model(agent)
+        brief = self.briefs.make_brief(prompt, agent, model, agent.budget, history=history, depth=1)
+        brief = replace(brief, tools=narrow_tools(tools, None, depth=agent.budget.depth or 0))
+        on_start(brief.run_id)
+        worker = self.resources.worker.with_services(services)
+        return await self.execute(worker, brief, request)
+
+    def cancel_all(self) -> bool:
+        """Stop all runs, and those that wait for their start. Return False if no run works."""
+        self._cancel_count += 1
+        return sum(handle.cancel() for handle in self._handles) > 0
+
+    def pause(self) -> bool:
+        """Stop all work and record no end of it; see `Session.pause`."""
+        # Messages that were accepted a moment ago are recorded in the tasks that come first.
+        asyncio.get_running_loop().call_soon(self._stop_unended)
+        return bool(self._handles)
+
+    def _stop_unended(self) -> None:
+        self.resources.journal.is_sealed = True
+        self.cancel_all()
+
+    def interrupt(self) -> bool:
+        """Stop the prompt that works; see `Session.interrupt`. Return False if none works."""
+        self._interrupt_count += 1
+        handle = self._working_prompt
+        return handle is not None and (handle.interrupt() or handle.cancel())
+
+    def make_request(
+        self, output_type: OutputType[Any] | None = None, *, is_prompt: bool = False
+    ) -> RunRequest:
+        """Make the request for a run that the caller wants now."""
+        return RunRequest(self._count_stops(is_prompt), output_type, is_prompt=is_prompt)
+
+    def _count_stops(self, is_prompt: bool) -> int:
+        return self._cancel_count + (self._interrupt_count if is_prompt else 0)
+
+    def is_stopped(self, request: RunRequest) -> bool:
+        """Return whether the run was stopped while it waited for its start."""
+        return request.stop_count != self._count_stops(request.is_prompt)
+
+    def detach_all(self) -> bool:
+        """Detach the children that runs without a parent wait for. Return False if none waits."""
+        return sum(handle.detach() for handle in self._handles) > 0
+
+    def record_opening(self, session: str, cwd: str, granted: tuple[str, ...]) -> None:
+        """Show the opening to the watchers. The journal stores it with the next event."""
+        event = make_opening(self.resources, self._options, session, cwd, granted)
+        self.resources.journal.hold(event)
+        self._watchers.show(event)
+
+    def rewind(self, run_id: str) -> None:
+        """Remove a root run and all later ones from the conversation, and record that at once.
+
+        Raises UnknownName, or UsageError if the last prompt has not ended.
+        """
+        self.check_ended("rewound")
+        self._conversation.rewind(run_id)
+        now = self.resources.services.clock.now()
+        event = ConversationRewound(at=now, latest_run=self._conversation.latest_run)
+        self.resources.journal.append_soon(event)
+        self._watchers.show(event)
+
+    async def record_closing(self) -> None:
+        """Record the end of the session, unless nothing was recorded since its opening."""
+        event = SessionClosed(at=self.resources.services.clock.now())
+        journal = self.resources.journal
+        if journal.is_used and not journal.is_sealed:
+            await journal.append(event)
+        self._watchers.show(event)
+
+    async def end_runs(self) -> None:
+        """End all runs. An interrupted prompt, and its work, continue in a later process."""
+        await asyncio.sleep(0)  # `pause` acts at the next step of the event loop
+        interrupted = self._interrupted
+        if interrupted and interrupted.handle.is_interrupted:
+            self._stop_unended()
+            self._watchers.clear()
+        for feeder in self.feeders:
+            feeder.cancel()
+        await self.resources.worker.close()
+        if interrupted:
+            await asyncio.wait({interrupted.ending})
+
+    async def _resume_unfinished(self, request: RunRequest) -> Report[Any] | None:
+        """Continue interrupted runs; convert the values of those with the outputs of the type."""
+        if self._interrupted:
+            return None
+        output_type = request.output_type
+        runs = self._conversation.unfinished_runs
+        if output_type and runs and not any(self._has_outputs(run, output_type) for run in runs):
+            raise UsageError(
+                "no interrupted run has these outputs",
+                remedy="Give the type that the run was started with, or none for plain values.",
+            )
+        report = None
+        for run_id in runs:
+            has_outputs = output_type and self._has_outputs(run_id, output_type)
+            own_type = output_type if has_outputs else None
+            brief = self._conversation.get_brief_to_resume(run_id)
+            report = await self._run_root(brief, replace(request, output_type=own_type))
+            report = convert_report(report, own_type)
+        if not self._interrupted:
+            self._conversation.unfinished_events.clear()
+        return report
+
+    def _has_outputs(self, run_id: str, output_type: OutputType[Any]) -> bool:
+        agent = self._conversation.get_brief_to_resume(run_id).agent
+        return agent.outputs == output_type.outputs
+
+    async def _run_root(self, brief: Brief, request: RunRequest) -> Report:
+        report: Report | None = None
+        self._conversation.start_run(brief)
+        try:
+            report = await self.execute(self.resources.worker, brief, request)
+            return report
+        finally:
+            if report is None or not report.is_interrupted:
+                self._conversation.finish_run(brief, report)
+
+    @contextmanager
+    def _show_to(self, watcher: Callable[[AnyEvent], None] | None, run_id: str) -> Generator[None]:
+        """Show the events of a root run, and of the runs below it, inside the `with` block."""
+        if watcher is None:
+            yield
+            return
+        observe = filter_events(run_id, watcher)
+        self._watchers.append(observe)
+        try:
+            yield
+        finally:
+            self._watchers.remove(observe)
+
+    def execute(
+        self, worker: Worker, brief: Brief, request: RunRequest
+    ) -> Coroutine[Any, Any, Report]:
+        """Execute a run without a parent and return its report."""
+        if request.watcher is None:
+            return self._execute(worker, brief, request)
+        return self._execute_shown(worker, brief, request)
+
+    async def _execute_shown(self, worker: Worker, brief: Brief, request: RunRequest) -> Report:
+        with self._show_to(request.watcher, brief.run_id):
+            return await self._execute(worker, brief, request)
+
+    async def _execute(self, worker: Worker, brief: Brief, request: RunRequest) -> Report:
+        # Other runs may have spent since the brief was made.
+        budget = self.meter.limit_budget(brief.budget, brief.depth)
+        if budget != brief.budget:
+            brief = replace(brief, budget=budget)
+        run = StartedRun(self.resources.services, self.meter, self._handles)
+        is_interrupted = False
+        try:
+            handle = run.start(worker, brief, request)
+            if self.is_stopped(request):
+                # Stopped before its start. The run begins first, so that the record has its end.
+                asyncio.get_running_loop().call_soon(handle.cancel)
+            if request.is_prompt:
+                report = await self._wait_for_prompt(handle)
+            else:
+                report = await handle.report()
+            if is_interrupted := report.is_interrupted:
+                ending = asyncio.create_task(self._wait_for_end(brief, handle, run))
+                self._interrupted = InterruptedPrompt(brief, handle, ending)
+            return report
+        finally:
+            if not is_interrupted:
+                run.close()
+
+    async def _wait_for_prompt(self, handle: RunHandle) -> Report:
+        self._working_prompt = handle
+        try:
+            return await handle.report()
+        finally:
+            self._working_prompt = None
+
+    async def _wait_for_end(self, brief: Brief, handle: RunHandle, run: StartedRun) -> None:
+        """Wait for the end of an interrupted prompt, and add its run to the conversation."""
+        report: Report | None = None
+        with closing(run):
+            await handle.wait()
+            with suppress(Exception):  # the caller of the next prompt gets it
+                report = await handle.report()
+        self._conversation.finish_run(brief, report)
+        self._conversation.unfinished_events.clear()
+        self._interrupted = None
+
+
+class BriefMaker:
+    """Makes the briefs of the runs that a session starts."""
+
+    def __init__(
+        self,
+        resources: SessionResources,
+        options: SessionOptions,
+        conversation: ConversationState,
+        meter: SessionMeter,
+    ) -> None:
+        self._resources = resources
+        self._options = options
+        self._conversation = conversation
+        self._meter = meter
+
+    def continue_conversation(
+        self, prompt: Prompt, agent: Agent, budget: Budget, model: str = ""
+    ) -> Brief:
+        """Make the brief of the next prompt of the conversation.
+
+        Arguments:
+            model: model string for this prompt only, "" for that of the session.
+        """
+        return self.make_brief(
+            prompt,
+            agent,
+            model or self._resources.model,
+            budget,
+            has_own_model=bool(model),
+            continues=self._conversation.latest_run,
+            history=self._conversation.messages,
+        )
+
+    def make_task_brief(
+        self,
+        prompt: Prompt,
+        agent: Agent,
+        budget: Budget | None,
+        model: str | None = None,
+        description: str = "",
+        check: str = "",
+        *,
+        confirm_check: bool = False,
+        key: str = "",
+    ) -> Brief:
+        """Make the brief of a task beside the conversation; see `Session.task`."""
+        check_type("budget", budget, Budget | None, "task")
+        check_type("model", model, str | None, "task")
+        check_type("description", description, str, "task")
+        check_type("check", check, str, "task")
+        check_type("key", key, str, "task")
+        services = self._resources.services
+        limits = (
+            (budget or Budget()).with_defaults(agent.budget).with_defaults(services.child_budget)
+        )
+        resolved = self.resolve_model(agent, model)
+        more: dict[str, Any] = {"description": description, "depth": 1, "key": key}
+        if check:
+            more["check"] = Check(check, services.check_seconds, is_from_user=not confirm_check)
+        return self.make_brief(prompt, agent, resolved, limits, **more)
+
+    def make_brief(
+        self,
+        prompt: Prompt,
+        agent: Agent,
+        model: str,
+        budget: Budget,
+        *,
+        depth: int = 0,
+        **more: Any,
+    ) -> Brief:
+        """Make a brief.
+
+        Arguments:
+            more: other fields of the brief.
+        """
+        content = parse_prompt(prompt)
+        self._check_images(content, model)
+        # `_execute` limits it again; here its depth decides which tools the run has.
+        budget = self._meter.limit_budget(budget, depth)
+        mode = self._options.permissions.mode
+        return Brief(
+            run_id=self._conversation.make_run_id(),
+            agent=agent,
+            prompt=content.text,
+            content=content.blocks,
+            tools=self._choose_tools(agent, budget, is_root=depth == 0),
+            model=model,
+            budget=budget,
+            depth=depth,
+            mode=(agent.mode or mode).limit_to(mode),
+            **more,
+        )
+
+    def _choose_tools(self, agent: Agent, budget: Budget, *, is_root: bool) -> tuple[str, ...]:
+        """Return the tools that an agent selects, and the patterns of the servers it may use."""
+        services = self._resources.services
+        tools = narrow_tools(
+            services.toolbox, agent.tools, depth=budget.depth or 0, is_root=is_root
+        )
+        servers = services.servers.patterns if services.servers else ()
+        return (*tools, *narrow_server_patterns(servers, agent.tools))
+
+    def _check_images(self, content: PromptContent, model: str) -> None:
+        """Raise UsageError if a prompt has an image that no model of the string takes."""
+        has_image = any(isinstance(block, ImageBlock) for block in content.blocks)
+        if has_image and (refusal := self._resources.models.explain_refused_images(model)):
+            raise UsageError(
+                f"the prompt has an image, but {refusal}",
+                remedy="Use a model that takes images, or --takes-images if this one does.",
+            )
+
+    def resolve_model(self, agent: Agent, requested: str | None = None) -> str:
+        """Return the model string of a run. `requested`: in place of the model of the agent."""
+        name = agent.model if requested is None else requested
+        if name != "inherit":
+            return self._resources.models.get_model(name).name
+        rules = self._resources.services.child_models
+        return choose_child_model(rules, agent.name, self._resources.model)
+
+    def select_agent(self, agent: str | Agent) -> Agent:
+        """Return an agent, or the one that has a name."""
+        check_type("agent", agent, str | Agent)
+        if isinstance(agent, Agent):
+            return agent
+        return find_agent(agent, self._resources.services.agents)
+
+
+def make_opening(
+    resources: SessionResources,
+    options: SessionOptions,
+    session: str,
+    cwd: str,
+    granted: tuple[str, ...],
+) -> SessionOpened:
+    """Return the event that a session is open, with what holds for all of its runs.
+
+    Arguments:
+        session: id of the session.
+        granted: rights beyond the sandbox, as the record shows them.
+    """
+    services = resources.services
+    return SessionOpened(
+        at=services.clock.now(),
+        session=session,
+        cwd=path_to_text(cwd),
+        version=__version__,
+        sandbox=services.environments.shared.sandbox.tier,
+        granted=granted,
+        isolate=options.isolate,
+        check=options.check,
+        board=resources.board_name,
+        traceparent=services.trace_ids.traceparent if services.trace_ids else "",
+        output_style=resources.output_style,
+        options=encode_options(options),
+    )
+
+
+class StartedRun:
+    """One run. Sessions have thousands of them at once, so it is one small object.
+
+    Arguments:
+        handles: of the runs that work; the run adds and removes its own.
+    """
+
+    __slots__ = ("_grant", "_handle", "_handles", "_is_counted", "_meter", "_services")
+
+    def __init__(
+        self, services: SessionServices, meter: SessionMeter, handles: set[RunHandle]
+    ) -> None:
+        self._services = services
+        self._meter = meter
+        self._handles = handles
+        self._grant: Grant | None = None
+        self._handle: RunHandle | None = None
+        self._is_counted = False
+
+    def start(self, worker: Worker, brief: Brief, request: RunRequest) -> RunHandle:
+        """Start the run and return its handle. Call `close` also after an error."""
+        services = self._services
+        grant = self._grant = services.meters.open(brief.run_id, brief.budget, self._meter)
+        if request.output_type:
+            services.output_checks.add(brief.run_id, request.output_type.find_refusal)
+        services.check_price(brief.model, services.meters.get(grant))
+        self._meter.start_time()
+        self._is_counted = True
+        self._handle = worker.start(brief, grant)
+        self._handles.add(self._handle)
+        return self._handle
+
+    def close(self) -> None:
+        """Close the meter of the run and forget its handle."""
+        if self._handle:
+            self._handles.discard(self._handle)
+        if self._is_counted:
+            self._meter.stop_time()
+        if self._grant:
+            self._services.output_checks.remove(self._grant.run_id)
+            self._services.meters.close(self._grant)

@@ -1,0 +1,228 @@
+"""Sources of the viewer: the sessions of a store, or one complete session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Iterable
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .._adapters.journals.encoding import encode
+from .._adapters.journals.sessions import read_summary
+from .._adapters.output_filters.redaction import Redactor
+from .._core.events import StoredEvent
+from .._core.ports import SessionInfo, SessionStore
+from .._projections.safe_text import redact_event
+from .._projections.session_summary import SessionSummary, summarize_session
+from ..errors import JournalError, UnknownName
+from .work import WorkPage, WorkQuery, read_work
+
+MAX_LISTED = 200
+"""Number of sessions in the list, newest first, unless the reader asks for more."""
+
+PAGE_BYTES = 2 << 20
+"""Bytes of JSON after which a page of events ends."""
+
+FRESH_SECONDS = 2.0
+"""Seconds after a write in which a session always counts as changed."""
+
+MAX_PROMPT = 400
+"""Characters of a prompt in the list."""
+
+
+NO_WORK = WorkPage(error="The files of this run are not kept here.")
+
+
+class EventPage(Struct, frozen=True):
+    """Consecutive events of a session, as (position, JSON).
+
+    Arguments:
+        has_more: there are further events now.
+        error: why further events cannot be read, "" if they can.
+    """
+
+    events: list[tuple[int, bytes]]
+    has_more: bool = False
+    error: str = ""
+
+
+class SessionList(Struct, frozen=True):
+    """Sessions, the one written last first. `total`: how many there are, also older ones."""
+
+    sessions: list[SessionSummary]
+    total: int
+
+
+class SessionSource(Protocol):
+    """Sessions to show."""
+
+    async def list_sessions(self, limit: int = MAX_LISTED, start: str = "") -> SessionList:
+        """Return the newest sessions, at most `limit`. Raises JournalError.
+
+        Arguments:
+            start: only sessions whose id begins so; no others are read.
+        """
+        ...
+
+    async def list_ids(self) -> list[str]:
+        """Return the ids of these sessions, without reading them."""
+        ...
+
+    async def read_page(self, session: str, after: int) -> EventPage:
+        """Return at most PAGE_BYTES of events after position `after`.
+
+        Raises UnknownName, JournalError.
+        """
+        ...
+
+    async def read_change_stamp(self, session: str) -> object:
+        """Return a value that differs when events may have been added; cheaper than reading."""
+        ...
+
+    async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
+        """Return what a run changed in its isolated workspace. Raises UsageError."""
+        ...
+
+
+class StoredSessions:
+    """The sessions of a store.
+
+    Arguments:
+        home: mudroom's state folder, with the isolated workspaces; "" for none.
+    """
+
+    def __init__(self, store: SessionStore, home: str = "") -> None:
+        self._store = store
+        self._home = home
+        self._summaries: dict[str, tuple[object, SessionSummary]] = {}
+
+    async def list_sessions(self, limit: int = MAX_LISTED, start: str = "") -> SessionList:
+        """Return the newest sessions; a session is read again only after it has changed."""
+        infos = [info for info in await self._store.list() if info.id.startswith(start)]
+        sessions = [await self._summarize(info) for info in infos[:limit]]
+        return SessionList(sessions, len(infos))
+
+    async def list_ids(self) -> list[str]:
+        """Return the ids of the sessions, without reading them."""
+        return [info.id for info in await self._store.list()]
+
+    async def read_page(self, session: str, after: int) -> EventPage:
+        """Return events of one session, by its whole id."""
+        journal = await self._store.open(session, read_only=True)
+        try:
+            return await _read_page(journal.read(after), after)
+        finally:
+            await journal.close()
+
+    async def read_change_stamp(self, session: str) -> object:
+        """Return time and size of the session, or a new value after a recent write.
+
+        A commit changes the files before readers can see it.
+        """
+        info = await self._store.read_info(session)
+        is_fresh = time.time() - info.modified < FRESH_SECONDS
+        return object() if is_fresh else info
+
+    async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
+        """Return what a run changed in its isolated workspace."""
+        if not self._home:
+            return NO_WORK
+        info = await self._store.read_info(session)
+        return await asyncio.to_thread(read_work, self._home, info.id, query)
+
+    async def _summarize(self, info: SessionInfo) -> SessionSummary:
+        stamp = (info, await self._store.find_writer(info.id))
+        known = self._summaries.get(info.id)
+        if known is None or known[0] != stamp:
+            known = (stamp, _shorten(await read_summary(self._store, info)))
+            self._summaries[info.id] = known
+        return known[1]
+
+
+class SingleSession:
+    """One complete session, given as its events.
+
+    Arguments:
+        session: its id.
+        events: all events, oldest first.
+    """
+
+    def __init__(self, session: str, events: Iterable[StoredEvent]) -> None:
+        events = list(events)
+        self._events = events
+        summary = SessionSummary(
+            id=session,
+            when=events[-1].at if events else 0.0,
+            size=sum(len(encode(event)) for event in events),
+        )
+        self._listed = _shorten(summarize_session(summary, events))
+
+    async def list_sessions(self, limit: int = MAX_LISTED, start: str = "") -> SessionList:
+        """Return the one session."""
+        listed = [self._listed] if self._listed.id.startswith(start) else []
+        return SessionList(listed, len(listed))
+
+    async def list_ids(self) -> list[str]:
+        """Return the id of the one session."""
+        return [self._listed.id]
+
+    async def read_page(self, session: str, after: int) -> EventPage:
+        """Return events of the session."""
+        if session != self._listed.id:
+            raise UnknownName("session", session, [self._listed.id])
+        return await _read_page(_iterate(self._events[after:]), after)
+
+    async def read_change_stamp(self, session: str) -> object:
+        """Return a constant: the session never changes."""
+        return session
+
+    async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
+        """Return a page without files: they are not kept with these events."""
+        return NO_WORK
+
+
+async def iterate_pages(source: SessionSource, session: str) -> AsyncIterator[EventPage]:
+    """Yield all pages of a session in its current state."""
+    after = 0
+    page = EventPage([], has_more=True)
+    while page.has_more:
+        page = await source.read_page(session, after)
+        after = page.events[-1][0] if page.events else after
+        yield page
+
+
+def _shorten(summary: SessionSummary) -> SessionSummary:
+    return replace(summary, prompt=summary.prompt[:MAX_PROMPT])
+
+
+async def _read_page(stored: AsyncIterator[StoredEvent], after: int) -> EventPage:
+    events: list[tuple[int, bytes]] = []
+    redact = Redactor(os.environ)
+    size = 0
+    try:
+        async for event in stored:
+            body = encode(redact_event(event, redact))
+            events.append((after + len(events) + 1, body))
+            size += len(body)
+            if size >= PAGE_BYTES:
+                return EventPage(events, has_more=True)
+    except JournalError as error:
+        return EventPage(events, error=str(error))
+    return EventPage(events)
+
+
+async def _iterate(events: Iterable[StoredEvent]) -> AsyncIterator[StoredEvent]:
+    for event in events:
+        yield event
+
+
+def encode_page(page: EventPage) -> bytes:
+    """Return the page as JSON: {"events": [[position, event], …], "more": …, "error": …}."""
+    events = b",".join(b"[%d,%b]" % (position, body) for position, body in page.events)
+    rest = msgspec.json.encode({"more": page.has_more, "error": page.error})[1:]
+    return b'{"events":[%b],%b' % (events, rest)

@@ -1,0 +1,161 @@
+"""Work of isolated workspaces for the viewer: differences, and the sides of conflicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from .._adapters.journals.encoding import decode
+from .._core.events import RunFinished, WorkMerged
+from .._core.runs import Work
+from .._core.tools import PreviewLine
+from .._platform.binary_files import is_binary
+from .._projections.differences import diff_texts
+from ..errors import UsageError, WorkspaceError
+
+if TYPE_CHECKING:
+    from .._adapters.workspaces.isolated.git_store import GitStore
+    from .._adapters.workspaces.isolated.trees import FileChange
+
+MAX_FILES = 500
+"""Changed files that are compared; the rest is counted."""
+
+MAX_BYTES = 1 << 20
+"""Size of a content up to which it is compared and shown."""
+
+
+class WorkQuery(Struct, frozen=True):
+    """Ids of the trees of one run's work, from its events.
+
+    Arguments:
+        base, tree: ids of the trees at the start and at the end of the run.
+        ours: tree of the parent's files when the merge had a conflict, "" without one.
+        both: tree with both sides between conflict marks, "" if there is none.
+        conflicts: paths of the files with conflicts.
+    """
+
+    base: str
+    tree: str
+    ours: str = ""
+    both: str = ""
+    conflicts: tuple[str, ...] = ()
+
+
+class WorkQueries:
+    """The queries for the work of all runs of a session, from its events."""
+
+    def __init__(self) -> None:
+        self._works: dict[str, Work] = {}
+        self._conflicts: dict[str, WorkMerged] = {}
+
+    def observe(self, body: bytes) -> None:
+        """Read the next event, as JSON."""
+        if b'"run_finished"' in body or b'"work_merged"' in body:
+            event = decode(body)
+            if isinstance(event, RunFinished) and event.report.work:
+                self._works[event.run] = event.report.work
+            elif isinstance(event, WorkMerged) and event.state == "conflict":
+                self._conflicts[event.child] = event
+
+    def list_all(self) -> Iterator[tuple[str, WorkQuery]]:
+        """Yield the id of each run with work, and the query for it."""
+        for run, work in self._works.items():
+            query = WorkQuery(work.base, work.tree)
+            if conflict := self._conflicts.get(run):
+                paths = tuple(path for path, _ in conflict.conflicts)
+                query = WorkQuery(work.base, work.tree, conflict.base, conflict.tree, paths)
+            yield run, query
+
+
+class ChangedFile(Struct, frozen=True):
+    """A file that a run changed.
+
+    Arguments:
+        change: "added", "modified", "deleted" or "type".
+        lines: the difference; empty if the content is no text, or too large.
+    """
+
+    path: str
+    change: str
+    lines: list[PreviewLine] = []
+    note: str = ""
+
+
+class ConflictSides(Struct, frozen=True):
+    """The contents of a file with a conflict; None for no file, or one that is no text."""
+
+    path: str
+    base: str | None
+    ours: str | None
+    theirs: str | None
+    both: str | None
+
+
+class WorkPage(Struct, frozen=True):
+    """The changes of one run.
+
+    Arguments:
+        omitted: number of further changed files.
+        error: why the work cannot be read, "" if it can.
+    """
+
+    files: list[ChangedFile] = []
+    conflicts: list[ConflictSides] = []
+    omitted: int = 0
+    error: str = ""
+
+
+def read_work(home: str, session: str, query: WorkQuery) -> WorkPage:
+    """Return the changes of a run. The function blocks.
+
+    Arguments:
+        home: mudroom's state folder.
+
+    Raises UsageError if the query has no ids of trees.
+    """
+    from .._adapters.workspaces.isolated.kept_work import open_kept  # slow to import
+
+    trees = [query.base, query.tree, query.ours, query.both]
+    if not (query.base and query.tree and all(map(_is_tree_id, trees))):
+        raise UsageError("these are not ids of trees", where=", ".join(trees))
+    try:
+        store = open_kept(home, session).store
+        changes = store.list_changes(query.base, query.tree)
+        files = [_compare(store, change) for change in changes[:MAX_FILES]]
+        conflicts = _read_sides(store, query)
+    except WorkspaceError as error:
+        return WorkPage(error=f"The files of this run cannot be read: {error}")
+    return WorkPage(files, conflicts, max(0, len(changes) - MAX_FILES))
+
+
+def _is_tree_id(text: str) -> bool:
+    return not text or (len(text) in (40, 64) and all(c in "0123456789abcdef" for c in text))
+
+
+def _compare(store: GitStore, change: FileChange) -> ChangedFile:
+    old, new = _read_text(store, change.before), _read_text(store, change.after)
+    if old is None or new is None:
+        return ChangedFile(change.path, change.status, note="not text, or too large to compare")
+    return ChangedFile(change.path, change.status, diff_texts(old, new))
+
+
+def _read_sides(store: GitStore, query: WorkQuery) -> list[ConflictSides]:
+    trees = (query.base, query.ours, query.tree, query.both)
+    sides = [_read_files(store, tree, query.conflicts) if tree else {} for tree in trees]
+    return [ConflictSides(path, *(side.get(path) for side in sides)) for path in query.conflicts]
+
+
+def _read_files(store: GitStore, tree: str, paths: Sequence[str]) -> dict[str, str | None]:
+    """Return the texts of the files of a tree that exist."""
+    entries = store.list_entries(tree, paths)
+    return {path: _read_text(store, entry.id) for path, entry in entries.items()}
+
+
+def _read_text(store: GitStore, content: str) -> str | None:
+    """Return a content as text, "" for no file, None if it is no text or too large."""
+    data = store.read(content) if content else b""
+    if len(data) > MAX_BYTES or is_binary(data):
+        return None
+    return data.decode("utf-8", "replace")
