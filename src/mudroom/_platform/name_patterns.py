@@ -14,10 +14,24 @@ from collections.abc import Callable, Sequence
 NameMatcher = Callable[[str], object]
 
 
+_LONGEST_PATTERN = 500
+"""Characters. A name has at most 255 bytes, and `fnmatch` takes quadratic time for brackets."""
+
+
 def compile_names(names: Sequence[str]) -> list[NameMatcher | None]:
     """Return a function for each name of a pattern that tells if a name matches; None for **."""
+    return [None if name == "**" else _compile_name(name) for name in names]
+
+
+def _compile_name(name: str) -> NameMatcher:
+    if len(name) > _LONGEST_PATTERN:
+        return _match_nothing
     # fnmatch builds regular expressions with atomic groups: they do not backtrack.
-    return [None if name == "**" else re.compile(fnmatch.translate(name)).match for name in names]
+    return re.compile(fnmatch.translate(name)).match
+
+
+def _match_nothing(name: str) -> None:
+    return None
 
 
 def match_names(tests: Sequence[NameMatcher | None], names: Sequence[str]) -> bool:
