@@ -23,7 +23,9 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         arguments = sys.argv[1:]
     if len(arguments) == 1 and arguments[0] in _VERSION_FLAGS:  # fast: no imports
-        sys.exit(_print_version())
+        if code := _print_version():
+            sys.exit(code)
+        return
     collect_garbage_less_often()
     raise_open_file_limit()
     _replace_closed_streams()
