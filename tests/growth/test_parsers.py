@@ -26,13 +26,14 @@ from mudroom._core.schemas.lenient import find_json, read_leniently
 from mudroom._platform.argument_paths import read_path_argument
 from mudroom._projections.engine_text import quote, unquote
 from mudroom._projections.safe_text import escape_hidden, sanitize, sanitize_line
+from mudroom.permissions.program_wrappers import extract_texts
 from mudroom.permissions.shell_parser import parse_command
 from mudroom.permissions.shell_words import has_expansion, parse_word
 
 from ..long_form import count_examples
 from .hostile_text import UNITS, find_quadratic_growth, repeat
 
-LONGEST = count_examples(16_384, 1_048_576)
+LONGEST = count_examples(4_096, 1_048_576)
 
 
 def show_in_terminal(text: str) -> None:
@@ -83,6 +84,9 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "safe text": lambda text: (sanitize(text), sanitize_line(text), escape_hidden(text)),
     "secrets": Redactor({"API_KEY": "sk-0123456789abcdef"}),
     "terminal": show_in_terminal,
+    "texts in a command": lambda text: [
+        list(extract_texts(each)) for each in parse_command(f"env {text}").commands
+    ],
     "word of a command": lambda text: (has_expansion(text), parse_word(text, "word")),
 }
 

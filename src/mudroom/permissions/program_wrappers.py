@@ -168,6 +168,10 @@ def _list_literals(code: str) -> Iterator[str]:
             unclosed_up_to[quote] = end
 
 
+_MAX_SETTINGS = 50
+"""Settings within settings (`a=b=c`) whose whole rest is judged."""
+
+
 def extract_texts(command: SimpleCommand) -> Iterator[str]:
     """Yield pieces of a command that another program may run as a command.
 
@@ -180,8 +184,11 @@ def extract_texts(command: SimpleCommand) -> Iterator[str]:
         return
     for value in filter(None, (word.value for word in command.words[1:])):
         pieces = value.split("=")
-        for at in range(1, len(pieces)):
+        for at in range(1, min(len(pieces), _MAX_SETTINGS)):
             yield "=".join(pieces[at:]).lstrip("!")
+        if len(pieces) > _MAX_SETTINGS:
+            # All ends of such a word would take quadratic time; a command is in one piece of it.
+            yield from (piece.lstrip("!") for piece in pieces[_MAX_SETTINGS:])
         if re.search(r"[\s;&|(`'\"]", value):
             literals = list(_list_literals(value))
             yield value
