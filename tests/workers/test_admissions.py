@@ -129,6 +129,9 @@ class KeepingChannel:
     def check_lease(self) -> None:
         pass
 
+    def start_beats(self) -> None:
+        pass
+
 
 @pytest.mark.parametrize("has_reply", [False, True])
 async def test_a_worker_process_says_that_a_cancelled_request_was_not_sent(has_reply: bool) -> None:

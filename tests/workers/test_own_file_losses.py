@@ -13,7 +13,7 @@ from mudroom import AnyEvent, Reason, Report, Session, ToolCallBlock
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.process.connection import ProcessConnection
-from mudroom._adapters.workers.remote import tree_packs, tree_transfer
+from mudroom._adapters.workers.remote import tree_transfer
 from mudroom._adapters.workers.remote.own_files import FilesNotReadyError, TravellingFiles
 from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent, ToolCallFinished
@@ -287,7 +287,7 @@ async def test_a_process_that_is_killed_while_it_sends_work_sends_it_again(
         workers.append(hide_files(session, place.folder))
         report = await session.run("PARENT")
     assert report.reason is Reason.GOAL
-    assert max(sent) <= tree_packs.PIECE_BYTES and len(sent) >= 5
+    assert max(sent) <= tree_transfer.PIECE_BYTES and len(sent) >= 5
     assert (place.project / "big.bin").stat().st_size == 600_000
     assert (place.project / "log.txt").read_text() == "x\n"
     assert find_violations([event async for event in place.journal.read()]) == []

@@ -44,6 +44,9 @@ class DirectChannel:
     def check_lease(self) -> None:
         pass
 
+    def start_beats(self) -> None:
+        pass
+
 
 async def test_only_events_of_the_asked_types_are_sent(tmp_path: Path) -> None:
     stage = WorkerStage(tmp_path)
