@@ -141,7 +141,8 @@ async def test_descriptors_do_not_accumulate(launcher: DaemonClient) -> None:
     for _ in range(20):
         await run(launcher, "true")
     assert len(os.listdir("/proc/self/fd")) == before
-    assert (await run(launcher, "ls /proc/$PPID/fd | wc -l"))[1] == inner
+    # The first command may still have had a descriptor that is closed soon after.
+    assert int((await run(launcher, "ls /proc/$PPID/fd | wc -l"))[1]) <= int(inner)
 
 
 async def test_a_command_too_long_for_a_message_is_an_error(launcher: DaemonClient) -> None:
