@@ -11,6 +11,7 @@ from tests.tools.conftest import Call, Run
 
 from mudroom._platform.argument_paths import read_path_argument
 from mudroom._platform.path_text import path_to_text
+from mudroom.errors import WorkspaceError
 
 from ..long_form import count_examples
 
@@ -67,7 +68,7 @@ async def test_every_file_is_named_by_its_plain_and_by_its_escaped_name(
     def exists(path: str) -> bool:
         try:
             ctx.workspace.stat(path)
-        except Exception:  # noqa: BLE001
+        except WorkspaceError:
             return False
         return True
 
