@@ -23,6 +23,7 @@ DOORS = (
     "mudroom.scope",
     "mudroom.testing",
     "mudroom.tracing",
+    "mudroom.views",
 )
 INDEX = """# API reference
 

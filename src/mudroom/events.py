@@ -31,10 +31,14 @@ Example:
     history: list[StoredEvent] = []
     latest: Event | None = None
     session.watch(lambda event: print(describe(event)))
+
+    body = encode_event(RunWaiting(run="r1", at=0.0))  # as journals store it
+    decode_event(body).run == "r1"
 """
 
 from __future__ import annotations
 
+from ._core.event_encoding import decode_event, encode_event
 from ._core.events import (
     AnyEvent,
     CheckFinished,
@@ -99,4 +103,6 @@ __all__ = [
     "TurnFinished",
     "TurnStarted",
     "WorkMerged",
+    "decode_event",
+    "encode_event",
 ]

@@ -56,6 +56,25 @@ Example:
     def count_pure(toolbox: Toolbox, source: ToolSource, config: RequestConfig) -> int:
         return len(toolbox) + len(config.tools)
 
+    def answer(messages, config: RequestConfig) -> str:
+        "What a model that follows rules does first."
+        if SUMMARY_PROMPT in str(messages[-1]):
+            return "a summary"
+        return "emit" if EMIT_TOOL in {tool.name for tool in config.tools} else "work"
+
+    class Store:
+        "Rules that all stores share; see also `mudroom.views.SummarySaver`."
+        ids = {"0f8fad5b-d9cb-469f-a165-70867728950e": "tax return"}
+
+        async def find(self, text: str) -> str:
+            return select_session(text, list(self.ids), [(n, i) for i, n in self.ids.items()])
+
+        async def rename(self, session: str, name: str) -> None:
+            if session not in self.ids:
+                raise make_missing_session_error(session)
+            check_session_name(name, [(n, i) for i, n in self.ids.items()], session)
+            raise make_busy_error("process 4711", f"session {session}")
+
     sandbox: Sandbox = Echo()
     conversation: ModelConversation = OneConversation()
     policy: Policy = Judge()
@@ -102,9 +121,19 @@ from ._core.ports import (
 )
 from ._core.ports.input_forms import InputForm
 from ._core.runs import Brief, InboxMessage
+from ._core.session_names import (
+    check_session_name,
+    make_busy_error,
+    make_missing_session_error,
+    select_session,
+)
+from ._engine.compaction.summary import SUMMARY_PROMPT
+from ._engine.structured_output import EMIT_TOOL
 from .errors import StoppedByHook
 
 __all__ = [
+    "EMIT_TOOL",
+    "SUMMARY_PROMPT",
     "ApprovalDecision",
     "ApprovalRequest",
     "Approver",
@@ -144,4 +173,8 @@ __all__ = [
     "Toolbox",
     "Worker",
     "Workspace",
+    "check_session_name",
+    "make_busy_error",
+    "make_missing_session_error",
+    "select_session",
 ]

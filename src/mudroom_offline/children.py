@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from mudroom._engine.child_report import parse_report
+from mudroom.views import parse_report
 
 from .plans import Context, Steps, plan_call
 from .tool_output import read_files

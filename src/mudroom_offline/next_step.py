@@ -12,10 +12,8 @@ from pathlib import PurePosixPath
 from msgspec import Struct
 
 from mudroom import AssistantMessage, Message, TextBlock, ToolCallBlock, ToolResultBlock
-from mudroom._engine.compaction.summary import SUMMARY_PROMPT
-from mudroom._engine.structured_output import EMIT_TOOL
 from mudroom.errors import ModelRefused
-from mudroom.ports import RequestConfig
+from mudroom.ports import EMIT_TOOL, SUMMARY_PROMPT, RequestConfig
 
 from .catalog import DemoFunction, find_outline_rules, load_data, load_rows, matches_any
 from .children import run_children, split_batches

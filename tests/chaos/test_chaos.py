@@ -18,14 +18,14 @@ from pathlib import Path
 import pytest
 
 from mudroom import AnyEvent, Budget, Reason, Session
-from mudroom._adapters.journals.postgres import writer
-from mudroom._adapters.journals.postgres.store import PostgresStore
 from mudroom._adapters.journals.sessions import read_events
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.remote.worker import MAX_STARTS, RemoteWorker
 from mudroom._core.events import RunFinished, RunResumed, StoredEvent, TurnFinished
 from mudroom._core.messages import NO_USAGE
 from mudroom.testing.invariants import Violation, find_violations
+from mudroom_postgres import writer
+from mudroom_postgres.store import PostgresStore
 
 from ..journals.postgres.proxy import CuttingProxy
 from ..postgres_server import PostgresServer, find_program
@@ -163,7 +163,7 @@ async def test_a_session_keeps_its_promises_while_its_parts_fail(
         spent = meter.usage + meter.descendant_usage
         assert not any(account.granted for account in meter.accounts.values())
     await proxy.close()
-    events = await read_events(PostgresStore(database, tmp_path), session.id)
+    events = await read_events(PostgresStore(database), session.id)
     with capsys.disabled():
         print(f"\nseed {seed}: {CHILDREN} children in {seconds:.0f} s, lag {family.lag:.1f} s")
         print(describe(family, faults, events))

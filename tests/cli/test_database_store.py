@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._adapters.journals.postgres.store import PostgresStore
+from mudroom_postgres.store import PostgresStore
 
 PROMPT = "What is this project?"
 
@@ -84,7 +84,7 @@ def test_a_batch_is_kept_in_the_database(postgres_url: str, tmp_path: Path) -> N
 
 
 async def list_ids(url: str, home: Path) -> list[str]:
-    return [info.id for info in await PostgresStore(url, home).list()]
+    return [info.id for info in await PostgresStore(url).list()]
 
 
 def test_a_password_is_not_shown(tmp_path: Path) -> None:

@@ -64,13 +64,13 @@ def test_the_command_line_reads_each_answer_of_the_record_once(
     monkeypatch.chdir(folder)
     asyncio.run(write_session(home, folder, is_finished=is_finished))
     reads: Counter[bytes] = Counter()
-    decode = reader.decode
+    decode = reader.decode_event
 
     def count(body: bytes) -> StoredEvent:
         reads[body] += 1
         return decode(body)
 
-    monkeypatch.setattr(reader, "decode", count)
+    monkeypatch.setattr(reader, "decode_event", count)
     with open(os.devnull, encoding="utf-8") as no_input:
         monkeypatch.setattr("sys.stdin", no_input)
         run(arguments)

@@ -47,7 +47,7 @@ async def test_hooks_read_how_each_session_at_the_prompt_begins_and_why_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "events"
-    hook = {"type": "command", "command": f"line=$(cat); echo \"$line\" >> {file}"}
+    hook = {"type": "command", "command": f'line=$(cat); echo "$line" >> {file}'}
     clears = {"type": "command", "command": f"cat >> {tmp_path}/cleared"}
     starts = [{"hooks": [hook]}, {"matcher": "clear", "hooks": [clears]}]
     exits = {"type": "command", "command": f"touch {tmp_path}/exited"}

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudroom import AnyEvent, AssistantMessage, Effect, Reason, Report, Session, Tool, ToolResult
-from mudroom._adapters.journals.encoding import decode, encode
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models._errors import extract_error_text
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom._core.event_encoding import decode_event, encode_event
 from mudroom._core.events import (
     MessageDelivered,
     RunStarted,
@@ -295,7 +295,7 @@ def test_a_cleaned_value_has_no_fault_and_survives_the_record(value: object) -> 
     event = ToolCallFinished(
         at=0.0, run="1", call_id="c", name="x", result=ToolResult("", detail={"value": cleaned})
     )
-    assert decode(encode(event)) == event
+    assert decode_event(encode_event(event)) == event
 
 
 @given(hostile_texts)
@@ -317,7 +317,7 @@ def test_any_event_can_be_recorded_and_read(value: object, text: str) -> None:
         name=text,
         result=ToolResult(text, detail={text: value}),
     )
-    decode(encode(event))
+    decode_event(encode_event(event))
 
 
 def test_the_limit_of_depth_is_exact() -> None:

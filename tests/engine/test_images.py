@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from mudroom import AnyEvent, Session, ToolResult, tool
-from mudroom._adapters.journals.encoding import decode, encode
 from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom._cli.actions.export.export_session import redact_events, write_transcripts
 from mudroom._cli.output.session_markdown import render_session_markdown
 from mudroom._cli.output.transcript_lines import render_transcript
+from mudroom._core.event_encoding import decode_event, encode_event
 from mudroom._core.events import Delta, StoredEvent, ToolCallFinished
 from mudroom._core.messages import ImageBlock
 from mudroom._projections.stream_json import StreamJson
@@ -39,7 +39,7 @@ async def recorded(tmp_path: Path) -> tuple[ScriptedModel, list[StoredEvent], li
         session.watch(events.append)
         await session.run("What is this?")
     stored: list[StoredEvent] = [event for event in events if not isinstance(event, Delta)]
-    return model, [decode(encode(event)) for event in stored], events
+    return model, [decode_event(encode_event(event)) for event in stored], events
 
 
 Recorded = tuple[ScriptedModel, list[StoredEvent], list[AnyEvent]]

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from mudroom import AssistantMessage, Reason, Session
-from mudroom._adapters.journals.encoding import decode, encode
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.journals.sqlite.repair import check_journal, repair_journal
 from mudroom._adapters.journals.sqlite.schema import SCHEMA_VERSION
 from mudroom._adapters.models.scripted import Request, ScriptedModel
 from mudroom._cli.commands._command_table import ALL_COMMANDS
+from mudroom._core.event_encoding import decode_event, encode_event
 from mudroom._core.events import (
     MessageSent,
     RunFinished,
@@ -63,17 +63,17 @@ def test_each_record_version_has_its_golden_files() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_each_event_of_each_version_is_read(version: int) -> None:
     lines = (GOLDEN / f"version-{version}.jsonl").read_bytes().splitlines()
-    assert [decode(line) for line in lines] == list(every_event())
+    assert [decode_event(line) for line in lines] == list(every_event())
 
 
 def test_the_current_version_is_written_as_its_golden_file() -> None:
     lines = (GOLDEN / f"version-{SCHEMA_VERSION}.jsonl").read_bytes().splitlines()
-    assert [encode(event) for event in every_event()] == lines
+    assert [encode_event(event) for event in every_event()] == lines
 
 
 def test_a_message_without_a_kind_is_read() -> None:
     line = b'{"type":"message_sent","at":1.0,"message":{"id":"m1","text":"x","sender":"user"}}'
-    event = decode(line)
+    event = decode_event(line)
     assert isinstance(event, MessageSent) and event.message.kind == "message"
     assert (event.message.name, event.message.approve) == ("", None)
     assert event.message.notes == ()
@@ -103,7 +103,7 @@ def test_it_is_shown(home: Path) -> None:
 def test_it_is_exported(home: Path, tmp_path: Path) -> None:
     fixture = tmp_path / "fixture.jsonl"
     run_command(home, "record", str(fixture), ID[:8])
-    events = [decode(line) for line in fixture.read_bytes().splitlines()]
+    events = [decode_event(line) for line in fixture.read_bytes().splitlines()]
     assert events == list(open_reader(find_journal(home)).read())
 
 

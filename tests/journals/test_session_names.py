@@ -2,7 +2,7 @@
 
 import pytest
 
-from mudroom._adapters.journals.session_names import check_name, select_session
+from mudroom._core.session_names import check_session_name, select_session
 from mudroom.errors import UnknownName, UsageError
 
 IDS = [f"aa{n}" for n in range(6)]
@@ -31,21 +31,21 @@ def test_an_unknown_text_names_the_last_three_ids_and_how_to_list_all() -> None:
 
 
 def test_a_name_has_at_most_80_characters() -> None:
-    check_name("x" * 80, [])
+    check_session_name("x" * 80, [])
     with pytest.raises(UsageError, match="at most 80 characters") as caught:
-        check_name("x" * 81, [])
+        check_session_name("x" * 81, [])
     assert caught.value.where == repr("x" * 80)
 
 
 @pytest.mark.parametrize("name", ["last", "0af", "ABC", "a-1"])
 def test_a_name_that_looks_like_an_id_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="looks like a session id"):
-        check_name(name, [])
+        check_session_name(name, [])
 
 
 def test_a_used_name_is_refused_with_the_id_of_its_session() -> None:
     names = [("other", "bb"), ("my work", "0123456789")]
-    check_name("my work", names, "0123456789")
-    check_name("", [("", "bb")])
+    check_session_name("my work", names, "0123456789")
+    check_session_name("", [("", "bb")])
     with pytest.raises(UsageError, match="session 01234567 has the name 'my work' already"):
-        check_name("my work", names, "bb")
+        check_session_name("my work", names, "bb")

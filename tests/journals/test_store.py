@@ -13,10 +13,10 @@ import pytest
 from mudroom._adapters.journals.sessions import read_events, read_summary
 from mudroom._adapters.journals.sqlite import summaries
 from mudroom._adapters.journals.sqlite.store import SqliteStore
-from mudroom._adapters.journals.summary_saver import SAVE_INTERVAL
 from mudroom._core.events import NoteInjected, SessionClosed, SessionOpened
 from mudroom._core.messages import Usage
 from mudroom._projections.session_summary import (
+    SAVE_INTERVAL,
     SUMMARY_TYPES,
     SessionSummary,
     decode_state,

@@ -12,11 +12,11 @@ import pytest
 
 from mudroom import UsageError
 from mudroom._adapters.agent_files import BUILTIN_AGENTS, load_builtin_agent
-from mudroom._adapters.journals.session_names import select_session
 from mudroom._adapters.models.providers import PROVIDERS, parse_model_name
 from mudroom._cli.actions.load_settings import describe_unknown_variables
 from mudroom._cli.commands._command_line import describe_usage_error
 from mudroom._cli.commands.root import root_command
+from mudroom._core.session_names import select_session
 from mudroom._session import config
 from mudroom._session.agent_catalog import find_agent
 from mudroom._session.options import make_options

@@ -9,13 +9,13 @@ from tests.session.conftest import IsolatedOptions
 from tests.session.test_cancel import EndlessModel, leave_unfinished_run
 
 from mudroom import Session, Tool, ToolCallBlock, ToolResult
-from mudroom._adapters.journals.encoding import decode, encode
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.journals.sessions import read_events
 from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._adapters.output_filters.redaction import Redactor
 from mudroom._cli.actions.export.export_session import redact_events
+from mudroom._core.event_encoding import decode_event, encode_event
 from mudroom._engine.session_context import RequestHeads
 from mudroom.events import RunResumed, RunStarted, StoredEvent
 from mudroom.ports import RequestConfig
@@ -95,7 +95,7 @@ async def test_the_record_has_what_every_request_had(isolated: IsolatedOptions) 
     starts = [event for event in events if isinstance(event, RunStarted)]
     described = [event.run for event in starts if event.head and event.head.parts]
     assert described == [run for run in described if run.startswith("1")]
-    assert len(encode(starts[-1])) < 1_200
+    assert len(encode_event(starts[-1])) < 1_200
 
 
 async def test_a_resumed_run_records_its_head_again(isolated: IsolatedOptions) -> None:
@@ -131,14 +131,14 @@ async def test_hostile_texts_of_tools_are_recorded(isolated: IsolatedOptions) ->
     model = ScriptedModel(lambda _: "Done.")
     async with Session(model=model, **isolated, journal=journal, tools=[odd]) as session:
         await session.run("Hello")
-    events = [decode(encode(event)) for event in journal.events]
+    events = [decode_event(encode_event(event)) for event in journal.events]
     tools = list_heads(events)["1"][1]
     assert next(tool for tool in tools if tool["name"] == "odd")["input_schema"]["title"]
 
 
 def test_records_of_older_versions_have_no_heads() -> None:
     body = b'{"type":"run_resumed","at":1.0,"run":"1"}'
-    event = decode(body)
+    event = decode_event(body)
     assert isinstance(event, RunResumed) and event.head is None
     RequestHeads().load([event])
 
@@ -147,5 +147,5 @@ def test_an_export_has_no_secrets_of_a_head() -> None:
     head = RequestHeads().describe(RequestConfig(system=f"The key is {SECRET}."))
     event = RunResumed(at=1.0, run="1", head=head)
     redactor = Redactor({"ANTHROPIC_API_KEY": SECRET})
-    body = encode(next(iter(redact_events([event], redactor))))
+    body = encode_event(next(iter(redact_events([event], redactor))))
     assert b"The key is" in body and SECRET.encode() not in body

@@ -10,13 +10,13 @@ import pytest
 
 from mudroom import Session, UsageError
 from mudroom._adapters.journals.memory import MemoryJournal, MemoryStore
-from mudroom._adapters.journals.postgres.store import PostgresStore
 from mudroom._adapters.journals.sessions import read_events
 from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._core.events import StoredEvent
 from mudroom._core.ports import SessionStore
 from mudroom.errors import UnknownName
 from mudroom.testing.event_builders import run_finished, run_started
+from mudroom_postgres.store import PostgresStore
 
 
 class StoreOptions(TypedDict, total=False):
@@ -41,7 +41,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
     """Open an empty store of each kind that several sessions can share."""
     if request.param == "memory":
         return MemoryStore()
-    return PostgresStore(request.getfixturevalue("postgres_url"), tmp_path / "home")
+    return PostgresStore(request.getfixturevalue("postgres_url"))
 
 
 class CountingJournal(MemoryJournal):

@@ -28,6 +28,7 @@ DOORS = (
     "mudroom.scope",
     "mudroom.testing",
     "mudroom.tracing",
+    "mudroom.views",
 )
 
 

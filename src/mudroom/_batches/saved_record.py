@@ -17,8 +17,8 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from .._adapters.journals.encoding import encode
 from .._adapters.journals.sessions import stream_events
+from .._core.event_encoding import encode_event
 from .._core.events import RunFinished, RunStarted, StoredEvent
 from .._core.json_values import get_decoder
 from .._core.ports import SessionStore
@@ -314,4 +314,4 @@ class SavedRecord:
 
 
 def _digest(event: StoredEvent) -> str:
-    return blake2b(encode(event), digest_size=16).hexdigest()
+    return blake2b(encode_event(event), digest_size=16).hexdigest()

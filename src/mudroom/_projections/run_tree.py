@@ -111,7 +111,11 @@ class RunTree:
         return [child for child in children if child.call_id in calls and not child.report]
 
     def find_command(self, work_id: str) -> CommandView | None:
-        """Return a background command that works, by its id."""
+        """Return a background command that works, None if it has ended.
+
+        Arguments:
+            work_id: its id, "1.4.b2" for the second one of turn 4 of run "1".
+        """
         run = self.runs.get(find_parent_id(work_id))
         return run.commands.get(work_id) if run else None
 

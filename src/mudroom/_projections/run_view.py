@@ -45,6 +45,8 @@ class RunView(Struct, kw_only=True, eq=False):
     The fields up to `budget` come from the brief; `agent` is the name of the agent.
 
     Arguments:
+        depth: 0 for a root run, 1 for its children.
+        continues: id of the run before it in the same conversation, "" if there is none.
         name: of a named child, else "".
         number: of the run among those of its named child, from 1.
         started_at, last_event_at, finished_at: seconds since 1970; finished_at is 0 while it runs.

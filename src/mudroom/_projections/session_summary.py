@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from typing import ClassVar
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened, StoredEvent
+from .._core.events import (
+    AnyEvent,
+    RunFinished,
+    RunStarted,
+    SessionClosed,
+    SessionOpened,
+    StoredEvent,
+)
 from .._core.json_values import clean_text, get_decoder
 from .._core.run_ids import find_root_id, list_above
 from .._core.runs import Report
@@ -213,3 +221,71 @@ def summarize_session(
 
 def _has_finished_ancestor(run: str, finished: Container[str]) -> bool:
     return any(above in finished for above in list_above(run))
+
+
+SAVE_INTERVAL = 256
+"""Minimum events between two saved states. A list of sessions reads about as many of each."""
+
+
+class SummarySaver:
+    """The summary of one session, for the store that keeps it beside the events.
+
+    A list of sessions needs their summaries, not their events. So the store of a session saves a
+    text now and then, and a list reads only the events after it. Each open journal has a saver.
+
+    Arguments:
+        saved: the text that the store has, "" for a new session.
+
+    Example:
+        from mudroom.events import SessionClosed
+
+        saver = SummarySaver(saved="")
+        recorded = []  # the events after `saver.position`, of the types in `SummarySaver.TYPES`
+        for event in recorded:
+            saver.catch_up(event)
+        if text := saver.apply([SessionClosed(run="", at=0.0)], position=1):
+            print(f"save {len(text)} characters beside the session")
+    """
+
+    TYPES: ClassVar[tuple[type[StoredEvent], ...]] = SUMMARY_TYPES
+
+    def __init__(self, saved: str = "") -> None:
+        self._state = decode_state(saved)
+        self._saved_position = self._state.position
+
+    @property
+    def position(self) -> int:
+        """Position of the last event that the summary includes; 0 for none."""
+        return self._state.position
+
+    def catch_up(self, event: StoredEvent) -> None:
+        """Add an event that was recorded after the saved text."""
+        self._state.apply(event)
+
+    def apply(self, events: Iterable[StoredEvent], position: int) -> str:
+        """Add new events, the last of them at `position`; return the text to save, "" for none.
+
+        The last event of a session is a reason to save: a list then reads no events of it. So is an
+        opening in another folder: the session belongs to that folder at once.
+        """
+        state = self._state
+        former = state.folder
+        event: StoredEvent | None = None
+        for event in events:
+            if type(event) in SUMMARY_TYPES:
+                state.apply(event)
+        state.position = position
+        # The interval grows with the size of the state, so that saving costs no more per event.
+        is_due = position - self._saved_position >= max(SAVE_INTERVAL, state.size)
+        has_moved = former not in ("", state.folder)
+        if not is_due and not has_moved and type(event) is not SessionClosed:
+            return ""
+        self._saved_position = position
+        return encode_state(state)
+
+    def encode_unsaved(self) -> str:
+        """Return the text to save when the journal closes, "" if the store has it already."""
+        if self._state.position == self._saved_position:
+            return ""
+        self._saved_position = self._state.position
+        return encode_state(self._state)

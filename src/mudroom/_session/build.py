@@ -135,11 +135,10 @@ class _Builder:
         self._folder = find_folder(options)
         self._home = find_home(options)
         self._clock = SystemClock()
-        store = open_store(options.store, self._home)
         self._models = ModelRegistry(
             self._environ,
             self._clock,
-            lambda name: make_replay_model(name, store),
+            lambda name: make_replay_model(name, open_store(options.store, self._home)),
             takes_images=options.takes_images,
         )
         self._notices: list[str] = []

@@ -12,9 +12,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .._adapters.journals.encoding import encode
 from .._adapters.journals.sessions import read_summary
 from .._adapters.output_filters.redaction import Redactor
+from .._core.event_encoding import encode_event
 from .._core.events import StoredEvent
 from .._core.ports import SessionInfo, SessionStore
 from .._projections.safe_text import redact_event
@@ -158,7 +158,7 @@ class SingleSession:
         summary = SessionSummary(
             id=session,
             when=events[-1].at if events else 0.0,
-            size=sum(len(encode(event)) for event in events),
+            size=sum(len(encode_event(event)) for event in events),
         )
         self._listed = _shorten(summarize_session(summary, events))
 
@@ -206,7 +206,7 @@ async def _read_page(stored: AsyncIterator[StoredEvent], after: int) -> EventPag
     size = 0
     try:
         async for event in stored:
-            body = encode(redact_event(event, redact))
+            body = encode_event(redact_event(event, redact))
             events.append((after + len(events) + 1, body))
             size += len(body)
             if size >= PAGE_BYTES:

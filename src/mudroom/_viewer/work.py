@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from .._adapters.journals.encoding import decode
+from .._core.event_encoding import decode_event
 from .._core.events import RunFinished, WorkMerged
 from .._core.runs import Work
 from .._core.tools import PreviewLine
@@ -53,7 +53,7 @@ class WorkQueries:
     def observe(self, body: bytes) -> None:
         """Read the next event, as JSON."""
         if b'"run_finished"' in body or b'"work_merged"' in body:
-            event = decode(body)
+            event = decode_event(body)
             if isinstance(event, RunFinished) and event.report.work:
                 self._works[event.run] = event.report.work
             elif isinstance(event, WorkMerged) and event.state == "conflict":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .._adapters.journals.encoding import decode
 from .._adapters.models.replay_model import ReplayModel
+from .._core.event_encoding import decode_event
 from .._engine.recorded_conversations import rebuild_conversations
 
 
@@ -24,5 +24,5 @@ def load_replay_model(path: str | Path) -> ReplayModel:
             assert report.ok, report.error
     """
     lines = Path(path).read_bytes().splitlines()
-    events = [decode(line) for line in lines if line.strip()]
+    events = [decode_event(line) for line in lines if line.strip()]
     return ReplayModel(rebuild_conversations(events), name=f"replay:{Path(path).name}")

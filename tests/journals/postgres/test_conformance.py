@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._adapters.journals.postgres.store import PostgresStore
 from mudroom._core.ports import Journal
 from mudroom.testing import journal_conformance, store_conformance
+from mudroom_postgres.store import PostgresStore
 
 ID = "11111111-1111-4111-8111-111111111111"
 
@@ -15,7 +15,7 @@ ID = "11111111-1111-4111-8111-111111111111"
 async def test_a_postgres_store_conforms(
     check: store_conformance.Check, postgres_url: str, tmp_path: Path
 ) -> None:
-    await check(lambda: PostgresStore(postgres_url, tmp_path))
+    await check(lambda: PostgresStore(postgres_url))
 
 
 @pytest.mark.parametrize("check", journal_conformance.CHECKS, ids=lambda check: check.__name__)
@@ -23,6 +23,6 @@ async def test_a_postgres_journal_conforms(
     check: journal_conformance.Check, postgres_url: str, tmp_path: Path
 ) -> None:
     async def open_journal() -> Journal:
-        return await PostgresStore(postgres_url, tmp_path).create(ID)
+        return await PostgresStore(postgres_url).create(ID)
 
     await check(open_journal)

@@ -17,12 +17,12 @@ from uuid import UUID
 
 import pytest
 
-from mudroom._adapters.journals.postgres import connections, wait_notice, writer
-from mudroom._adapters.journals.postgres.store import PostgresStore
 from mudroom._adapters.journals.sessions import read_events
 from mudroom._core.events import NoteInjected
 from mudroom.errors import JournalBusy, JournalError
 from mudroom.testing import journal_conformance, store_conformance
+from mudroom_postgres import connections, wait_notice, writer
+from mudroom_postgres.store import PostgresStore
 
 from ...postgres_server import PostgresServer, find_free_port, find_program, run_unprivileged
 from ...waiting import block_until, wait_until
@@ -63,7 +63,7 @@ def own_server() -> Generator[PostgresServer]:
 async def test_a_killed_server_loses_no_event_and_appends_go_on(
     own_server: PostgresServer, tmp_path: Path
 ) -> None:
-    store = PostgresStore(own_server.create_database(), tmp_path)
+    store = PostgresStore(own_server.create_database())
     journals = [await store.create(make_id(number)) for number in range(WRITERS)]
     stored = [0] * WRITERS
     is_done = False
@@ -115,7 +115,7 @@ async def test_events_of_broken_connections_are_stored_once(
     monkeypatch.setattr(writer, "_ATTEMPT_SECONDS", 0.4)
     cutting, port = proxy
     database = postgres_url.rpartition("/")[2]
-    store = PostgresStore(postgres_server.make_url(database, port), tmp_path)
+    store = PostgresStore(postgres_server.make_url(database, port))
     journals = [await store.create(make_id(number)) for number in range(4)]
     chance = random.Random(18)
     kinds = ["after", "before", "half"] * 3 + ["stall"]
@@ -134,7 +134,7 @@ async def test_a_run_waits_for_the_database_and_then_reads_what_to_do(
     own_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "PATIENCE", 0.3)
-    store = PostgresStore(own_server.create_database(), tmp_path)
+    store = PostgresStore(own_server.create_database())
     journal = await store.create(ID)
     await journal.append(make_note(1))
     await asyncio.to_thread(own_server.kill)
@@ -160,7 +160,7 @@ async def test_waits_for_the_database_are_told_once_and_their_end_too(
 ) -> None:
     monkeypatch.setattr(wait_notice, "NOTICE_SECONDS", 0.3)
     url = own_server.create_database()
-    store = PostgresStore(url, tmp_path)
+    store = PostgresStore(url)
     journals = [await store.create(make_id(number)) for number in range(3)]
     for journal in journals:
         await journal.append(make_note(1))
@@ -191,7 +191,7 @@ async def test_a_wait_that_ends_with_an_error_is_not_told_as_its_end(
 ) -> None:
     monkeypatch.setattr(wait_notice, "NOTICE_SECONDS", 0.1)
     monkeypatch.setattr(writer, "PATIENCE", 1.0)
-    store = PostgresStore(own_server.create_database(), tmp_path)
+    store = PostgresStore(own_server.create_database())
     journal = await store.create(ID)
     await journal.append(make_note(1))
     await asyncio.to_thread(own_server.kill)
@@ -209,7 +209,7 @@ async def test_a_server_that_refuses_connections_for_long_is_told_from_one_that_
     monkeypatch.setattr(writer, "PATIENCE", 0.3)
     name = postgres_server.create_database().rpartition("/")[2]
     postgres_server.run_sql(f"CREATE ROLE limited LOGIN; GRANT ALL ON DATABASE {name} TO limited")
-    store = PostgresStore(postgres_server.make_url(name, user="limited"), tmp_path)
+    store = PostgresStore(postgres_server.make_url(name, user="limited"))
     journal = await store.create(ID)
     await journal.append(make_note(1))
     postgres_server.run_sql("ALTER ROLE limited CONNECTION LIMIT 0")
@@ -241,7 +241,7 @@ async def test_a_full_disk_ends_a_session_with_a_remedy_and_no_other(
     postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     url = postgres_server.create_database()
-    store = PostgresStore(url, tmp_path)
+    store = PostgresStore(url)
     failing, other = [await store.create(make_id(number)) for number in range(2)]
     for journal in (failing, other):
         await journal.append(make_note(1))
@@ -262,7 +262,7 @@ async def test_a_read_only_database_is_read_and_refuses_events(
 ) -> None:
     url = postgres_server.create_database()
     name = url.rpartition("/")[2]
-    store = PostgresStore(url, tmp_path)
+    store = PostgresStore(url)
     journal = await store.create(ID)
     await journal.append(make_note(1))
     postgres_server.run_sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
@@ -280,7 +280,7 @@ async def test_a_server_without_free_connections_says_so(
     postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     postgres_server.run_sql("CREATE ROLE guest LOGIN CONNECTION LIMIT 0")
-    store = PostgresStore(postgres_server.make_url("postgres", user="guest"), tmp_path)
+    store = PostgresStore(postgres_server.make_url("postgres", user="guest"))
     with pytest.raises(JournalError, match="no free connection") as caught:
         await store.list()
     assert "max_connections" in caught.value.remedy
@@ -308,7 +308,7 @@ async def test_a_user_without_rights_reads_which_ones_are_missing(
     postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     postgres_server.run_sql("CREATE ROLE visitor LOGIN")
-    store = PostgresStore(postgres_server.make_url("postgres", user="visitor"), tmp_path)
+    store = PostgresStore(postgres_server.make_url("postgres", user="visitor"))
     with pytest.raises(JournalError, match="not the rights") as caught:
         await store.list()
     assert "GRANT" in caught.value.remedy.upper()
@@ -317,7 +317,7 @@ async def test_a_user_without_rights_reads_which_ones_are_missing(
 async def test_followers_see_each_event_of_eight_writers_once(
     postgres_url: str, tmp_path: Path
 ) -> None:
-    store = PostgresStore(postgres_url, tmp_path)
+    store = PostgresStore(postgres_url)
     count = 200 if LONG else 40
     journals = [await store.create(make_id(number)) for number in range(WRITERS)]
     sent: dict[tuple[int, float], float] = {}
@@ -396,7 +396,7 @@ async def test_a_pooler_may_change_connections_between_transactions(
 ) -> None:
     server, port = pooled_server
     name = server.create_database().rpartition("/")[2]
-    store = PostgresStore(server.make_url(name, port), tmp_path)
+    store = PostgresStore(server.make_url(name, port))
     await store.list()
 
     def empty() -> None:
@@ -422,7 +422,7 @@ async def test_a_writer_without_the_key_of_events_would_mix_records(
     """The primary key is what refuses a replaced writer, not the lease."""
     url = postgres_server.create_database()
     name = url.rpartition("/")[2]
-    store = PostgresStore(url, tmp_path)
+    store = PostgresStore(url)
     for number, has_key in enumerate((True, False)):
         if not has_key:
             postgres_server.run_sql("ALTER TABLE mudroom.events DROP CONSTRAINT events_pkey", name)

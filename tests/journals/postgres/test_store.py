@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from mudroom._adapters.journals.postgres.connections import Database, get_database, make_work
-from mudroom._adapters.journals.postgres.driver import check_url, hide_password
-from mudroom._adapters.journals.postgres.journal import PostgresJournal
-from mudroom._adapters.journals.postgres.store import PostgresStore
-from mudroom._adapters.journals.sessions import read_events
+from mudroom._adapters.journals.sessions import delete_session, read_events
 from mudroom._core.events import NoteInjected, SessionOpened
 from mudroom._core.ports import SessionInfo
 from mudroom._session.session import Session
 from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNewer, UsageError
 from mudroom.testing import ScriptedModel
 from mudroom.testing.journal_conformance import read_all
+from mudroom_postgres.connections import Database, get_database, make_work
+from mudroom_postgres.driver import check_url, hide_password
+from mudroom_postgres.journal import PostgresJournal
+from mudroom_postgres.store import PostgresStore
 
 from ...postgres_server import PostgresServer
 
@@ -52,7 +52,7 @@ def end_lease(server: PostgresServer, url: str) -> None:
 async def test_a_writer_that_was_replaced_appends_nothing(
     postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
-    store = PostgresStore(postgres_url, tmp_path)
+    store = PostgresStore(postgres_url)
     old = await create(store)
     end_lease(postgres_server, postgres_url)
     new = await store.open(ID)
@@ -71,7 +71,7 @@ async def test_a_writer_that_was_replaced_appends_nothing(
 async def test_the_end_of_a_replaced_writer_leaves_the_lease_of_the_new_one(
     postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
-    store = PostgresStore(postgres_url, tmp_path)
+    store = PostgresStore(postgres_url)
     old = await create(store)
     end_lease(postgres_server, postgres_url)
     new = await store.open(ID)
@@ -85,7 +85,7 @@ async def test_the_end_of_a_replaced_writer_leaves_the_lease_of_the_new_one(
 async def test_two_writers_of_one_session_never_mix_their_records(
     postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
-    store = PostgresStore(postgres_url, tmp_path)
+    store = PostgresStore(postgres_url)
     first = await create(store)
     end_lease(postgres_server, postgres_url)
     second = await store.open(ID)
@@ -117,18 +117,18 @@ async def test_a_session_of_a_process_that_was_killed_is_opened_at_once(
     code = f"""
 import asyncio, os, signal
 from mudroom._core.events import SessionOpened
-from mudroom._adapters.journals.postgres.connections import Database, get_database, make_work
-from mudroom._adapters.journals.postgres.driver import check_url, hide_password
-from mudroom._adapters.journals.postgres.store import PostgresStore
+from mudroom_postgres.connections import Database, get_database, make_work
+from mudroom_postgres.driver import check_url, hide_password
+from mudroom_postgres.store import PostgresStore
 async def main():
-    journal = await PostgresStore({postgres_url!r}, {str(tmp_path)!r}).create({ID!r})
+    journal = await PostgresStore({postgres_url!r}).create({ID!r})
     await journal.append(SessionOpened(at=1, session={ID!r}, cwd="/work", version="1"))
     os.kill(os.getpid(), signal.SIGKILL)
 asyncio.run(main())
 """
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
     assert await process.wait() == -9
-    store = PostgresStore(postgres_url, tmp_path)
+    store = PostgresStore(postgres_url)
     assert await store.find_writer(ID) == ""
     journal = await store.open(ID)
     assert await journal.append(make_note(2)) == 2
@@ -138,7 +138,7 @@ asyncio.run(main())
 async def test_the_lease_of_another_machine_is_respected_until_it_ends(
     postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
-    store = PostgresStore(postgres_url, tmp_path)
+    store = PostgresStore(postgres_url)
     await (await create(store)).close()
     run_sql(
         postgres_server,
@@ -168,7 +168,7 @@ async def test_tables_of_another_version_are_refused_with_a_remedy(
         "CREATE SCHEMA mudroom; CREATE TABLE mudroom.schema_version (version int NOT NULL); "
         f"INSERT INTO mudroom.schema_version VALUES ({version})",
     )
-    store = PostgresStore(url, tmp_path)
+    store = PostgresStore(url)
     for work in (store.list(), store.create(ID)):
         with pytest.raises(error_type, match=f"schema {version}; this program knows 1") as caught:
             await work
@@ -179,8 +179,8 @@ async def test_tables_of_another_version_are_refused_with_a_remedy(
 async def test_many_processes_may_create_the_tables_together(
     postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
-    from mudroom._adapters.journals.postgres.driver import connect
-    from mudroom._adapters.journals.postgres.schema import prepare_schema
+    from mudroom_postgres.driver import connect
+    from mudroom_postgres.schema import prepare_schema
 
     url = postgres_server.create_database()
     connections = [await connect(url) for _ in range(8)]
@@ -204,7 +204,7 @@ async def test_a_damaged_session_gives_its_events_up_to_the_damage(
     postgres_server: PostgresServer,
     tmp_path: Path,
 ) -> None:
-    store = PostgresStore(postgres_url, tmp_path)
+    store = PostgresStore(postgres_url)
     await (await create(store, notes=10)).close()
     await (await create(store, OTHER)).close()
     run_sql(postgres_server, postgres_url, change)
@@ -221,18 +221,18 @@ async def test_a_damaged_session_gives_its_events_up_to_the_damage(
 async def test_a_session_that_no_event_was_stored_of_leaves_nothing(
     postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
-    store = PostgresStore(postgres_url, tmp_path)
+    store = PostgresStore(postgres_url)
     await (await store.create(ID)).close()
     assert run_sql(postgres_server, postgres_url, "SELECT count(*) FROM mudroom.sessions") == "0"
 
 
 async def test_a_deleted_session_leaves_no_long_outputs(postgres_url: str, tmp_path: Path) -> None:
-    store = PostgresStore(postgres_url, tmp_path)
+    store = PostgresStore(postgres_url)
     await (await create(store)).close()
     spill = tmp_path / "spills" / ID / "1.txt"
     spill.parent.mkdir(parents=True)
     spill.write_text("long output")
-    await store.delete(ID)
+    await delete_session(store, str(tmp_path), ID)
     assert not spill.parent.exists()
 
 
@@ -263,19 +263,19 @@ class InterruptedDatabase:
 async def test_a_session_that_another_machine_just_opened_is_not_deleted(
     queries: int, postgres_url: str, tmp_path: Path
 ) -> None:
-    store = PostgresStore(postgres_url, tmp_path)
+    store = PostgresStore(postgres_url)
     await (await create(store)).close()
     database = InterruptedDatabase(get_database(postgres_url), queries)
     vars(store)["_database"] = database
     with suppress(JournalBusy):
         await store.delete(ID)
-    assert len(await PostgresStore(postgres_url, tmp_path).list()) == database.is_taken
+    assert len(await PostgresStore(postgres_url).list()) == database.is_taken
 
 
 def test_a_store_is_used_by_one_event_loop_after_the_other(
     postgres_url: str, tmp_path: Path
 ) -> None:
-    store = PostgresStore(postgres_url, tmp_path)
+    store = PostgresStore(postgres_url)
 
     async def write() -> None:
         await (await create(store)).close()
@@ -309,7 +309,7 @@ async def _list(store: PostgresStore) -> Sequence[SessionInfo]:
 )
 def test_a_bad_address_is_refused_without_its_password(url: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="address of a PostgreSQL database") as caught:
-        PostgresStore(url, tmp_path)
+        PostgresStore(url)
     assert "secret" not in str(caught.value)
 
 
@@ -355,7 +355,7 @@ async def test_a_bad_parameter_of_an_address_is_named(
     parameter: str, cause: str, postgres_url: str, tmp_path: Path
 ) -> None:
     with pytest.raises(JournalError, match="address of the database cannot be used") as caught:
-        await PostgresStore(f"{postgres_url}?{parameter}", tmp_path).list()
+        await PostgresStore(f"{postgres_url}?{parameter}").list()
     assert cause in caught.value.message
     assert "after ?" in caught.value.remedy
 
@@ -369,7 +369,7 @@ async def test_an_error_of_the_server_has_a_remedy_and_no_password(
 ) -> None:
     url = postgres_server.make_url(database, user=f"{user}:secret")
     with pytest.raises(JournalError, match=message) as caught:
-        await PostgresStore(url, tmp_path).list()
+        await PostgresStore(url).list()
     assert caught.value.remedy
     assert "secret" not in str(caught.value)
 
@@ -379,7 +379,7 @@ async def test_a_server_that_is_not_there_is_reported_at_once(tmp_path: Path) ->
 
     url = f"postgresql://mudroom@127.0.0.1:{find_free_port()}/x"
     with pytest.raises(JournalError, match="cannot be reached: Connection refused"):
-        await PostgresStore(url, tmp_path).list()
+        await PostgresStore(url).list()
 
 
 async def test_a_session_is_continued_from_the_address_of_its_store(
@@ -394,7 +394,7 @@ async def test_a_session_is_continued_from_the_address_of_its_store(
     async with Session(model=model, resume=session.id, **options) as resumed:
         assert (await resumed.run("two")).text == "second"
     assert "first" in str(model.requests[0].messages)
-    events = await read_events(PostgresStore(postgres_url, home), session.id)
+    events = await read_events(PostgresStore(postgres_url), session.id)
     assert {event.run for event in events} >= {"1", "2"}
 
 

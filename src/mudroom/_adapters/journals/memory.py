@@ -6,13 +6,17 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Sequence
 
+from ..._core.event_encoding import decode_event, encode_event
 from ..._core.events import SessionOpened, StoredEvent
 from ..._core.ports import SessionHeader, SessionInfo
+from ..._core.session_names import (
+    check_session_name,
+    make_busy_error,
+    make_missing_session_error,
+    select_session,
+)
 from ..._version import __version__
 from ...errors import JournalError
-from .busy import make_busy_error
-from .encoding import decode, encode
-from .session_names import check_name, make_missing_session_error, select_session
 
 _OPENING = str(SessionOpened.__struct_config__.tag).encode()
 """Text in the body of each opening."""
@@ -67,7 +71,7 @@ class MemoryJournal:
             raise JournalError("the journal is closed")
         if self._is_read_only:
             raise JournalError("the journal is open for reading only", remedy="Open it to write.")
-        bodies = [encode(event) for event in events]
+        bodies = [encode_event(event) for event in events]
         if self._capacity is not None:
             if self._capacity <= 0:
                 raise JournalError("the journal is full", remedy="Nothing more can be recorded.")
@@ -84,14 +88,14 @@ class MemoryJournal:
     @property
     def events(self) -> list[StoredEvent]:
         """All recorded events, oldest first."""
-        return [decode(body) for body in self._record.bodies]
+        return [decode_event(body) for body in self._record.bodies]
 
     async def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> AsyncIterator[StoredEvent]:
         """Yield the events recorded before this call, oldest first."""
         for body in self._record.bodies[after:]:
-            event = decode(body)
+            event = decode_event(body)
             if not types or type(event) in types:
                 yield event
 
@@ -102,7 +106,7 @@ class MemoryJournal:
             appended = record.appended
             while after < len(record.bodies):
                 after += 1
-                yield decode(record.bodies[after - 1])
+                yield decode_event(record.bodies[after - 1])
             if not self._is_open:
                 return
             await appended.wait()
@@ -154,7 +158,7 @@ class MemoryStore:
     async def read_header(self, session: str) -> SessionHeader:
         """Return the facts of one session. Raises UnknownName."""
         record = self._get(session)
-        events = (decode(body) for body in reversed(record.bodies) if _OPENING in body)
+        events = (decode_event(body) for body in reversed(record.bodies) if _OPENING in body)
         folders = (event.cwd for event in events if isinstance(event, SessionOpened))
         return SessionHeader(
             id=session,
@@ -171,12 +175,12 @@ class MemoryStore:
 
     async def check_name(self, name: str, session: str = "") -> None:
         """Check that a session can have this name. Raises UsageError."""
-        check_name(name, self._list_names(), session)
+        check_session_name(name, self._list_names(), session)
 
     async def rename(self, session: str, name: str) -> None:
         """Name a session, "" for none. Raises UnknownName, UsageError."""
         record = self._records.get(session) or self._get(session)
-        check_name(name, self._list_names(), session)
+        check_session_name(name, self._list_names(), session)
         record.name = name
 
     async def delete(self, session: str) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Collection
+from importlib import import_module
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from ..._core.events import StoredEvent
 from ..._core.ports import SessionInfo, SessionStore
+from ..._core.session_names import make_busy_error
 from ..._projections.session_summary import (
     SUMMARY_TYPES,
     SessionSummary,
@@ -15,7 +19,7 @@ from ..._projections.session_summary import (
     summarize_session,
 )
 from ...errors import JournalError
-from .busy import make_busy_error
+from .local_files import delete_local_files
 
 
 def open_store(home: str, address: str = "") -> SessionStore:
@@ -28,9 +32,8 @@ def open_store(home: str, address: str = "") -> SessionStore:
     Raises UsageError for an address that cannot be used.
     """
     if address:
-        from .postgres.store import PostgresStore
-
-        return PostgresStore(address, home)
+        # A guest is loaded by its name, so that nothing of the core depends on it.
+        return import_module("mudroom_postgres.store").PostgresStore(address)
     from .sqlite.store import SqliteStore
 
     return SqliteStore(home)
@@ -82,6 +85,15 @@ async def read_summary(store: SessionStore, info: SessionInfo) -> SessionSummary
         return replace(summary, error=str(error))
     is_live = bool(await store.find_writer(info.id))
     return summarize_session(summary, events, is_live=is_live, state=state)
+
+
+async def delete_session(store: SessionStore, home: str, session: str) -> None:
+    """Delete a session from its store, and what it left below the state folder.
+
+    Raises UnknownName, JournalBusy.
+    """
+    await store.delete(session)
+    await asyncio.to_thread(delete_local_files, Path(home), session)
 
 
 async def require_no_writer(store: SessionStore, session: str) -> None:

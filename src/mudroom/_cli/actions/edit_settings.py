@@ -38,7 +38,7 @@ def print_settings(name: str | None) -> int:
 
 def _describe_setting(setting: str, value: object) -> str:
     if setting == "store" and value:
-        from ..._adapters.journals.postgres.driver import hide_password
+        from mudroom_postgres.driver import hide_password
 
         return hide_password(str(value))
     return _format_value(value)
@@ -62,7 +62,7 @@ def change_setting(name: str, value: str) -> int:
     Raises UsageError for a setting or a value that cannot be used.
     """
     if name == "store" and value:
-        from ..._adapters.journals.postgres.driver import check_url
+        from mudroom_postgres.driver import check_url
 
         check_url(value)
     path = config.find_user_file(os.environ)

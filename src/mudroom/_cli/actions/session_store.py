@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
+from ..._adapters.journals.sessions import delete_session as delete_from_store
 from ..._adapters.journals.sessions import read_events, read_summary
 from ..._core.events import StoredEvent
 from ..._core.listings import count_noun
@@ -198,5 +199,5 @@ async def delete_session(store: SessionStore, home: str, session_id: str) -> Non
     """
     from ..._adapters.boards.run_changes import delete_answers
 
-    await store.delete(session_id)
+    await delete_from_store(store, home, session_id)
     await asyncio.to_thread(delete_answers, home, session_id)

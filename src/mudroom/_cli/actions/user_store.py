@@ -40,7 +40,7 @@ def describe_store(home: str) -> str:
     """Return where the sessions are, without a password."""
     if not _address:
         return home
-    from ..._adapters.journals.postgres.driver import hide_password
+    from mudroom_postgres.driver import hide_password
 
     return hide_password(_address)
 

@@ -25,6 +25,10 @@ SUMMARY_PROMPT = (
     "a report asks for something, say that the file or the report says so. Leave out what no "
     "longer matters."
 )
+"""Text with which the prompt of every summary run begins.
+
+A model that follows rules recognises by it that a summary of the conversation is wanted.
+"""
 
 RUN_TITLE = "conversation summary"
 """Title of the run on screens."""

@@ -11,9 +11,9 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from ..._adapters.journals.encoding import encode
 from ..._adapters.journals.sessions import stream_events
 from ..._adapters.output_filters.redaction import Redactor
+from ..._core.event_encoding import encode_event
 from ..._core.events import StoredEvent
 from ..._projections.safe_text import redact_event
 from ...errors import MudroomError, UnknownName
@@ -100,7 +100,7 @@ class EventRoutes:
                     break
                 position += 1
                 if wanted.accepts(get_kind(event), event.run):
-                    body = encode(event)
+                    body = encode_event(event)
                     size += len(body)
                     data.append(RecordedEvent(make_cursor(record.id, position), msgspec.Raw(body)))
         cursor = make_cursor(record.id, position)

@@ -10,7 +10,7 @@ from itertools import islice
 import msgspec
 from msgspec import Struct
 
-from ..._adapters.journals.encoding import encode
+from ..._core.event_encoding import encode_event
 from ..._core.events import Delta, StoredEvent
 from .cursors import make_cursor
 
@@ -141,7 +141,7 @@ def make_frame(session: str, position: int, event: StoredEvent, number: int = 0)
     data = b"id: %b\nevent: %b\ndata: %b\n\n" % (
         make_cursor(session, position).encode(),
         kind.encode(),
-        encode(event),
+        encode_event(event),
     )
     return Frame(number, position, event.run, kind, data)
 

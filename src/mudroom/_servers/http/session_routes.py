@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 from msgspec.structs import asdict
 
-from ..._adapters.journals.sessions import require_no_writer
+from ..._adapters.journals.sessions import delete_session, require_no_writer
 from ..._core.agents import Mode
 from ..._core.runs import Reason
 from ...errors import MudroomError
@@ -163,7 +163,7 @@ class SessionRoutes:
             result = InputResult(reason=Reason.CANCELLED.value, error="the session is deleted")
             await self._parts.inputs.finish(item.number, result)  # it does not run again
         if await is_recorded(self._parts.store, record.id):
-            await self._parts.store.delete(record.id)
+            await delete_session(self._parts.store, self._parts.options.home, record.id)
         await self._records.delete(record.id)
 
     async def add_event(self, call: Call) -> web.Response:

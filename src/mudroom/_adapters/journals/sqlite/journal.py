@@ -22,14 +22,13 @@ from threading import Thread
 from time import sleep
 from zlib import crc32
 
+from ...._core.event_encoding import encode_event
 from ...._core.events import StoredEvent
 from ...._core.json_values import clean_text
 from ...._platform.private_files import make_private_folder
 from ...._platform.wake_queue import WakeQueue
-from ...._projections.session_summary import SUMMARY_TYPES, decode_state
+from ...._projections.session_summary import SummarySaver
 from ....errors import JournalDamaged, JournalError
-from ..encoding import encode
-from ..summary_saver import SummarySaver
 from .batches import read_in_batches
 from .errors import explain_write_failure, translate_errors
 from .lock import lock, unlock
@@ -145,7 +144,7 @@ class SqliteJournal:
         seq = self._last
         for event in events:
             seq += 1
-            body = encode(event)
+            body = encode_event(event)
             values += (seq, clean_text(event.run), _tag(type(event)), body, crc32(body))
         if self._is_closed or self._failure:
             raise self._make_error(self._failure or ("the journal is closed", ""))
@@ -297,13 +296,12 @@ def load_saver(connection: sqlite3.Connection, reader: SqliteReader) -> SummaryS
 
     Return None for a damaged file: lists must read all its events to find the damage.
     """
-    state = decode_state(reader.meta.summary)
-    saved_position = state.position
-    if saved_position > read_last_number(connection):
+    saver = SummarySaver(reader.meta.summary)
+    if saver.position > read_last_number(connection):
         return None
     try:
-        for event in reader.read_with(connection, saved_position, SUMMARY_TYPES):
-            state.apply(event)
+        for event in reader.read_with(connection, saver.position, SummarySaver.TYPES):
+            saver.catch_up(event)
     except JournalDamaged:
         return None
-    return SummarySaver(state, saved_position)
+    return saver

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ..busy import make_busy_error
+from ...._core.session_names import make_busy_error
 
 _ATTEMPTS = 3
 """Attempts to lock: `find_writer_pid` holds a shared lock for a moment."""

@@ -10,10 +10,10 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
+from ...._core.event_encoding import decode_event
 from ...._core.events import StoredEvent
 from ...._projections.session_summary import decode_state
 from ....errors import JournalDamaged
-from ..encoding import decode
 from .errors import REPAIR_REMEDY, translate_errors
 from .schema import JournalMeta, connect_briefly, connect_reader, read_last_number, read_meta
 
@@ -68,7 +68,7 @@ class SqliteReader:
 
     def _decode(self, seq: int, body: bytes) -> StoredEvent:
         try:
-            return decode(body)
+            return decode_event(body)
         except ValueError as error:
             raise self._make_damage_error(f"record {seq} is no event: {error}") from error
 

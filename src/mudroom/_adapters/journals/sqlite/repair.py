@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from ...._core.agents import Agent
 from ...._core.budgets import Budget
+from ...._core.event_encoding import decode_event, encode_event
 from ...._core.events import RunFinished, RunStarted, SessionOpened, StoredEvent, TurnFinished
 from ...._core.json_values import clean_text
 from ...._core.run_ids import count_above, find_parent_id, is_child_id
 from ...._core.runs import Brief, Reason, Report
 from ....errors import JournalDamaged
-from ..encoding import decode, encode
 from .errors import translate_errors
 from .lock import lock, unlock
 from .reader import open_reader
@@ -130,7 +130,7 @@ def _recover_events(path: Path) -> dict[int, StoredEvent]:
                     continue
                 with suppress(ValueError):
                     if row and isinstance(row[0], bytes) and crc32(row[0]) == row[1]:
-                        events[seq] = decode(row[0])
+                        events[seq] = decode_event(row[0])
                 if row is None and last is None:
                     break
     except sqlite3.DatabaseError as error:
@@ -241,7 +241,7 @@ def _write(path: Path, meta: JournalMeta, events: Sequence[StoredEvent]) -> None
             values["name"] = meta.name
         connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
         for seq, event in enumerate(events, 1):
-            body = encode(event)
+            body = encode_event(event)
             run = clean_text(event.run)
             row = (seq, run, event.__struct_config__.tag, body, crc32(body))
             connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from ...._core.events import StoredEvent
 from ...._core.ports import SessionHeader, SessionInfo
+from ...._core.session_names import check_session_name, make_missing_session_error, select_session
 from ...._projections.session_summary import find_folder
 from ....errors import JournalError
-from ..session_names import check_name, make_missing_session_error, select_session
 from .batches import read_in_batches
 from .errors import translate_errors
 from .folder import delete_session, get_session_path, list_sessions, read_info
@@ -90,7 +90,7 @@ class SqliteStore:
 
     async def check_name(self, name: str, session: str = "") -> None:
         """Check that a session can have this name. Raises UsageError."""
-        await asyncio.to_thread(check_name, name, self._list_names(), session)
+        await asyncio.to_thread(check_session_name, name, self._list_names(), session)
 
     async def rename(self, session: str, name: str) -> None:
         """Name a session, "" for none; also while it is written. Raises UnknownName, UsageError."""

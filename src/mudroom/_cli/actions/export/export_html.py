@@ -11,9 +11,9 @@ from typing import BinaryIO
 
 import msgspec
 
-from ...._adapters.journals.encoding import decode, encode
 from ...._adapters.journals.sessions import read_events
 from ...._adapters.output_filters.redaction import Redactor
+from ...._core.event_encoding import decode_event, encode_event
 from ...._projections.run_tree import RunTree
 from ...._viewer.export import render_single_file
 from ...._viewer.sources import EventPage, SessionSource, StoredSessions
@@ -86,9 +86,9 @@ class _RedactedSource:
     async def read_page(self, session: str, after: int) -> EventPage:
         """Return the events after position `after`, secrets removed."""
         page = await self._source.read_page(session, after)
-        events = redact_events((decode(body) for _, body in page.events), self._redact)
+        events = redact_events((decode_event(body) for _, body in page.events), self._redact)
         redacted = [
-            (position, encode(event))
+            (position, encode_event(event))
             for (position, _), event in zip(page.events, events, strict=True)
         ]
         return EventPage(redacted, page.has_more, page.error)

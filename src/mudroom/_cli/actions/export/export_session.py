@@ -12,8 +12,8 @@ from typing import cast
 
 import msgspec
 
-from ...._adapters.journals.encoding import encode
 from ...._adapters.output_filters.redaction import Redactor
+from ...._core.event_encoding import encode_event
 from ...._core.events import StoredEvent
 from ...._core.listings import count_noun
 from ...._platform.private_files import make_private_folder, write_private_file
@@ -47,7 +47,7 @@ def export_session(name: str, export_format: str, target: str, *, store: str | N
     if export_format == "md":
         text = sanitize("".join(render_session_markdown(events)))
     else:
-        text = "".join(escape_json(encode(event).decode()) + "\n" for event in events)
+        text = "".join(escape_json(encode_event(event).decode()) + "\n" for event in events)
     data = text.encode()
     if target == STDOUT:
         sys.stdout.buffer.write(data)

@@ -6,18 +6,21 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import suppress
-from pathlib import Path
 from uuid import UUID
 
-from ...._core.events import StoredEvent
-from ...._core.ports import SessionHeader, SessionInfo
-from ...._projections.session_summary import SUMMARY_TYPES, decode_state, find_folder
-from ...._version import __version__
-from ....errors import JournalError, UnknownName
-from ..busy import make_busy_error
-from ..local_files import delete_local_files
-from ..session_names import check_name, make_missing_session_error, select_session
-from ..summary_saver import SummarySaver
+from mudroom import __version__
+from mudroom.errors import JournalError, UnknownName
+from mudroom.events import StoredEvent
+from mudroom.ports import (
+    SessionHeader,
+    SessionInfo,
+    check_session_name,
+    make_busy_error,
+    make_missing_session_error,
+    select_session,
+)
+from mudroom.views import SummarySaver, find_folder
+
 from .connections import Database, get_database, make_work
 from .driver import Connection
 from .errors import UNIQUE_VIOLATION, AppendCollision, get_state
@@ -86,14 +89,12 @@ class PostgresStore:
     Arguments:
         url: address, postgresql://USER@HOST:PORT/DATABASE. What it leaves out comes from the
             variables PGHOST, PGUSER, PGPASSWORD, … and from ~/.pgpass.
-        home: mudroom's state folder, which has the long outputs of sessions of this machine.
 
     Raises UsageError for a bad address, or if asyncpg is not installed.
     """
 
-    def __init__(self, url: str, home: str | Path) -> None:
+    def __init__(self, url: str) -> None:
         self._database = get_database(url)
-        self._home = Path(home)
 
     async def create(self, session: str) -> PostgresJournal:
         """Create a session and open its journal. It appears with its first events.
@@ -110,7 +111,7 @@ class PostgresStore:
                 remedy="Resume it, or use another id.",
             )
         lease.assume()
-        return PostgresJournal(self._database, lease, 0, SummarySaver(decode_state(""), 0))
+        return PostgresJournal(self._database, lease, 0, SummarySaver())
 
     async def open(
         self, session: str, *, read_only: bool = False
@@ -127,7 +128,7 @@ class PostgresStore:
         try:
             # Only now: the last writer may have appended until its lease was taken.
             [row] = await self._database.run(make_work(_STATE, key))
-            saver = await self._load_saver(key, row["summary"], row["last"])
+            saver = await self._load_saver(key, row["summary"])
         except BaseException:
             await lease.release()
             raise
@@ -170,7 +171,7 @@ class PostgresStore:
 
     async def check_name(self, name: str, session: str = "") -> None:
         """Check that a session can have this name. Raises UsageError."""
-        check_name(name, await self._list_names(), session)
+        check_session_name(name, await self._list_names(), session)
 
     async def rename(self, session: str, name: str) -> None:
         """Name a session, "" for none; also while it is written. Raises UnknownName, UsageError."""
@@ -193,10 +194,7 @@ class PostgresStore:
             raise
 
     async def delete(self, session: str) -> None:
-        """Delete a session, and its long outputs on this machine.
-
-        Raises UnknownName, JournalBusy.
-        """
+        """Delete a session. Raises UnknownName, JournalBusy."""
         key = await self._require(session)
         where = f"{self._database.place}, session {session}"
         holder = await read_holder(self._database, key)
@@ -206,7 +204,6 @@ class PostgresStore:
         # Refused if another process has taken the lease since it was read.
         if not await self._database.run(make_work(_DELETE, key, dead), is_repeatable=False):
             raise make_busy_error("another process", where)
-        await asyncio.to_thread(delete_local_files, self._home, session)
 
     async def find_writer(self, session: str) -> str:
         """Return "process N on HOST" for the process that writes a session, "" for none."""
@@ -216,13 +213,11 @@ class PostgresStore:
             return ""
         return await find_writer(self._database, key)
 
-    async def _load_saver(self, key: UUID, summary: str, last: int) -> SummarySaver:
-        state = decode_state(summary)
-        saved_position = state.position
-        async for event in read_events(self._database, key, saved_position, SUMMARY_TYPES):
-            state.apply(event)
-        state.position = last
-        return SummarySaver(state, saved_position)
+    async def _load_saver(self, key: UUID, summary: str) -> SummarySaver:
+        saver = SummarySaver(summary)
+        async for event in read_events(self._database, key, saver.position, SummarySaver.TYPES):
+            saver.catch_up(event)
+        return saver
 
     async def _list_ids(self) -> list[str]:
         return [info.id for info in await self.list()]

@@ -15,7 +15,6 @@ from functools import cache
 from typing import Any
 from uuid import UUID, uuid4
 
-from ...._platform.processes import read_process
 from .connections import Database, make_work
 from .errors import make_lost_session_error
 
@@ -123,8 +122,7 @@ async def find_writer(database: Database, session: UUID) -> str:
 def describe_process() -> tuple[str, str]:
     """Return a description of this process for users, and one that no other process has."""
     pid = os.getpid()
-    process = read_process(pid)
-    started = process.started if process else 0
+    started = _read_start(pid)
     host = socket.gethostname()
     return f"process {pid} on {host}", f"{_identify_machine()} {pid} {started}"
 
@@ -135,8 +133,20 @@ def is_gone(process: str) -> bool:
     pid, _, started = rest.partition(" ")
     if machine != _identify_machine() or not pid.isdecimal() or started in ("", "0"):
         return False
-    found = read_process(int(pid))
-    return found is None or found.is_dead or str(found.started) != started
+    return str(_read_start(int(pid))) != started
+
+
+def _read_start(pid: int) -> int:
+    """Return when a process began, in clock ticks since the machine started; 0 if it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            line = file.read(1024)
+    except OSError:
+        return 0
+    # The program's name stands in brackets and may hold blanks and brackets itself.
+    fields = line[line.rindex(b")") + 2 :].split()
+    is_dead = fields[0] in (b"Z", b"X")
+    return 0 if is_dead else int(fields[19])
 
 
 @cache

@@ -10,7 +10,8 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar
 
-from ....errors import MudroomError
+from mudroom.errors import MudroomError
+
 from .background_loop import get_background_loop
 from .driver import Connection, check_url, connect, find_exposed_password_file, hide_password
 from .errors import AppendCollision, is_temporary, translate_error

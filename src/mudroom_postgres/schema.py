@@ -11,7 +11,8 @@ mudroom.events(session, n, run, type, body, crc, stored)
 
 from __future__ import annotations
 
-from ....errors import JournalError, JournalNewer
+from mudroom.errors import JournalError, JournalNewer
+
 from .driver import Connection
 
 SCHEMA_VERSION = 1

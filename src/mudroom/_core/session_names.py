@@ -1,10 +1,10 @@
-"""Session names and ids: rules that all stores share."""
+"""Rules that all session stores share: names, ids, and the errors for them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ...errors import UnknownName, UsageError
+from ..errors import JournalBusy, UnknownName, UsageError
 
 _ID_CHARACTERS = frozenset("0123456789abcdef-")
 _MAX_LENGTH = 80
@@ -15,13 +15,17 @@ _SHORT_ID_LENGTH = 8
 
 
 def select_session(text: str, ids: Sequence[str], names: Iterable[tuple[str, str]]) -> str:
-    """Return the id of the session with this id, unique beginning of an id, or name.
+    """Find the session that a user names by its id, the beginning of its id, or its name.
 
     Arguments:
         ids: all ids, the last written first.
         names: pairs of name and id; read only if no id begins with the text.
 
     Raises UnknownName if there is none, UsageError if several ids begin with the text.
+
+    Example:
+        ids = ["0f8fad5b-d9cb-469f-a165-70867728950e"]
+        assert select_session("0f8f", ids, []) == ids[0]
     """
     if text in ids:
         return text
@@ -38,15 +42,38 @@ def select_session(text: str, ids: Sequence[str], names: Iterable[tuple[str, str
         by_name.setdefault(name, session)
     if text in by_name:
         return by_name[text]
-    raise _make_unknown_error(text, ids, by_name)
+    error: UnknownName = _make_unknown_error(text, ids, by_name)
+    raise error
 
 
 def make_missing_session_error(session: str) -> UnknownName:
-    """Return the error for a whole id of no session.
+    """Return the error for an id that no session has.
 
-    It reads no other session, because servers ask for sessions that may not exist yet.
+    It suggests no other session: servers ask for sessions that may not exist yet, and a list of
+    all sessions can be long.
+
+    Example:
+        error = make_missing_session_error("0f8fad5b-d9cb-469f-a165-70867728950e")
     """
     return UnknownName("session", session, (), remedy="`mudroom runs` lists the sessions.")
+
+
+def make_busy_error(writer: str, where: str) -> JournalBusy:
+    """Return the error for a session that another writer has open.
+
+    Arguments:
+        writer: the process that writes it, such as "process 4711 on build-3".
+        where: file or address of the session.
+
+    Example:
+        error = make_busy_error("process 4711", "session 0f8fad5b")
+    """
+    return JournalBusy(
+        f"{writer} is writing this session",
+        where=where,
+        remedy="Wait for it or end it. --fork-session continues a copy; "
+        "mudroom show reads it meanwhile.",
+    )
 
 
 def _make_unknown_error(text: str, ids: Sequence[str], names: Iterable[str]) -> UnknownName:
@@ -70,14 +97,17 @@ def _make_unknown_error(text: str, ids: Sequence[str], names: Iterable[str]) -> 
     return UnknownName("session", text, known, remedy=remedy)
 
 
-def check_name(name: str, names: Iterable[tuple[str, str]], session: str = "") -> None:
-    """Check that a session can have this name, "" for none.
+def check_session_name(name: str, names: Iterable[tuple[str, str]], session: str = "") -> None:
+    """Check that a session can have this name; "" removes the name.
 
     Arguments:
         names: pairs of name and id of all sessions; read only if the name is valid.
         session: id of the session, "" for a new one.
 
     Raises UsageError if the name is invalid, looks like an id, or belongs to another session.
+
+    Example:
+        check_session_name("tax return", [("old work", "0f8fad5b")])
     """
     if name == "last" or (name and set(name.lower()) <= _ID_CHARACTERS):
         raise UsageError(f"{name!r} looks like a session id", remedy="Add a word to it.")

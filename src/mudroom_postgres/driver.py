@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 from urllib.parse import parse_qsl, urlsplit
 
-from ....errors import UsageError
+from mudroom.errors import UsageError
 
 _CONNECT_SECONDS = 10
 """Maximum seconds of one attempt to connect."""

@@ -9,10 +9,8 @@ from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from ...._core.events import StoredEvent
-from ...._core.json_values import clean_text
-from ....errors import JournalDamaged
-from ..encoding import decode, encode
+from mudroom.errors import JournalDamaged
+from mudroom.events import StoredEvent, decode_event, encode_event
 
 COLUMNS = ("session", "n", "run", "type", "body", "crc")
 
@@ -27,8 +25,8 @@ DAMAGE_REMEDY = "Restore the database from a backup. The records before this one
 
 def encode_row(session: UUID, n: int, event: StoredEvent) -> bytes:
     """Return the row of an event in the binary format of COPY. Raises JournalError for a Delta."""
-    body = encode(event)
-    run = clean_text(event.run).encode()
+    body = encode_event(event)
+    run = event.run.encode(errors="replace")
     tag = get_tag(type(event)).encode()
     return b"".join(
         (
@@ -62,7 +60,7 @@ def decode_row(stored: Mapping[str, Any], place: str) -> StoredEvent:
     if crc32(body) != stored["crc"]:
         raise JournalDamaged(f"record {n} is damaged", where=place, remedy=DAMAGE_REMEDY)
     try:
-        return decode(body)
+        return decode_event(body)
     except ValueError as error:
         message = f"record {n} is no event: {error}"
         raise JournalDamaged(message, where=place, remedy=DAMAGE_REMEDY) from error

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection
 from uuid import UUID
 
-from ...._core.events import StoredEvent
-from ....errors import JournalDamaged
+from mudroom.errors import JournalDamaged
+from mudroom.events import StoredEvent
+
 from .connections import Database, make_work
 from .event_rows import DAMAGE_REMEDY, decode_row, get_tag
 

@@ -1,4 +1,4 @@
-"""Event encoding shared by all journals: events to JSON bytes and back."""
+"""Events as JSON bytes, and back: the form in which every journal stores them."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ from typing import cast
 
 import msgspec
 
-from ..._core.events import Delta, StoredEvent
-from ..._core.json_values import clean_json, get_decoder
-from ...errors import JournalError
+from ..errors import JournalError
+from .events import Delta, StoredEvent
+from .json_values import clean_json, get_decoder
 
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 _KIND = cast("type[StoredEvent]", StoredEvent)
 
 
-def encode(event: StoredEvent) -> bytes:
+def encode_event(event: StoredEvent) -> bytes:
     """Encode an event as JSON in UTF-8.
 
     Values that JSON cannot hold are stored as their `repr`, surrogates as in `clean_text`.
 
+    Arguments:
+        event: the event.
+
     Raises JournalError for a Delta, and for an event that nests too deeply.
+
+    Example:
+        body = encode_event(RunWaiting(run="r1", at=0.0))
+        assert decode_event(body).run == "r1"
     """
     if isinstance(event, Delta):
         raise JournalError("a Delta cannot be stored", remedy="Append the whole answer instead.")
@@ -32,8 +39,20 @@ def encode(event: StoredEvent) -> bytes:
         raise JournalError(message, where=f"run {event.run}") from error
 
 
-def decode(body: bytes) -> StoredEvent:
-    """Decode an event. Raises ValueError if the bytes are not an event."""
+def decode_event(body: bytes) -> StoredEvent:
+    """Decode an event.
+
+    Arguments:
+        body: what `encode_event` returned.
+
+    Raises ValueError if the bytes are not an event.
+
+    Example:
+        try:
+            decode_event(b"{}")
+        except ValueError:
+            print("not an event")
+    """
     try:
         return get_decoder(_KIND).decode(body)
     except RecursionError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ....errors import JournalBusy, JournalError, MudroomError
+from mudroom.errors import JournalBusy, JournalError, MudroomError
 
 UNIQUE_VIOLATION = "23505"
 

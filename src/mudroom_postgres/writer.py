@@ -11,7 +11,8 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from ....errors import MudroomError
+from mudroom.errors import MudroomError
+
 from . import wait_notice
 from .connections import Database, make_work
 from .driver import Connection
