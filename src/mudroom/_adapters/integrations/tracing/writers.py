@@ -1,0 +1,316 @@
+"""Where spans and metrics go: to an OTLP server, or to providers of the caller."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import (
+    MetricExportResult,
+    MetricsData,
+    PeriodicExportingMetricReader,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import (
+    BatchSpanProcessor,
+    SimpleSpanProcessor,
+    SpanExportResult,
+)
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from ...._projections.spans import Span
+from ...._version import __version__
+from .emitter import SpanEmitter
+from .metrics import SpanMetrics
+from .variables import METRICS_ENDPOINT, find_address, has_metrics, read_queue_size
+
+SILENT_SECONDS = 2.0
+"""How long the end of a session waits for the next answer of the server."""
+_MAX_CLOSE_SECONDS = 30.0
+"""How long it waits in all while answers keep coming."""
+_BATCH = 512
+"""Spans in one request of an export."""
+_STATUSES = range(100, 600)
+_PACKAGE = "opentelemetry"
+
+
+class ProviderWriter:
+    """Writes spans to providers of the caller, who flushes and closes them.
+
+    Their processors run on the event loop, as they do for all other asyncio code of the caller.
+    """
+
+    def __init__(self, provider: object, meter_provider: object | None) -> None:
+        self._emitter = SpanEmitter(provider)
+        self._metrics = SpanMetrics(meter_provider) if meter_provider else None
+
+    def write(self, spans: Sequence[Span]) -> None:
+        for span in spans:
+            self._emitter.emit(span)
+            if self._metrics:
+                self._metrics.record(span)
+
+    def close(self) -> None:
+        """Do nothing: the providers belong to the caller."""
+
+
+class OtlpWriter:
+    """Writes spans to the OTLP server that the variables of this process name.
+
+    `BatchSpanProcessor` holds them and sends them from its thread.
+
+    Arguments:
+        meter_provider: gets the metrics; None sends them to the server if the variables say so.
+        report: called with the reason when something cannot be delivered, from any thread.
+    """
+
+    def __init__(self, meter_provider: object | None, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._delivery = _Delivery(find_address(os.environ), report)
+        self._metrics_delivery: _Delivery | None = None
+        self._meters: MeterProvider | None = None
+        self._room = read_queue_size(os.environ)
+        self._held = 0
+        self._dropped = 0
+        with _divert_log():
+            resource = _make_resource()
+            self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+            exporter = _WatchedSpans(self._delivery)
+            self._provider.add_span_processor(BatchSpanProcessor(exporter, self._room))
+            if meter_provider is None and has_metrics(os.environ):
+                meter_provider = self._meters = self._open_meters(resource)
+        self._emitter = SpanEmitter(self._provider)
+        self._metrics = SpanMetrics(meter_provider) if meter_provider else None
+
+    def _open_meters(self, resource: Resource) -> MeterProvider:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+
+        address = find_address(os.environ, METRICS_ENDPOINT)
+        hint = "; OTEL_METRICS_EXPORTER=none turns them off"
+        delivery = _Delivery(address, self._report, "metrics: ", hint)
+
+        class WatchedMetrics(OTLPMetricExporter):
+            def export(
+                self,
+                metrics_data: MetricsData,
+                timeout_millis: float | None = None,
+                **_more: Any,
+            ) -> MetricExportResult:
+                is_sent = delivery.run(
+                    lambda: super(WatchedMetrics, self).export(metrics_data, timeout_millis)
+                )
+                return MetricExportResult.SUCCESS if is_sent else MetricExportResult.FAILURE
+
+        exporter = WatchedMetrics()
+        delivery.stop = exporter.shutdown
+        self._metrics_delivery = delivery
+        reader = PeriodicExportingMetricReader(exporter)
+        return MeterProvider([reader], resource, shutdown_on_exit=False)
+
+    def write(self, spans: Sequence[Span]) -> None:
+        """Hand spans to the processor.
+
+        The processor would drop the oldest of too many and log it; the newest are left out here,
+        and counted.
+        """
+        for span in spans:
+            if self._held - self._delivery.taken >= self._room:
+                self._dropped += 1
+            elif self._emitter.emit(span):
+                self._held += 1
+            if self._metrics:
+                self._metrics.record(span)
+
+    def close(self) -> None:
+        """Send what is held, but wait no longer than the server answers.
+
+        `BatchSpanProcessor.shutdown` has a fixed limit of 30 s, so it runs in a thread of its own:
+        after SILENT_SECONDS without an answer the exporters are told to give up.
+        """
+        closed_at = time.monotonic()
+        ending = threading.Thread(target=self._end, name="mudroom-traces", daemon=True)
+        ending.start()
+        deliveries = [each for each in (self._delivery, self._metrics_delivery) if each]
+        while ending.is_alive():
+            answered_at = max(closed_at, *(each.answered_at for each in deliveries))
+            last = min(answered_at + SILENT_SECONDS, closed_at + _MAX_CLOSE_SECONDS)
+            left = last - time.monotonic()
+            if left <= 0:
+                for delivery in deliveries:
+                    delivery.abort(f"no answer within {SILENT_SECONDS:g} s")
+                return
+            ending.join(left)
+        if self._dropped:
+            self._report(f"{self._dropped:,} spans waited too long and were dropped")
+
+    def _end(self) -> None:
+        with _divert_log():
+            self._provider.shutdown()
+            if self._metrics_delivery and self._delivery.has_failed:
+                self._metrics_delivery.is_stopped = True  # it has the same server, most likely
+            if self._meters:
+                self._meters.shutdown()
+
+
+def send_spans(spans: Sequence[Span]) -> str:
+    """Send the spans of a recorded session now; return why that failed, "" if it did not."""
+    failures: list[str] = []
+    with _divert_log():
+        provider = TracerProvider(resource=_make_resource(), shutdown_on_exit=False)
+        exporter = _WatchedSpans(_Delivery(find_address(os.environ), failures.append))
+    made = InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(made))
+    emitter = SpanEmitter(provider)
+    for start in range(0, len(spans), _BATCH):
+        for span in spans[start : start + _BATCH]:
+            emitter.emit(span)
+        ended = made.get_finished_spans()
+        made.clear()
+        if ended and exporter.export(ended) is not SpanExportResult.SUCCESS:
+            break
+    exporter.shutdown()
+    return failures[0] if failures else ""
+
+
+class _Delivery:
+    """What is known of the requests of one exporter.
+
+    Arguments:
+        address: of the server, without secrets.
+        report: gets the reason of a failure, between the texts `before` and `after`.
+
+    Attributes:
+        taken: spans handed to the exporter.
+        answered_at: time of the last answer, on the monotonic clock.
+        is_stopped: true to send nothing more.
+        stop: ends the pause between two attempts of the exporter.
+    """
+
+    def __init__(
+        self, address: str, report: Callable[[str], None], before: str = "", after: str = ""
+    ) -> None:
+        self.taken = 0
+        self.answered_at = 0.0
+        self.has_failed = False
+        self.is_stopped = False
+        self.stop: Callable[[], object] = lambda: None
+        self._address = address
+        self._report = report
+        self._texts = (before, after)
+        self._log: _ThreadLog | None = None
+
+    def run(self, export: Callable[[], object]) -> bool:
+        """Send a batch, and report why that failed. Return whether it was sent."""
+        if self.is_stopped:
+            return False
+        with _divert_log() as log:
+            self._log = log
+            try:
+                result = export()
+            except Exception as error:  # noqa: BLE001  its text may have secrets
+                log.reason = type(error).__name__
+                result = None
+        self._log = None
+        self.has_failed = result not in (SpanExportResult.SUCCESS, MetricExportResult.SUCCESS)
+        if self.has_failed:
+            self._fail(log.reason or "it failed")
+        else:
+            self.answered_at = time.monotonic()
+        return not self.has_failed
+
+    def abort(self, reason: str) -> None:
+        """Send nothing more, and report the reason if a request is under way."""
+        self.is_stopped = True
+        if log := self._log:
+            self._fail(log.reason or reason)
+        with _divert_log():
+            self.stop()
+
+    def _fail(self, reason: str) -> None:
+        before, after = self._texts
+        self._report(f"{before}{reason} ({self._address}){after}")
+
+
+class _WatchedSpans(OTLPSpanExporter):
+    def __init__(self, delivery: _Delivery) -> None:
+        super().__init__()
+        self._delivery = delivery
+        delivery.stop = super().shutdown
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self._delivery.taken += len(spans)
+        is_sent = self._delivery.run(lambda: super(_WatchedSpans, self).export(spans))
+        return SpanExportResult.SUCCESS if is_sent else SpanExportResult.FAILURE
+
+
+def _make_resource() -> Resource:
+    """Return what the variables say about this process; the service is `mudroom` by default."""
+    resource = Resource.create()
+    if str(resource.attributes.get("service.name", "")).startswith("unknown_service"):
+        resource = resource.merge(Resource({"service.name": "mudroom"}))
+    return Resource({"service.version": __version__}).merge(resource)
+
+
+class _ThreadLog(logging.Filter):
+    """Keeps the messages of OpenTelemetry's packages in one thread out of the log.
+
+    They may contain addresses and headers with secrets, so only the kind of a failure is kept.
+
+    Attributes:
+        reason: kind of the last failure, "" if there was none.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reason = ""
+        self._thread = threading.get_ident()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.thread != self._thread:
+            return True
+        if not record.name.startswith(_PACKAGE) or not isinstance(record.args, tuple):
+            return False
+        for value in record.args:
+            if isinstance(value, BaseException):
+                self.reason = _describe_failure(value)
+            elif isinstance(value, int) and value in _STATUSES:
+                self.reason = f"HTTP status {value}"
+        if not self.reason and record.msg.startswith("Transient"):
+            self.reason = "the server is busy or being started"
+        if not self.reason and "due to timeout" in record.msg:
+            self.reason = "no connection, or the server is busy"
+        return False
+
+
+@contextmanager
+def _divert_log() -> Generator[_ThreadLog]:
+    """Divert what OpenTelemetry's packages log in this thread."""
+    log = _ThreadLog()
+    names = [name for name in list(logging.root.manager.loggerDict) if _is_noisy(name)]
+    loggers = [logging.getLogger(name) for name in names]
+    for logger in loggers:
+        logger.addFilter(log)
+    try:
+        yield log
+    finally:
+        for logger in loggers:
+            logger.removeFilter(log)
+
+
+def _is_noisy(name: str) -> bool:
+    return name.partition(".")[0] in (_PACKAGE, "urllib3", "requests")
+
+
+def _describe_failure(error: BaseException) -> str:
+    kind = type(error).__name__
+    if "Timeout" in kind:
+        return "no answer in time"
+    return "no connection" if kind == "ConnectionError" else kind
