@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
@@ -74,46 +75,23 @@ class OtlpWriter:
 
     def __init__(self, meter_provider: object | None, report: Callable[[str], None]) -> None:
         self._report = report
-        self._delivery = _Delivery(find_address(os.environ), report)
-        self._metrics_delivery: _Delivery | None = None
-        self._meters: MeterProvider | None = None
         self._room = read_queue_size(os.environ)
         self._held = 0
         self._dropped = 0
+        self._metric_exporter: _Metrics | None = None
+        self._meters: MeterProvider | None = None
         with _divert_log():
             resource = _make_resource()
             self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-            exporter = _WatchedSpans(self._delivery)
-            self._provider.add_span_processor(BatchSpanProcessor(exporter, self._room))
+            self._exporter = _Spans(report)
+            self._provider.add_span_processor(BatchSpanProcessor(self._exporter, self._room))
             if meter_provider is None and has_metrics(os.environ):
-                meter_provider = self._meters = self._open_meters(resource)
+                self._metric_exporter = _Metrics(report)
+                reader = PeriodicExportingMetricReader(self._metric_exporter)
+                self._meters = MeterProvider([reader], resource, shutdown_on_exit=False)
+                meter_provider = self._meters
         self._emitter = SpanEmitter(self._provider)
         self._metrics = SpanMetrics(meter_provider) if meter_provider else None
-
-    def _open_meters(self, resource: Resource) -> MeterProvider:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-
-        address = find_address(os.environ, METRICS_ENDPOINT)
-        hint = "; OTEL_METRICS_EXPORTER=none turns them off"
-        delivery = _Delivery(address, self._report, "metrics: ", hint)
-
-        class WatchedMetrics(OTLPMetricExporter):
-            def export(
-                self,
-                metrics_data: MetricsData,
-                timeout_millis: float | None = None,
-                **_more: Any,
-            ) -> MetricExportResult:
-                is_sent = delivery.run(
-                    lambda: super(WatchedMetrics, self).export(metrics_data, timeout_millis)
-                )
-                return MetricExportResult.SUCCESS if is_sent else MetricExportResult.FAILURE
-
-        exporter = WatchedMetrics()
-        delivery.stop = exporter.shutdown
-        self._metrics_delivery = delivery
-        reader = PeriodicExportingMetricReader(exporter)
-        return MeterProvider([reader], resource, shutdown_on_exit=False)
 
     def write(self, spans: Sequence[Span]) -> None:
         """Hand spans to the processor.
@@ -122,7 +100,7 @@ class OtlpWriter:
         and counted.
         """
         for span in spans:
-            if self._held - self._delivery.taken >= self._room:
+            if self._held - self._exporter.taken >= self._room:
                 self._dropped += 1
             elif self._emitter.emit(span):
                 self._held += 1
@@ -138,14 +116,13 @@ class OtlpWriter:
         closed_at = time.monotonic()
         ending = threading.Thread(target=self._end, name="mudroom-traces", daemon=True)
         ending.start()
-        deliveries = [each for each in (self._delivery, self._metrics_delivery) if each]
+        exporters = [each for each in (self._exporter, self._metric_exporter) if each]
         while ending.is_alive():
-            answered_at = max(closed_at, *(each.answered_at for each in deliveries))
+            answered_at = max(closed_at, *(each.delivery.answered_at for each in exporters))
             last = min(answered_at + SILENT_SECONDS, closed_at + _MAX_CLOSE_SECONDS)
             left = last - time.monotonic()
             if left <= 0:
-                for delivery in deliveries:
-                    delivery.abort(f"no answer within {SILENT_SECONDS:g} s")
+                self._give_up(exporters)
                 return
             ending.join(left)
         if self._dropped:
@@ -154,10 +131,20 @@ class OtlpWriter:
     def _end(self) -> None:
         with _divert_log():
             self._provider.shutdown()
-            if self._metrics_delivery and self._delivery.has_failed:
-                self._metrics_delivery.is_stopped = True  # it has the same server, most likely
+            if self._metric_exporter and self._exporter.delivery.has_failed:
+                self._metric_exporter.delivery.is_stopped = True  # most likely the same server
             if self._meters:
                 self._meters.shutdown()
+
+    def _give_up(self, exporters: Sequence[_Spans | _Metrics]) -> None:
+        silence = f"no answer within {SILENT_SECONDS:g} s"
+        for exporter in exporters:
+            exporter.delivery.is_stopped = True
+            if log := exporter.delivery.log:  # a request is under way
+                exporter.delivery.report(log.reason or silence)
+            with _divert_log():
+                exporter.shutdown()  # ends the pause between two attempts
+        self._report(silence)
 
 
 def send_spans(spans: Sequence[Span]) -> str:
@@ -165,7 +152,7 @@ def send_spans(spans: Sequence[Span]) -> str:
     failures: list[str] = []
     with _divert_log():
         provider = TracerProvider(resource=_make_resource(), shutdown_on_exit=False)
-        exporter = _WatchedSpans(_Delivery(find_address(os.environ), failures.append))
+        exporter = _Spans(failures.append)
     made = InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(made))
     emitter = SpanEmitter(provider)
@@ -183,72 +170,71 @@ def send_spans(spans: Sequence[Span]) -> str:
 class _Delivery:
     """What is known of the requests of one exporter.
 
-    Arguments:
-        address: of the server, without secrets.
-        report: gets the reason of a failure, between the texts `before` and `after`.
-
     Attributes:
-        taken: spans handed to the exporter.
+        log: what the packages log during the request that is under way; None between requests.
         answered_at: time of the last answer, on the monotonic clock.
         is_stopped: true to send nothing more.
-        stop: ends the pause between two attempts of the exporter.
+        report: gets the reason of a failure, and adds the address of the server, without secrets.
     """
 
-    def __init__(
-        self, address: str, report: Callable[[str], None], before: str = "", after: str = ""
-    ) -> None:
-        self.taken = 0
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self.log: _ThreadLog | None = None
         self.answered_at = 0.0
         self.has_failed = False
         self.is_stopped = False
-        self.stop: Callable[[], object] = lambda: None
-        self._address = address
-        self._report = report
-        self._texts = (before, after)
-        self._log: _ThreadLog | None = None
+        self.report = report
 
     def run(self, export: Callable[[], object]) -> bool:
         """Send a batch, and report why that failed. Return whether it was sent."""
         if self.is_stopped:
             return False
+        result = None
         with _divert_log() as log:
-            self._log = log
+            self.log = log
             try:
                 result = export()
             except Exception as error:  # noqa: BLE001  its text may have secrets
                 log.reason = type(error).__name__
-                result = None
-        self._log = None
+        self.log = None
         self.has_failed = result not in (SpanExportResult.SUCCESS, MetricExportResult.SUCCESS)
         if self.has_failed:
-            self._fail(log.reason or "it failed")
+            self.report(log.reason or "it failed")
         else:
             self.answered_at = time.monotonic()
         return not self.has_failed
 
-    def abort(self, reason: str) -> None:
-        """Send nothing more, and report the reason if a request is under way."""
-        self.is_stopped = True
-        if log := self._log:
-            self._fail(log.reason or reason)
-        with _divert_log():
-            self.stop()
 
-    def _fail(self, reason: str) -> None:
-        before, after = self._texts
-        self._report(f"{before}{reason} ({self._address}){after}")
+class _Spans(OTLPSpanExporter):
+    """Exporter that says why it fails, and counts the spans it was given."""
 
-
-class _WatchedSpans(OTLPSpanExporter):
-    def __init__(self, delivery: _Delivery) -> None:
+    def __init__(self, report: Callable[[str], None]) -> None:
         super().__init__()
-        self._delivery = delivery
-        delivery.stop = super().shutdown
+        address = find_address(os.environ)
+        self.delivery = _Delivery(lambda reason: report(f"{reason} ({address})"))
+        self.taken = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        self._delivery.taken += len(spans)
-        is_sent = self._delivery.run(lambda: super(_WatchedSpans, self).export(spans))
+        self.taken += len(spans)
+        is_sent = self.delivery.run(lambda: super(_Spans, self).export(spans))
         return SpanExportResult.SUCCESS if is_sent else SpanExportResult.FAILURE
+
+
+class _Metrics(OTLPMetricExporter):
+    """Exporter that says why it fails, and how to do without it."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        super().__init__()
+        address = find_address(os.environ, METRICS_ENDPOINT)
+        hint = "OTEL_METRICS_EXPORTER=none turns them off"
+        self.delivery = _Delivery(lambda reason: report(f"metrics: {reason} ({address}); {hint}"))
+
+    def export(
+        self, metrics_data: MetricsData, timeout_millis: float | None = None, **kwargs: Any
+    ) -> MetricExportResult:
+        is_sent = self.delivery.run(
+            lambda: super(_Metrics, self).export(metrics_data, timeout_millis, **kwargs)
+        )
+        return MetricExportResult.SUCCESS if is_sent else MetricExportResult.FAILURE
 
 
 def _make_resource() -> Resource:
