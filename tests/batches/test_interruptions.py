@@ -308,8 +308,8 @@ async def test_an_unreachable_provider_ends_the_batch_with_exit_code_75(
 ) -> None:
     from mudroom import Session
     from mudroom._batches.batch import Batch, BatchPlan
+    from mudroom._batches.batch_record import BatchRecord
     from mudroom._batches.input_file import InputFile
-    from mudroom._batches.record import BatchRecord
     from mudroom._batches.results import ResultFile
     from mudroom.errors import ModelUnavailable
     from mudroom.testing import ScriptedModel

@@ -2,7 +2,7 @@
 
 line_formats  one line of the input: its formats and errors
 input_file    the whole input: checked before the first run, then read line by line
-record        what earlier processes did, from the journal
+batch_record  what earlier processes did, from the journal
 results       lines of the output, and the file with them
 batch         runs the lines, `parallel` at a time
 status        numbers for screens: done, failed, rate, costs

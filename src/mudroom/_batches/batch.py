@@ -13,8 +13,8 @@ from msgspec import Struct
 from .._core.runs import Reason, Report
 from .._session.session import Session
 from ..errors import JournalError, SessionPaused, UsageError
+from .batch_record import BatchRecord, TaskKey
 from .line_formats import BatchLine
-from .record import BatchRecord, TaskKey
 from .results import ResultFile, ResultFormat, encode_result
 from .status import BatchStatus, Rates, RequestCounter
 

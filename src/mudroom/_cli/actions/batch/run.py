@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from ...._adapters.journals.sessions import stream_events
 from ...._batches.batch import Batch, BatchPlan
+from ...._batches.batch_record import RECORD_TYPES, RecordReader
 from ...._batches.input_file import InputFacts, InputFile
-from ...._batches.record import RECORD_TYPES, RecordReader
 from ...._batches.results import ResultFile, ResultFormat, get_new_path, sort_results
 from ...._batches.status import BatchStatus, StatusFile
 from ...._core.budgets import Budget, check_amount
