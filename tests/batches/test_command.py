@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -230,27 +229,6 @@ def test_a_batch_is_the_file_that_it_writes(stage: BatchStage, out: str) -> None
     other = folder / "linked" / "in.jsonl"
     assert stage.run("--out", str(other)) == 2
     assert "the output would replace the input" in stage.err
-
-
-@pytest.mark.parametrize("out", ["out.jsonl", "a/../out.jsonl", "linked/out.jsonl"])
-def test_a_batch_of_an_earlier_version_is_continued_with_the_path_that_it_was_given(
-    stage: BatchStage, out: str
-) -> None:
-    stage.write("hi")
-    folder = stage.folder
-    (folder / "a").mkdir()
-    (folder / "linked").symlink_to(folder, target_is_directory=True)
-    assert stage.run("--out", "out.jsonl") == 0
-
-    async def rename() -> None:
-        digest = sha256(f"{folder}/{out}".encode()).hexdigest()[:8]
-        store = open_store(str(folder.parent / "home"))
-        (info,) = await store.list()
-        await store.rename(info.id, f"batch-out.jsonl-{digest}")
-
-    asyncio.run(rename())
-    assert stage.run("--out", out) == 0
-    assert count_runs(stage) == ["line-1"]
 
 
 def test_an_output_that_cannot_be_written_is_named_with_what_to_do(stage: BatchStage) -> None:
