@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from mudroom import Permissions, Session
+from mudroom._adapters.integrations.tracing.writers import send_spans
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._projections.spans import ContentCapture, SessionSpans, Span
 from mudroom.errors import UsageError
@@ -423,6 +424,21 @@ async def test_spans_that_find_no_room_are_counted_in_one_line(
         receiver.may_answer.set()
     (line,) = [record.getMessage() for record in caplog.records]
     assert f"{14 - len(receiver.spans)} spans waited too long and were dropped" in line
+
+
+async def test_a_variable_that_the_sdk_refuses_is_named(
+    tmp_path: Path,
+    receiver: OtlpReceiver,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "many")
+    async with open_session(tmp_path) as session:
+        assert (await session.run("go")).ok
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "not delivered: OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT must be" in line
+    assert "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT must be" in send_spans([])
+    assert not receiver.headers
 
 
 async def test_the_variables_of_the_batch_processor_apply(

@@ -14,7 +14,13 @@ from ...._projections.spans import ContentCapture, SessionSpans, Span
 from ...._projections.trace_ids import TraceIds, parse_traceparent
 from ....errors import UsageError
 from .spec import Tracing
-from .variables import INSTALL_COMMAND, explain_off, is_installed, read_content_switch
+from .variables import (
+    INSTALL_COMMAND,
+    describe_error,
+    explain_off,
+    is_installed,
+    read_content_switch,
+)
 
 if TYPE_CHECKING:
     from .writers import OtlpWriter, ProviderWriter
@@ -57,7 +63,7 @@ class SessionTracing:
     async def _open(self) -> None:
         try:
             self._writer = await asyncio.to_thread(self._open_writer, self._report)
-        except Exception as error:  # noqa: BLE001  of packages; their texts may have secrets
+        except Exception as error:  # noqa: BLE001  a variable that the packages do not accept
             self._fail(error)
         early, self._early = self._early, []
         self._write(early)
@@ -94,7 +100,7 @@ class SessionTracing:
 
     def _fail(self, error: Exception) -> None:
         self._is_failed = True
-        self._report(type(error).__name__)
+        self._report(describe_error(error))
 
     def _report(self, reason: str) -> None:
         """Log the first reason; the threads of the SDK call this, too."""

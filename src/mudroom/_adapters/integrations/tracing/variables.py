@@ -66,6 +66,15 @@ def read_queue_size(environ: Mapping[str, str]) -> int:
     return int(environ.get(_QUEUE_SIZE, _DEFAULT_QUEUE_SIZE))
 
 
+def describe_error(error: Exception) -> str:
+    """Return what an exception of the packages says about a variable, else only its kind.
+
+    Other texts may have addresses or headers with secrets.
+    """
+    text = str(error)
+    return text if text.startswith("OTEL_") else type(error).__name__
+
+
 def has_metrics(environ: Mapping[str, str]) -> bool:
     """Return whether metrics are sent."""
     exporters = environ.get("OTEL_METRICS_EXPORTER", "otlp").strip()

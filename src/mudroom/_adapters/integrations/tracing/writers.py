@@ -31,7 +31,13 @@ from ...._projections.spans import Span
 from ...._version import __version__
 from .emitter import SpanEmitter
 from .metrics import SpanMetrics
-from .variables import METRICS_ENDPOINT, find_address, has_metrics, read_queue_size
+from .variables import (
+    METRICS_ENDPOINT,
+    describe_error,
+    find_address,
+    has_metrics,
+    read_queue_size,
+)
 
 SILENT_SECONDS = 2.0
 """How long the end of a session waits for the next answer of the server."""
@@ -150,9 +156,12 @@ class OtlpWriter:
 def send_spans(spans: Sequence[Span]) -> str:
     """Send the spans of a recorded session now; return why that failed, "" if it did not."""
     failures: list[str] = []
-    with _divert_log():
-        provider = TracerProvider(resource=_make_resource(), shutdown_on_exit=False)
-        exporter = _Spans(failures.append)
+    try:
+        with _divert_log():
+            provider = TracerProvider(resource=_make_resource(), shutdown_on_exit=False)
+            exporter = _Spans(failures.append)
+    except ValueError as error:
+        return describe_error(error)
     made = InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(made))
     emitter = SpanEmitter(provider)
