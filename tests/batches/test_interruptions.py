@@ -19,9 +19,6 @@ from tests.signals import send_signal
 from tests.waiting import wait_until
 
 from mudroom import Reason, ToolCallBlock
-from mudroom._adapters.journals.sessions import open_store
-from mudroom._batches.control import BatchFolder
-from mudroom._batches.saved_record import SavedRecord
 from mudroom._batches.status import RequestCounter
 from mudroom.events import ModelCallRetried, TurnFailed
 from mudroom.testing import Fault, ModelServer, ServerRequest
@@ -91,14 +88,6 @@ class BatchProcess:
         assert not text or text.endswith(b"\n")
         return [json.loads(line) for line in text.splitlines()]
 
-    async def save_record(self) -> None:
-        """Save the record of the batch while its process works."""
-        home = str(self.folder / "home")
-        store = open_store(home)
-        for info in await store.list():
-            saved = SavedRecord(BatchFolder(home, info.id).path, store, info.id)
-            await saved.save_if_due(LINES * 1_000)
-
     def check_complete(self) -> None:
         """Check that each line has exactly one result."""
         counts = Counter(each["custom_id"] for each in self.read())
@@ -129,8 +118,6 @@ async def test_j1_after_kills_each_line_has_one_result_and_few_answers_are_bough
             wanted = before + chance.randrange(1, max(2, (LINES - before) // 2))
             ending = asyncio.create_task(process.wait())
             await wait_until(partial(is_far, server, ending, wanted))
-            if kills % 2:
-                await batch.save_record()
             if process.returncode is None:
                 process.kill()
                 kills += 1
@@ -200,9 +187,7 @@ async def test_ctrl_c_twice_stops_the_running_lines_which_run_again_later(tmp_pa
         batch.check_complete()
 
 
-async def test_another_terminal_pauses_a_batch_and_changes_how_many_lines_run(
-    tmp_path: Path,
-) -> None:
+async def test_another_terminal_shows_the_only_batch_that_runs(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
     async def answer(request: ServerRequest) -> str:
@@ -213,51 +198,24 @@ async def test_another_terminal_pauses_a_batch_and_changes_how_many_lines_run(
         batch = BatchProcess(tmp_path, server, 40)
         process = await batch.start("in.jsonl", "--parallel", "2", "-m", "anthropic:claude-x")
         await wait_until(lambda: server.in_flight == 2)
-        out = await batch.command("set", "parallel=7")
-        assert "parallel 7" in out
-        await wait_until(lambda: server.in_flight == 7)
-        assert "paused" in await batch.command("pause")
-        go_on.set()
         (file,) = (tmp_path / "home" / "batches").glob("*/status.json")
-        await wait_until(lambda: json.loads(file.read_bytes())["done"] == 7)
-        status = json.loads(await batch.command("status", "--json"))
-        assert (status["state"], status["done"], status["parallel"]) == ("paused", 7, 7)
-        await batch.command("resume")
-        await process.communicate()
-        assert process.returncode == 0
-        batch.check_complete()
-
-
-async def test_a_batch_that_continues_is_not_paused_as_the_killed_one_was(tmp_path: Path) -> None:
-    go_on = asyncio.Event()
-
-    async def answer(request: ServerRequest) -> str:
-        await go_on.wait()
-        return "It is done."
-
-    async with ModelServer(answer, record=False) as server:
-        batch = BatchProcess(tmp_path, server, 12)
-        options = ("in.jsonl", "--parallel", "2", "-m", "anthropic:claude-x")
-        process = await batch.start(*options)
-        await wait_until(lambda: server.in_flight == 2)
-        assert "paused" in await batch.command("pause")
+        await wait_until(lambda: json.loads(file.read_bytes())["running"] == 2)
+        shown = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "mudroom", "batch", "status"),
+            cwd=tmp_path,
+            env=batch.environ,
+            stdout=PIPE,
+        )
+        out, _ = await shown.communicate()
+        assert out.decode().startswith(f"{batch.output}: running\n0 of 40 done, 2 running\n")
         process.kill()
-        await process.wait()
-        await wait_until(lambda: server.in_flight == 0)
-        process = await batch.start(*options)
-        await wait_until(lambda: server.in_flight == 2)
-        await batch.command("set", "parallel=5")
-        status = json.loads(await batch.command("status", "--json"))
-        assert (status["state"], status["parallel"]) == ("running", 5)
-        go_on.set()
         await process.communicate()
-        assert process.returncode == 0
-        batch.check_complete()
+        status = json.loads(await batch.command("status", "--json"))
+        assert (status["state"], status["running"]) == ("interrupted", 2)
 
 
-@pytest.mark.parametrize("is_saved", [False, True])
 async def test_a_retry_that_was_killed_gives_each_line_one_result_without_the_flag_too(
-    tmp_path: Path, is_saved: bool
+    tmp_path: Path,
 ) -> None:
     held = asyncio.Event()
     go_on = asyncio.Event()
@@ -276,8 +234,6 @@ async def test_a_retry_that_was_killed_gives_each_line_one_result_without_the_fl
         assert [each["reason"] for each in batch.read()] == ["ERROR", "ERROR"]
         process = await batch.start(*BATCH_FLAGS, "--parallel", "1", "--retry", "ERROR")
         await held.wait()
-        if is_saved:
-            await batch.save_record()
         process.kill()
         await process.communicate()
         go_on.set()
@@ -352,8 +308,8 @@ async def test_an_unreachable_provider_ends_the_batch_with_exit_code_75(
 ) -> None:
     from mudroom import Session
     from mudroom._batches.batch import Batch, BatchPlan
+    from mudroom._batches.batch_record import BatchRecord
     from mudroom._batches.input_file import InputFile
-    from mudroom._batches.recorded_results import BatchRecord
     from mudroom._batches.results import ResultFile
     from mudroom.errors import ModelUnavailable
     from mudroom.testing import ScriptedModel
@@ -363,7 +319,7 @@ async def test_an_unreachable_provider_ends_the_batch_with_exit_code_75(
     path.write_text('"a"\n' * 100)
     async with Session(model=model, journal="memory", cwd=str(tmp_path), environ={}) as session:
         with ResultFile(tmp_path / "out.jsonl") as results:
-            results.publish()
+            results.publish(Counter())
             plan = BatchPlan(100, InputFile(path).read, "out.jsonl", "general", parallel=3)
             batch = Batch(session, plan, BatchRecord(), results)
             await batch.run()

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mudroom import Budget, UsageError
-from mudroom._batches.input_file import IdCheck, InputFile
+from mudroom._batches.input_file import InputFile
 from mudroom._batches.line_formats import BatchLine, LineError, parse_line
-from mudroom._batches.number_set import NumberSet
-from mudroom._batches.quick_lines import parse_quickly
 
 
 def parse(value: object, number: int = 7) -> BatchLine:
@@ -168,66 +165,12 @@ def test_an_empty_input_is_an_error(tmp_path: Path) -> None:
         write(tmp_path, "", " ").check(with_keys=False)
 
 
-QUICK = [
-    '{"custom_id": "a", "prompt": "b"}',
-    '{"prompt": "c"}',
-    '{"prompt": "d e", "custom_id": "\\u00e9"}',
-]
-NAMED = ['{"id": "a", "prompt": "b", "agent": "explore"}', '{"prompt": "c", "model": "offline"}']
-
-
-@pytest.mark.parametrize("lines", [QUICK, NAMED, QUICK * 9])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_many_lines_are_parsed_as_each_of_them(lines: list[str], end: str) -> None:
-    text = "".join(f"{line}{end}" for line in lines).encode()
-    quick = parse_quickly(5, len(lines), text)
-    assert quick is not None
-    alone = [parse_line(number, line.encode()) for number, line in enumerate(lines, 5)]
-    assert quick.ids == [line.id for line in alone]
-    assert quick.prompts == [line.prompt for line in alone]
-    assert (quick.agents or [""] * len(lines)) == [line.agent for line in alone]
-    assert (quick.models or [""] * len(lines)) == [line.model for line in alone]
-    assert list(quick.compute_keys()) == [line.compute_key() for line in alone]
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        '{"prompt": "a"}{"prompt": "b"}\n\n',
-        '{"prompt": "a"} {"prompt": "b"}\n\n',
-        '{"prompt": "a"} {"prompt": "b"}\n',
-        '{"prompt": "a"} {"prompt": "b", "agent": "x"}\n',
-        '{"prompt": "\udcff"}\n',
-        '{"prompt":\n"a"}\n{"prompt": "b"}{"prompt": "c"}\n',
-        '\n{"prompt": "a"}\n',
-        '{"prompt": "a"} \n',
-        '"a"\n',
-        '{"prompt": ""}\n',
-        '{"prompt": "\\n\\t"}\n',
-        '{"prompt": "a", "id": ""}\n',
-        '{"prompt": "a", "custom_id": "\\n"}\n',
-        '{"prompt": "a", "custom_id": "b", "id": "b"}\n',
-        '{"prompt": "a", "outputs": {"b": "c"}}\n',
-        '{"prompt": "a", "idd": "b"}\n',
-        '{"prompt": "a", "agent": null}\n',
-        '{"prompt": "' + "[" * 100_000 + "\n",
-    ],
-)
-def test_lines_that_are_not_like_most_are_parsed_alone(other: str) -> None:
-    quick = '{"prompt": "a"}\n'
-    for text in (other, quick + other, other + quick, quick + other + quick):
-        data = text.encode("utf-8", "surrogateescape")
-        assert parse_quickly(1, text.count("\n"), data) is None
-
-
 def test_a_large_input_has_the_numbers_of_its_lines(tmp_path: Path) -> None:
-    """It is read in several chunks, of which some have lines that are parsed alone."""
     lines = [f'{{"prompt": "{"x" * 90} {number}"}}' for number in range(1, 8_001)]
     lines[99] = '{"prompt": "a", "agent": "first"}'
     lines[5_999] = '{"prompt": "a", "agent": "second", "budget": {"turns": 2}}'
     lines[6_999] = '{"prompt": "a", "agent": "second", "model": "third"}'
     source = write(tmp_path, *lines)
-    assert source.path.stat().st_size > 800_000
     facts = source.check(with_keys=True)
     assert facts.total == 8_000
     assert (facts.agents, facts.models) == ({"first": 100, "second": 6_000}, {"third": 7_000})
@@ -240,54 +183,3 @@ def test_a_large_input_has_the_numbers_of_its_lines(tmp_path: Path) -> None:
     source = write(tmp_path, *lines[:7_990], '{"prompt": "a", "id": "line-9"}')
     with pytest.raises(UsageError, match="line 7991: line 9 has the id 'line-9'"):
         source.check(with_keys=False)
-
-
-def find_repeated(*parts: list[str]) -> set[int]:
-    """Return the hashes of ids that stand twice, as the check of an input finds them."""
-    ids = IdCheck()
-    for place, part in enumerate(parts):
-        if not ids.add(part):
-            for earlier in parts[:place]:
-                ids.add_earlier(earlier)
-    return ids.find_repeated()
-
-
-@pytest.mark.parametrize("size", [1, 7, 100])
-def test_ids_that_stand_twice_are_found_in_any_order(size: int) -> None:
-    chance = random.Random(size)
-    ascending = [f"id-{number}" for number in range(200)]
-    mixed = chance.sample(ascending, len(ascending))
-    for ids in (ascending, ascending[::-1], mixed, [*ascending, "a"]):
-        parts = [ids[start : start + size] for start in range(0, len(ids), size)]
-        assert find_repeated(*parts) == set()
-        for place in range(0, len(ids), 37):
-            for other in (0, place // 2, len(ids) - 1):
-                repeated = ids.copy()
-                repeated.insert(other, ids[place])
-                parts = [repeated[start : start + size] for start in range(0, len(repeated), size)]
-                assert find_repeated(*parts) == {hash(ids[place])}
-
-
-def test_a_number_set_finds_numbers_that_were_added_twice() -> None:
-    numbers = NumberSet("q")
-    numbers.add_all([*range(-900, 900, 3), 2**63 - 1, -(2**63)])
-    assert numbers.find_repeated() == set()
-    assert -3 in numbers
-    assert -2 not in numbers
-    numbers.add_all([-3, 2**63 - 1])
-    assert numbers.find_repeated() == {-3, 2**63 - 1}
-
-
-def test_a_number_set_has_the_numbers_that_were_added() -> None:
-    numbers = NumberSet()
-    for number in (*range(0, 3_000, 3), 2**64 - 1, 6):
-        numbers.add(number)
-    assert numbers.find_repeated() == {6}
-    assert [number for number in range(3_010) if number in numbers] == list(range(0, 3_000, 3))
-    assert 2**64 - 1 in numbers
-    others = NumberSet()
-    others.add_all([3, 2**64 - 1, 2_997])
-    assert numbers.includes(others)
-    assert sorted(others.list_numbers()) == [3, 2_997, 2**64 - 1]
-    others.add(4)
-    assert not numbers.includes(others)

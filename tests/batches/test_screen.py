@@ -7,7 +7,7 @@ import io
 import pytest
 
 from mudroom._batches.status import BatchStatus
-from mudroom._cli.output.batch_progress import BatchScreen, format_limit, format_pace
+from mudroom._cli.output.batch_progress import BatchScreen
 
 STATUS = BatchStatus(
     session="s",
@@ -53,7 +53,3 @@ def test_all_numbers_are_visible_at_each_width(
         assert part in text
     screen.clear()
     assert terminal.getvalue().endswith(f"\r\x1b[{len(rows)}A\x1b[J")
-
-
-def test_the_limit_of_running_lines_is_named_once() -> None:
-    assert (format_pace(STATUS) + format_limit(STATUS)).count("parallel 8") == 1

@@ -165,7 +165,8 @@ def test_doctor_says_where_traces_go(
 def test_doctor_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the packages, of which the test hides the exporter, nothing is exported."""
     set_variables(monkeypatch, {"OTEL_EXPORTER_OTLP_ENDPOINT": ADDRESS})
-    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http", None)
+    for name in ("http", "http.trace_exporter"):  # the second one, if it was imported before
+        monkeypatch.setitem(sys.modules, f"opentelemetry.exporter.otlp.proto.{name}", None)
     assert find_doctor_row(tmp_path, monkeypatch) == (
         "warn",
         "an address is set, and the packages are not installed",

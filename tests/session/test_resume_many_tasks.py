@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from mudroom import Agent, Budget, Reason, Session, Usage
-from mudroom._projections.open_events import OpenEvents, OpenEventsState
+from mudroom._projections.open_events import OpenEvents
 from mudroom.events import RunFinished, StoredEvent
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 
@@ -43,22 +42,6 @@ async def test_events_of_ended_tasks_are_not_kept(isolated: IsolatedOptions) -> 
     _, many = await record_tasks(200, isolated, open_tasks=3)
     assert len(many) > 700
     assert count_kept(many) == count_kept(few)
-
-
-async def test_events_can_be_read_in_two_parts_with_a_saved_state_between(
-    isolated: IsolatedOptions,
-) -> None:
-    _, events = await record_tasks(5, isolated, open_tasks=2)
-    whole = OpenEvents(lambda model, usage: 0.25, drops_tasks=True)
-    whole.extend(events)
-    for first in range(0, len(events) + 1, 3):
-        part = OpenEvents(lambda model, usage: 0.25, drops_tasks=True)
-        part.extend(events[:first])
-        saved = msgspec.json.encode(part.get_state())
-        second = OpenEvents(lambda model, usage: 0.25, drops_tasks=True)
-        second.set_state(msgspec.json.decode(saved, type=OpenEventsState))
-        second.extend(events[first:])
-        assert second.get_state() == whole.get_state()
 
 
 async def test_costs_of_ended_tasks_are_those_of_their_reports(isolated: IsolatedOptions) -> None:

@@ -1,13 +1,11 @@
-"""Batch: starts the lines of an input as tasks of a session, `parallel` at a time."""
+"""Batch: runs the lines of an input as tasks of a session, `parallel` at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AbstractAsyncContextManager, nullcontext
-from functools import partial
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
 from typing import Any
 
 from msgspec import Struct
@@ -15,14 +13,10 @@ from msgspec import Struct
 from .._core.runs import Reason, Report
 from .._session.session import Session
 from ..errors import JournalError, SessionPaused, UsageError
-from .control import BatchChange
+from .batch_record import BatchRecord, TaskKey
 from .line_formats import BatchLine
-from .recorded_results import BatchRecord, TaskKey
 from .results import ResultFile, ResultFormat, encode_result
 from .status import BatchStatus, Rates, RequestCounter
-
-OpenPlace = Callable[[], AbstractAsyncContextManager[None]]
-"""Function that returns the context in which one line runs; the line waits until it is entered."""
 
 _MAX_UNAVAILABLE = 20
 """Lines in a row that end because the provider is unreachable, before no further line starts."""
@@ -52,52 +46,43 @@ class BatchPlan(Struct, frozen=True):
 class Batch:
     """A batch that runs in an open session.
 
+    `Session.map` has one agent and one limit for all prompts, and gives the reports in their order.
+    Lines have their own, each result is written when it is there, and interrupted runs go on.
+
     Arguments:
         record: what earlier processes did.
         results: the output, with the results of the record.
-        open_place: gives each line its place.
 
     Attributes:
-        parallel: lines that may run at the same time; change it with `apply`.
         stop_cause: why no further lines start, "" while they do.
         is_unavailable: true if that is because the provider is unreachable.
     """
 
     def __init__(
-        self,
-        session: Session,
-        plan: BatchPlan,
-        record: BatchRecord,
-        results: ResultFile,
-        *,
-        open_place: OpenPlace = nullcontext,
+        self, session: Session, plan: BatchPlan, record: BatchRecord, results: ResultFile
     ) -> None:
-        self.parallel = plan.parallel
         self.stop_cause = ""
         self.is_unavailable = False
         self._session = session
         self._plan = plan
         self._record = record
         self._results = results
-        self._reasons: Counter[str] = Counter(record.reasons)
         self._requests = RequestCounter()
         self._started_at = time.monotonic()
         self._rates = Rates(self._started_at)
         self._earlier = self.done
-        self._changed = asyncio.Event()
-        self._tasks = LineTasks(open_place, self._changed.set)
-        self._change = BatchChange(0, is_paused=False)
+        self._places = asyncio.Semaphore(plan.parallel)
+        self._running = 0
         self._unavailable = 0
 
     @property
     def done(self) -> int:
         """Number of lines that have a result."""
-        return sum(self._reasons.values())
+        return self._record.reasons.total()
 
     @property
     def has_reached_all_goals(self) -> bool:
-        """True if all lines have the reason GOAL."""
-        return self._reasons[Reason.GOAL.value] == self._plan.total
+        return self._record.reasons[Reason.GOAL.value] == self._plan.total
 
     async def run(self) -> None:
         """Continue interrupted lines, run the others, and wait for all that have started.
@@ -107,8 +92,11 @@ class Batch:
         """
         stop_watching = self._session.watch(self._requests.observe)
         try:
-            async with asyncio.TaskGroup() as group:
-                await self._start_all(group)
+            async with asyncio.TaskGroup() as group, aclosing(self._list_tasks()) as tasks:
+                async for key, line in tasks:
+                    if not await self._take_place():
+                        break
+                    group.create_task(self._run(key, line))
         except* SessionPaused:
             pass
         except* Exception as errors:  # noqa: BLE001  (raised again below)
@@ -119,8 +107,6 @@ class Batch:
     def stop(self, cause: str) -> None:
         """Start no further lines."""
         self.stop_cause = self.stop_cause or cause
-        self._tasks.cancel_waiting()
-        self._changed.set()
 
     def cancel(self) -> None:
         """Start no further lines, and stop those that run. The next process runs them again."""
@@ -132,16 +118,9 @@ class Batch:
         self.stop("paused")
         self._session.pause()
 
-    def apply(self, change: BatchChange) -> None:
-        """Carry out a change that another process asks for."""
-        is_paused = self._change.is_paused if change.is_paused is None else change.is_paused
-        self._change = BatchChange(change.number, is_paused=is_paused)
-        self.parallel = change.parallel or self.parallel
-        self._changed.set()
-
     def make_status(self, *, has_ended: bool = False) -> BatchStatus:
         """Return the numbers of this moment."""
-        plan = self._plan
+        plan, record = self._plan, self._record
         now = time.monotonic()
         done = self.done
         lines, requests = self._rates.add(now, done - self._earlier, self._requests.answered)
@@ -150,74 +129,66 @@ class Batch:
             output=plan.output,
             total=plan.total,
             done=done,
-            running=len(self._tasks),
-            reasons=dict(self._reasons),
-            parallel=self.parallel,
-            state="ended" if has_ended else self._state,
+            running=self._running,
+            reasons=dict(+record.reasons),
+            parallel=plan.parallel,
+            state="ended" if has_ended else "stopping" if self.stop_cause else "running",
             waits_for=self._find_obstacle(),
             requests=self._requests.answered,
-            tokens=self._record.tokens,
-            usd=round(self._record.usd, 6),
+            tokens=record.tokens,
+            usd=round(record.usd, 6),
             usd_limit=plan.usd_limit,
             lines_per_second=round(lines, 3),
             requests_per_second=round(requests, 3),
             seconds_left=round((plan.total - done) / lines, 1) if lines else None,
             seconds=round(now - self._started_at, 1),
-            change=self._change.number,
         )
 
-    @property
-    def _state(self) -> str:
-        if self.stop_cause:
-            return "stopping"
-        return "paused" if self._change.is_paused else "running"
-
     def _find_obstacle(self) -> str:
-        """Return what keeps further lines from starting, "" for nothing."""
         repeated = len(self._requests.repeated)
-        if repeated and repeated >= len(self._tasks) / 2:
+        if repeated and repeated >= self._running / 2:
             return "provider"
-        if self._change.is_paused:
-            return "resume"
-        return "parallel" if len(self._tasks) >= self.parallel else ""
+        return "parallel" if self._running >= self._plan.parallel else ""
 
-    async def _start_all(self, group: asyncio.TaskGroup) -> None:
-        for run_id, key in list(self._record.open_runs.items()):
-            if not await self._wait_for_place():
-                return
-            self._tasks.start(group, partial(self._resume, run_id, key))
+    async def _list_tasks(self) -> AsyncGenerator[tuple[TaskKey, str | BatchLine]]:
+        """Yield the key of each task with its line, or with the id of the run to continue."""
+        record = self._record
+        for run, key in record.open_runs.items():
+            yield key, run
         if self._earlier == self._plan.total:
             return  # each line has a result
-        open_digests = {key.digest for key in self._record.open_runs.values()}
-        skipped = 0
-        for line in self._plan.lines():
+        open_digests = {key.digest for key in record.open_runs.values()}
+        for number, line in enumerate(self._plan.lines()):
+            if number % _SKIPPED_AT_ONCE == 0:
+                await asyncio.sleep(0)
             digest = line.compute_key()
-            if digest in self._record.finished or digest in open_digests:
-                skipped += 1
-                if skipped % _SKIPPED_AT_ONCE == 0:
-                    await asyncio.sleep(0)
-                continue
-            if not await self._wait_for_place():
-                return
-            attempt = self._record.attempts.get(digest, 0)
-            self._tasks.start(group, partial(self._run, line, TaskKey(digest, attempt, line.id)))
+            if digest not in record.finished and digest not in open_digests:
+                yield TaskKey(digest, record.attempts.get(digest, 0), line.id), line
 
-    async def _wait_for_place(self) -> bool:
+    async def _take_place(self) -> bool:
         """Wait until one more line may run. Return False if none may start any more."""
-        while not self.stop_cause:
-            limit = self._plan.usd_limit
-            if limit is not None and self._record.usd >= limit:
-                self.stop("the budget is used up")
-            elif self._change.is_paused or len(self._tasks) >= self.parallel:
-                self._changed.clear()
-                await self._changed.wait()
-            else:
-                return True
-        return False
+        await self._places.acquire()
+        limit = self._plan.usd_limit
+        if limit is not None and self._record.usd >= limit:
+            self.stop("the budget is used up")
+        if not self.stop_cause:
+            self._running += 1
+        return not self.stop_cause
 
-    async def _run(self, line: BatchLine, key: TaskKey) -> None:
+    async def _run(self, key: TaskKey, line: str | BatchLine) -> None:
         try:
-            report = await self._session.task(
+            if isinstance(line, str):
+                report = await self._session.resume_task(line)
+            else:
+                report = await self._run_line(key, line)
+            self._finish(key, report)
+        finally:
+            self._running -= 1
+            self._places.release()
+
+    async def _run_line(self, key: TaskKey, line: BatchLine) -> Report[Any]:
+        try:
+            return await self._session.task(
                 line.prompt,
                 agent=line.agent or self._plan.agent,
                 model=line.model or self._plan.model or None,
@@ -229,18 +200,15 @@ class Batch:
         except (JournalError, UsageError):
             raise
         except Exception as error:  # noqa: BLE001  one line must not stop the others
-            report = _make_error_report(error)
-        self._finish(key, report)
-
-    async def _resume(self, run_id: str, key: TaskKey) -> None:
-        self._finish(key, await self._session.resume_task(run_id))
+            text = f"{type(error).__name__}: {error}"
+            outputs = dict[str, Any]()
+            return Report(text="", reason=Reason.ERROR, run_id="", error=text, outputs=outputs)
 
     def _finish(self, key: TaskKey, report: Report[Any]) -> None:
-        self._record.usd += report.usd or 0.0
-        self._record.tokens += report.usage.total_tokens
+        self._record.count(report)
         if report.reason is Reason.CANCELLED:
             return  # no result: the next process runs the line again
-        self._reasons[report.reason.value] += 1
+        self._record.reasons[report.reason.value] += 1
         self._results.add(encode_result(key.id, report, self._plan.kind))
         self._count_unavailable(report)
 
@@ -253,50 +221,3 @@ class Batch:
         if self._unavailable >= _MAX_UNAVAILABLE:
             self.is_unavailable = True
             self.stop(f"the provider refused {_MAX_UNAVAILABLE} lines in a row: {report.error}")
-
-
-def _make_error_report(error: Exception) -> Report[Any]:
-    text = f"{type(error).__name__}: {error}"
-    return Report(text="", reason=Reason.ERROR, run_id="", error=text, outputs=dict[str, Any]())
-
-
-class LineTasks:
-    """The lines that have started and not ended.
-
-    Arguments:
-        open_place: gives each line its place. on_end: called when a line has ended.
-    """
-
-    def __init__(self, open_place: OpenPlace, on_end: Callable[[], object]) -> None:
-        self._open_place = open_place
-        self._on_end = on_end
-        self._started: set[asyncio.Task[None]] = set()
-        self._waiting: set[asyncio.Task[None]] = set()
-
-    def __len__(self) -> int:
-        return len(self._started)
-
-    def start(
-        self, group: asyncio.TaskGroup, work: Callable[[], Coroutine[Any, Any, None]]
-    ) -> None:
-        """Run a line when it has a place."""
-        task = group.create_task(self._run(work))
-        self._started.add(task)
-        self._waiting.add(task)
-        task.add_done_callback(self._discard)
-
-    def cancel_waiting(self) -> None:
-        """Cancel the lines that have no place yet."""
-        for task in self._waiting:
-            task.cancel()
-
-    async def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        async with self._open_place():
-            if task := asyncio.current_task():
-                self._waiting.discard(task)
-            await work()
-
-    def _discard(self, task: asyncio.Task[None]) -> None:
-        self._started.discard(task)
-        self._waiting.discard(task)
-        self._on_end()

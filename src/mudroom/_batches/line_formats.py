@@ -21,7 +21,7 @@ _OLD_ID = "id"
 _OPENAI_KEYS = ("custom_id", "method", "url", "body")
 _OPENAI_URLS = ("/v1/chat/completions", "/v1/responses")
 _USED_BODY_KEYS = {"model", "messages", "input", "response_format", "text"}
-DIGEST_BYTES = 8
+_DIGEST_BYTES = 8
 """Size of the key of a task."""
 
 
@@ -54,14 +54,14 @@ class BatchLine(Struct, frozen=True, gc=False):
         """Return a digest of 64 bits: another text, agent, model, budget or output changes it."""
         values = (self.id, self.prompt, self.agent, self.model, self.budget, self.outputs)
         encoded = msgspec.json.encode(values)
-        return int.from_bytes(blake2b(encoded, digest_size=DIGEST_BYTES).digest(), "big")
+        return int.from_bytes(blake2b(encoded, digest_size=_DIGEST_BYTES).digest(), "big")
 
     def make_budget(self) -> Budget | None:
         """Return the limits of the line, None if it has none."""
         return Budget(**self.budget) if self.budget else None
 
 
-class NativeLine(Struct, forbid_unknown_fields=True, gc=False):
+class _NativeLine(Struct, forbid_unknown_fields=True, gc=False):
     """A native line as it is most often; every other line is parsed step by step."""
 
     prompt: str
@@ -71,7 +71,7 @@ class NativeLine(Struct, forbid_unknown_fields=True, gc=False):
     model: str = ""
 
 
-_native_decoder = msgspec.json.Decoder(NativeLine)
+_native_decoder = msgspec.json.Decoder(_NativeLine)
 
 
 def parse_line(number: int, text: bytes) -> BatchLine:

@@ -1,12 +1,17 @@
-"""Status of a batch: numbers for screens and for other processes."""
+"""Status of a batch: numbers for screens, and a file with them for other processes."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter, deque
+from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from .._core.events import AnyEvent, ModelCallRetried, RunFinished, TurnFailed, TurnFinished
+from .._core.json_values import get_decoder
+from .._platform.private_files import make_private_folder
 
 _SAMPLE_SECONDS = 5.0
 _WINDOW_SECONDS = 300.0
@@ -21,12 +26,11 @@ class BatchStatus(Struct, frozen=True):
         total, done, running: lines; `done` counts all that have a result.
         reasons: results by reason.
         parallel: lines that may run at the same time.
-        state: "running", "paused", "stopping" or "ended".
-        waits_for: what keeps further lines from starting, "" for nothing.
+        state: "running", "stopping" or "ended".
+        waits_for: what keeps further lines from starting: "provider" or "parallel"; "" for nothing.
         requests: answers of models in this process. tokens, usd: of all processes.
         lines_per_second: of the last minutes. seconds_left: estimated; None if unknown.
         seconds: age of this process's batch.
-        change: number of the last change that another process asked for.
     """
 
     session: str
@@ -46,7 +50,6 @@ class BatchStatus(Struct, frozen=True):
     requests_per_second: float
     seconds_left: float | None
     seconds: float
-    change: int = 0
 
     @property
     def failed(self) -> int:
@@ -112,3 +115,36 @@ class RequestCounter:
                     self.unavailable.discard(event.run)
             case _:
                 pass
+
+
+class StatusFile:
+    """File in the state folder with the last status of a batch. It is no part of the record."""
+
+    def __init__(self, home: str, session: str) -> None:
+        self._path = Path(home, "batches", session, "status.json")
+
+    def write(self, status: BatchStatus) -> None:
+        """Replace the status. Raises OSError."""
+        make_private_folder(self._path.parent)
+        new = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        try:
+            new.write_bytes(msgspec.json.encode(status))
+            os.replace(new, self._path)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
+
+    def read(self) -> BatchStatus | None:
+        """Return the last status, None if there is none."""
+        try:
+            return get_decoder(BatchStatus).decode(self._path.read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return None
+
+
+def list_batches(home: str) -> list[str]:
+    """Return the ids of the sessions of all batches."""
+    try:
+        return sorted(os.listdir(Path(home, "batches")))
+    except OSError:
+        return []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from msgspec import Struct
-
 from .._core.agents import WorkspaceKind
 from .._core.events import (
     CheckFinished,
@@ -30,38 +28,6 @@ _MIN_REPORTED_USD = 0.0001
 
 _LASTING = {TeamMessageSent, WorkMerged, CheckStarted, CheckFinished}
 """Events of a task that later runs of the session may need."""
-
-
-class AmountsState(Struct):
-    """State of PastAmounts whose runs have all ended."""
-
-    usage: Usage
-    usd: float
-    is_price_known: bool
-    estimate: Usage
-    turns: int
-    children: int
-
-
-class OpenEventsState(Struct):
-    """State of OpenEvents. A program can save it, and read only later events the next time.
-
-    Arguments:
-        kept: the events that were not left out, with their positions.
-        tasks: ids of the tasks without an end.
-        seconds, working, last_at: state of WorkedTime.
-    """
-
-    count: int
-    task_count: int
-    kept: list[tuple[int, StoredEvent]]
-    tasks: list[str]
-    heads: list[StoredEvent]
-    starts: list[RunStarted]
-    amounts: AmountsState
-    seconds: float
-    working: list[str]
-    last_at: float
 
 
 # `type(event) is ...` takes a fifth of the time of `isinstance`, and no event has a subclass here.
@@ -110,21 +76,6 @@ class PastAmounts:
         self.turns += other.turns
         self.children += other.children
 
-    def get_state(self) -> AmountsState:
-        """Return the amounts."""
-        return AmountsState(
-            self.usage, self.usd, self.is_price_known, self.estimate, self.turns, self.children
-        )
-
-    def set_state(self, state: AmountsState) -> None:
-        """Replace the amounts."""
-        self.usage = state.usage
-        self.usd = state.usd
-        self.is_price_known = state.is_price_known
-        self.estimate = state.estimate
-        self.turns = state.turns
-        self.children = state.children
-
     def _add_costs(self, model: str, usage: Usage) -> None:
         usd = self._compute_price(model, usage)
         if usd is None:
@@ -157,16 +108,6 @@ class WorkedTime:
             self._working.add(event.run)
         elif kind is RunFinished:
             self._working.discard(event.run)
-
-    def get_state(self) -> tuple[float, list[str], float]:
-        """Return the seconds, the runs that work, and the time of the last event."""
-        return self.seconds, sorted(self._working), self._last_at
-
-    def set_state(self, seconds: float, working: Iterable[str], last_at: float) -> None:
-        """Replace the state."""
-        self.seconds = seconds
-        self._working = set(working)
-        self._last_at = last_at
 
 
 class OpenEvents:
@@ -226,36 +167,6 @@ class OpenEvents:
         """Add further events."""
         for event in events:
             self.apply(event)
-
-    def get_state(self) -> OpenEventsState:
-        """Return the state after the last event."""
-        seconds, working, last_at = self.time.get_state()
-        return OpenEventsState(
-            count=self.count,
-            task_count=self.task_count,
-            kept=list(self._events.items()),
-            tasks=list(self._tasks),
-            heads=self.heads,
-            starts=list(self.starts.values()),
-            amounts=self.amounts.get_state(),
-            seconds=seconds,
-            working=working,
-            last_at=last_at,
-        )
-
-    def set_state(self, state: OpenEventsState) -> None:
-        """Continue after the events of a state."""
-        self.count = state.count
-        self.task_count = state.task_count
-        self.heads = list(state.heads)
-        self.starts = {_get_selection(start): start for start in state.starts}
-        self.amounts.set_state(state.amounts)
-        self.time.set_state(state.seconds, state.working, state.last_at)
-        self._events = dict(state.kept)
-        self._tasks = {task: [] for task in state.tasks}
-        for position, event in state.kept:
-            if (positions := self._tasks.get(find_root_id(event.run))) is not None:
-                positions.append(position)
 
     def _drop(self, root: str) -> None:
         """Leave out the events of a task that has ended."""

@@ -121,18 +121,16 @@ async def use_recorded_options(
     *,
     drops_tasks: bool,
     chosen: Collection[str],
-    past: OpenEvents | None = None,
 ) -> tuple[SessionOptions, OpenEvents]:
     """Return the options that the session to resume was started with, and its events.
 
     Arguments:
         drops_tasks: leave out the events of tasks that have ended.
         chosen: names of options that win over the record.
-        past: its first events, if they have been read already.
 
     Raises UnknownName when there is no such session, JournalDamaged when it has no start.
     """
-    recorded = past or OpenEvents(calculate_cost, drops_tasks=drops_tasks)
+    recorded = OpenEvents(calculate_cost, drops_tasks=drops_tasks)
     session = await _read_recorded(options, recorded)
     events = recorded.events
     openings = [event for event in events if isinstance(event, SessionOpened)]
@@ -299,12 +297,12 @@ async def _read_recorded(options: SessionOptions, recorded: OpenEvents) -> str:
             remedy="Pass the Journal object again, or a store=MemoryStore().",
         )
     if not isinstance(options.journal, str) and not options.fork:
-        async for event in options.journal.read(recorded.count):
+        async for event in options.journal.read():
             recorded.apply(event)
         return ""
     store = open_store(options.store, find_home(options))
     session = await store.find(options.resume or "")
-    async for event in stream_events(store, session, after=recorded.count):
+    async for event in stream_events(store, session):
         recorded.apply(event)
     return session
 

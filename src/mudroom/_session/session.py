@@ -55,8 +55,6 @@ class Session(RunControls, ServerControls, TaskCalls):
         end_reason: reason for hooks why the session ends. Set it before the end.
         chosen_options: names of the options that win over the record of a resumed session; those
             that are given here.
-        past_events: first events of the session that is resumed, if the caller has read them; None
-            if not. Set it before the session opens.
 
     Errors: UsageError (no such folder, unknown model), JournalError. A failure of a model is not
     an exception: the report of the run states it as its reason.
@@ -73,7 +71,6 @@ class Session(RunControls, ServerControls, TaskCalls):
         self.notices: list[str] = []
         self.start_source = "startup"
         self.end_reason = "other"
-        self.past_events: OpenEvents | None = None
         self.chosen_options = frozenset(options)
         self._conversation = ConversationState()
         self._watchers = Watchers()
@@ -89,9 +86,7 @@ class Session(RunControls, ServerControls, TaskCalls):
                 self._options,
                 drops_tasks=drops_tasks,
                 chosen=self.chosen_options,
-                past=self.past_events,
             )
-            self.past_events = None
             self._budget = self._options.budget
         resources = await build.open_resources(
             self._options, self._watchers, self._conversation.unfinished_events

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -28,9 +29,13 @@ class OtlpReceiver:
         self.services: set[str] = set()
         self.headers: list[Mapping[str, str]] = []
         self.status = 200
+        self.may_answer = asyncio.Event()
+        """Answers are sent while it is set."""
+        self.may_answer.set()
 
     async def receive_traces(self, request: web.Request) -> web.Response:
         self.headers.append(dict(request.headers))
+        await self.may_answer.wait()
         if self.status != 200:
             return web.Response(status=self.status)
         decoded = ExportTraceServiceRequest.FromString(await _read(request))

@@ -15,11 +15,12 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from mudroom import Permissions, Session
+from mudroom._adapters.integrations.tracing.writers import send_spans
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._projections.spans import ContentCapture, SessionSpans, Span
 from mudroom.errors import UsageError
@@ -268,6 +269,12 @@ async def test_all_spans_of_a_trace_are_sampled_or_none(
         ("OTEL_SDK_DISABLED", "true", "OTEL_SDK_DISABLED is true"),
         ("OTEL_TRACES_EXPORTER", "none", "OTEL_TRACES_EXPORTER is none"),
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "mudroom has only http/protobuf"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "many", "MAX_QUEUE_SIZE is many, not a whole number above 0"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "100", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE is 512, more than"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "0", "BATCH_SIZE is 0, not a whole number above 0"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "-1", "SCHEDULE_DELAY is -1, not a whole number above 0"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "", "SCHEDULE_DELAY is empty, not a whole number above 0"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "0", "INTERVAL is 0, not a whole number above 0"),
     ],
 )
 async def test_variables_that_turn_traces_off_are_told(
@@ -312,7 +319,9 @@ async def test_the_variable_for_content_adds_texts(
 
 
 def list_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name == "mudroom-traces"]
+    """Return the threads of traces: those of the SDK, and the one that ends them."""
+    names = ("mudroom-traces", "OtelBatchSpan", "OtelPeriodic")
+    return [each.name for each in threading.enumerate() if each.name.startswith(names)]
 
 
 SECRET = "s3cr3t-value-of-a-header"
@@ -364,8 +373,13 @@ async def test_a_collector_that_fails_costs_one_line_without_secrets(
         assert receiver.headers[0]["Authorization"] == f"Bearer {SECRET}"
 
 
+@pytest.mark.parametrize("silent", ["both", "metrics"])
 async def test_a_collector_that_never_answers_costs_two_seconds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    silent: str,
+    tmp_path: Path,
+    receiver: OtlpReceiver,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     writers: list[asyncio.StreamWriter] = []
 
@@ -375,7 +389,10 @@ async def test_a_collector_that_never_answers_costs_two_seconds(
 
     server = await asyncio.start_server(never_answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+    name = "OTEL_EXPORTER_OTLP_ENDPOINT"
+    if silent == "metrics":
+        name = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
+    monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "4")
     async with open_session(tmp_path) as session:
         await session.run("go")
@@ -383,11 +400,70 @@ async def test_a_collector_that_never_answers_costs_two_seconds(
     assert 1.5 < time.monotonic() - started_at < 6
     (line,) = [record.getMessage() for record in caplog.records if record.name == "mudroom"]
     assert "no answer within 2 s" in line
+    assert ("metrics: " in line) == (silent == "metrics")
+    assert len(receiver.spans) == (14 if silent == "metrics" else 0)
     server.close()
     for writer in writers:
         writer.close()
         await writer.wait_closed()
     await wait_until(lambda: not list_threads())
+
+
+async def test_spans_that_find_no_room_are_counted_in_one_line(
+    tmp_path: Path,
+    receiver: OtlpReceiver,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "5")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5")
+    receiver.may_answer.clear()
+    async with open_session(tmp_path) as session:
+        await session.run("go")
+        assert len(receiver.spans) < 14
+        receiver.may_answer.set()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert f"{14 - len(receiver.spans)} spans waited too long and were dropped" in line
+
+
+async def test_a_variable_that_the_sdk_refuses_is_named(
+    tmp_path: Path,
+    receiver: OtlpReceiver,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "many")
+    async with open_session(tmp_path) as session:
+        assert (await session.run("go")).ok
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "not delivered: OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT must be" in line
+    assert "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT must be" in send_spans([])
+    assert not receiver.headers
+
+
+async def test_the_variables_of_the_batch_processor_apply(
+    tmp_path: Path, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+    async with open_session(tmp_path) as session:
+        await session.run("go")
+        await wait_until(lambda: len(receiver.spans) == 14)
+    assert len(receiver.headers) >= 1
+
+
+async def test_a_processor_of_the_caller_that_fails_costs_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(SpanProcessor):
+        def on_end(self, span: ReadableSpan) -> None:
+            raise OSError(SECRET)
+
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(Broken())
+    async with open_session(tmp_path, tracing=Tracing(provider=provider)) as session:
+        assert (await session.run("go")).ok
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "Traces are not delivered: OSError" in line and SECRET not in caplog.text
 
 
 async def test_a_thousand_children_lose_no_span(tmp_path: Path, receiver: OtlpReceiver) -> None:

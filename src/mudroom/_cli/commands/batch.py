@@ -8,9 +8,9 @@ from click.core import ParameterSource
 from ..actions.permission_modes import MODES
 from ._options import CONTEXT_SETTINGS, folder_option, quiet_option, value_option, worker_option
 
-CONTROL_WORDS = ("status", "pause", "resume", "set")
-_CONTROL_OPTIONS = ("words", "cwd", "out", "as_json", "quiet")
-"""Parameters that have an effect on these words, too."""
+_STATUS = "status"
+_STATUS_OPTIONS = ("words", "cwd", "out", "as_json", "quiet")
+"""Parameters that have an effect on `mudroom batch status`."""
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -68,19 +68,14 @@ def batch(
 
     \b
     mudroom batch questions.jsonl --parallel 200
-    mudroom batch status              show the batch that runs
-    mudroom batch pause               start no further lines
-    mudroom batch resume              start lines again
-    mudroom batch set parallel=50     change how many lines run at the same time
-
-    The last four are about the only batch that runs, or that of --out FILE.
+    mudroom batch status              show the batch that runs, or that of --out FILE
     """
     file, *more = words
-    if file in CONTROL_WORDS:
-        from ..actions.batch.control import control_batch
+    if words == (_STATUS,):
+        from ..actions.batch.status import show_status
 
-        _check_control_options(file)
-        return control_batch(cwd, words, out or "", as_json=as_json)
+        _check_status_options()
+        return show_status(cwd, out or "", as_json=as_json)
     if more:
         raise click.UsageError(f"a batch has one file, not {len(words)}")
     if as_json:
@@ -101,14 +96,14 @@ def batch(
     return run_batch(cwd, chosen, flags)
 
 
-def _check_control_options(word: str) -> None:
-    """Raise UsageError for an option that has no effect on `status`, `pause`, `resume`, `set`."""
+def _check_status_options() -> None:
+    """Raise UsageError for an option that has no effect on `mudroom batch status`."""
     context = click.get_current_context()
     for option in context.command.params:
         name = option.name or ""
         source = context.get_parameter_source(name)
-        if source is ParameterSource.COMMANDLINE and name not in _CONTROL_OPTIONS:
-            raise click.UsageError(f"{option.opts[-1]} has no effect on mudroom batch {word}")
+        if source is ParameterSource.COMMANDLINE and name not in _STATUS_OPTIONS:
+            raise click.UsageError(f"{option.opts[-1]} has no effect on mudroom batch status")
 
 
 COMMANDS = {"batch": batch}

@@ -17,7 +17,6 @@ _SCREEN_SECONDS = 0.5
 _OBSTACLES = {
     "provider": "waits for: the provider, which asks to slow down",
     "parallel": "waits for: --parallel",
-    "resume": "waits for: mudroom batch resume",
 }
 
 
@@ -43,17 +42,12 @@ def format_pace(status: BatchStatus) -> str:
         parts.append(_format_costs(status))
     if status.seconds_left is not None and status.state == "running":
         parts.append(f"{_format_seconds(status.seconds_left)} left")
-    if status.state in ("paused", "stopping"):
+    if status.state == "stopping":
         parts.append(status.state)
-    if status.state != "stopping" and (obstacle := _OBSTACLES.get(status.waits_for)):
+    elif obstacle := _OBSTACLES.get(status.waits_for):
         limit = f" {status.parallel:,}" if status.waits_for == "parallel" else ""
         parts.append(obstacle + limit)
     return ", ".join(parts)
-
-
-def format_limit(status: BatchStatus) -> str:
-    """Return how many lines may run, "" if `format_pace` has it."""
-    return "" if status.waits_for == "parallel" else f", parallel {status.parallel:,}"
 
 
 def _format_costs(status: BatchStatus) -> str:

@@ -1,61 +1,112 @@
-"""Traces of one session: its events become spans, which a thread delivers."""
+"""Traces of one session: its events become spans of the OpenTelemetry SDK."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-import threading
-import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ...._core.events import AnyEvent, StoredEvent
 from ...._projections.spans import ContentCapture, SessionSpans, Span
 from ...._projections.trace_ids import TraceIds, parse_traceparent
 from ....errors import UsageError
 from .spec import Tracing
-from .variables import INSTALL_COMMAND, explain_off, is_installed, read_content_switch
+from .variables import (
+    INSTALL_COMMAND,
+    describe_error,
+    explain_off,
+    is_installed,
+    read_content_switch,
+)
+
+if TYPE_CHECKING:
+    from .writers import OtlpWriter, ProviderWriter
 
 log = logging.getLogger("mudroom")
 
+_OPEN_SECONDS = 10.0
+"""How long the end of a session waits for the import of the packages."""
+
 
 class SessionTracing:
-    """Observer of a session's events that delivers spans.
+    """Watches the events of a session, and writes the spans they end.
 
     Arguments:
         ids: of the spans of the session.
         spans: fold of the events into spans.
-        open_sink: opens the place for the spans, in a thread.
+        open_writer: opens the place for the spans. It gets a function that takes the reason why
+            spans cannot be delivered.
     """
 
     def __init__(
-        self, ids: TraceIds, spans: SessionSpans, open_sink: Callable[[], SpanSink]
+        self,
+        ids: TraceIds,
+        spans: SessionSpans,
+        open_writer: Callable[[Callable[[str], None]], OtlpWriter | ProviderWriter],
     ) -> None:
         self.ids = ids
         self._spans = spans
-        self._delivery = Delivery(open_sink, self._report)
+        self._open_writer = open_writer
+        self._opening: asyncio.Task[None] | None = None
+        self._writer: OtlpWriter | ProviderWriter | None = None
+        self._early: list[Span] = []
+        self._is_failed = False
+        self._has_reported = False
 
     def start(self) -> None:
-        """Start the thread."""
-        self._delivery.start()
+        """Open the writer in a thread: importing the packages takes 0.3 s. Spans wait for it."""
+        self._opening = asyncio.create_task(self._open())
+
+    async def _open(self) -> None:
+        try:
+            self._writer = await asyncio.to_thread(self._open_writer, self._report)
+        except Exception as error:  # noqa: BLE001  a variable that the packages do not accept
+            self._fail(error)
+        early, self._early = self._early, []
+        self._write(early)
 
     def observe(self, event: AnyEvent) -> None:
         """Add an event of the running session."""
         if spans := self._spans.apply(event):
-            self._delivery.add(spans)
+            self._write(spans)
 
     def observe_past(self, event: StoredEvent) -> None:
         """Add an event of an earlier process, which delivered its spans."""
         self._spans.apply(event)
 
+    def _write(self, spans: Sequence[Span]) -> None:
+        if self._is_failed:
+            return
+        if self._writer is None:
+            self._early.extend(spans)
+            return
+        try:
+            self._writer.write(spans)
+        except Exception as error:  # noqa: BLE001  processors of the caller must not end a run
+            self._fail(error)
+
     async def close(self) -> None:
-        """Deliver all spans, and wait for that, but not for long."""
-        self._delivery.add(self._spans.finish())
-        await asyncio.to_thread(self._delivery.close)
+        """Deliver all spans; what a server does not take within a few seconds is left."""
+        self._write(self._spans.finish())
+        if self._opening and not self._opening.done():
+            await asyncio.wait({self._opening}, timeout=_OPEN_SECONDS)
+        if self._writer is not None:
+            await asyncio.to_thread(self._writer.close)
+        elif not self._is_failed:
+            self._report(f"the packages were not imported within {_OPEN_SECONDS:g} s")
+
+    def _fail(self, error: Exception) -> None:
+        self._is_failed = True
+        self._report(describe_error(error))
 
     def _report(self, reason: str) -> None:
+        """Log the first reason; the threads of the SDK call this, too."""
+        if self._has_reported:
+            return
+        self._has_reported = True
         log.warning(
             "Traces are not delivered: %s. Send them later: mudroom export --format otel %s",
             reason,
@@ -70,7 +121,7 @@ def open_session_tracing(
     redact: Callable[[str], str],
     notices: list[str],
 ) -> SessionTracing | None:
-    """Return the exporter of a session, None if variables turn traces off.
+    """Prepare the traces of a session; None if variables turn them off.
 
     Arguments:
         environ: variables of the session. Those of the exporter are the ones of this process.
@@ -91,7 +142,18 @@ def open_session_tracing(
     capture = ContentCapture(redact) if captures else None
     ids = TraceIds(session, _find_traceparent(tracing, environ, notices))
     spans = SessionSpans(session, capture=capture, redact=redact)
-    return SessionTracing(ids, spans, _make_opener(tracing))
+    if tracing.provider is None:
+        return SessionTracing(ids, spans, partial(_open_otlp, tracing.meter_provider))
+    from .writers import ProviderWriter
+
+    writer = ProviderWriter(tracing.provider, tracing.meter_provider)  # a wrong one fails here
+    return SessionTracing(ids, spans, lambda _: writer)
+
+
+def _open_otlp(meter_provider: object | None, report: Callable[[str], None]) -> OtlpWriter:
+    from .writers import OtlpWriter
+
+    return OtlpWriter(meter_provider, report)
 
 
 def require_packages() -> None:
@@ -115,130 +177,3 @@ def _find_traceparent(tracing: Tracing, environ: Mapping[str, str], notices: lis
         notices.append("TRACEPARENT is not used: it is no valid header traceparent.")
         return ""
     return text
-
-
-def _make_opener(tracing: Tracing) -> Callable[[], SpanSink]:
-    """Return a function that opens the sink; it imports slow packages."""
-    if tracing.provider is None:
-
-        def open_otlp() -> SpanSink:
-            from .sinks import OtlpSink
-
-            return OtlpSink(os.environ, meter_provider=tracing.meter_provider)
-
-        return open_otlp
-
-    from .sinks import ProviderSink
-
-    sink = ProviderSink(tracing.provider, tracing.meter_provider)  # a wrong provider fails here
-    return lambda: sink
-
-
-MAX_HELD = 50_000
-"""Spans that wait for the thread; of more, the oldest are dropped."""
-CLOSE_SECONDS = 2.0
-"""Longest time that the end of a session waits for an answer of the place for spans."""
-_MAX_CLOSE_SECONDS = 30.0
-"""Longest time that it waits in all, while answers come."""
-_OPEN_SECONDS = 10.0
-"""Longest time that it waits until the packages are imported."""
-_DELAY_SECONDS = 5.0
-_BATCH = 512
-"""Spans that are delivered together."""
-
-
-class SpanSink(Protocol):
-    """A place for spans. All methods are called in one thread, except `abort`."""
-
-    def send(self, spans: Sequence[Span]) -> str:
-        """Deliver spans; return why that failed, "" if it did not."""
-        ...
-
-    def close(self) -> str:
-        """Deliver what is held, release everything; return as `send` does."""
-        ...
-
-    def abort(self) -> str:
-        """Stop a delivery that takes too long; return why it does if that is known."""
-        ...
-
-
-class Delivery:
-    """A thread that opens a sink and gives it the spans.
-
-    Arguments:
-        open_sink: called in the thread, because it imports slow packages.
-        report: called at most once, with the reason, if spans cannot be delivered.
-
-    Attributes:
-        dropped: spans that were dropped because too many waited.
-    """
-
-    def __init__(self, open_sink: Callable[[], SpanSink], report: Callable[[str], None]) -> None:
-        self.dropped = 0
-        self._open_sink = open_sink
-        self._report = report
-        self._has_reported = False
-        self._spans: deque[Span] = deque(maxlen=MAX_HELD)
-        self._wakes = threading.Event()
-        self._is_closed = False
-        self._sink: SpanSink | None = None
-        self._answered_at = 0.0
-        self._thread = threading.Thread(target=self._run, name="mudroom-traces", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def add(self, spans: Sequence[Span]) -> None:
-        """Hold spans for the next delivery."""
-        self.dropped += max(0, len(self._spans) + len(spans) - MAX_HELD)
-        self._spans.extend(spans)
-        if len(self._spans) >= _BATCH:
-            self._wakes.set()
-
-    def close(self) -> None:
-        """Deliver what is held. Wait while answers come; after CLOSE_SECONDS without one, end."""
-        closed_at = time.monotonic()
-        self._is_closed = True
-        self._wakes.set()
-        while self._thread.is_alive():
-            last = closed_at + _OPEN_SECONDS
-            if self._sink is not None:
-                last = max(closed_at, self._answered_at) + CLOSE_SECONDS
-            left = min(last, closed_at + _MAX_CLOSE_SECONDS) - time.monotonic()
-            if left <= 0:
-                reason = self._sink.abort() if self._sink else ""
-                self._fail(reason or f"no answer within {CLOSE_SECONDS:g} s")
-                return
-            self._thread.join(left)
-        if self.dropped:
-            self._fail(f"{self.dropped:,} spans waited too long and were dropped")
-
-    def _fail(self, reason: str) -> None:
-        if reason and not self._has_reported:
-            self._has_reported = True
-            self._report(reason)
-
-    def _run(self) -> None:
-        try:
-            sink = self._open_sink()
-            self._answered_at = time.monotonic()
-            self._sink = sink
-            while not self._is_closed:
-                self._wakes.wait(_DELAY_SECONDS)
-                self._wakes.clear()
-                self._deliver(sink)
-            self._deliver(sink)
-            self._fail(sink.close())
-        except Exception as error:  # noqa: BLE001  of packages; their texts may have secrets
-            self._fail(type(error).__name__)
-
-    def _deliver(self, sink: SpanSink) -> None:
-        """Deliver all spans that wait, in batches."""
-        while self._spans:
-            count = min(_BATCH, len(self._spans))
-            failure = sink.send([self._spans.popleft() for _ in range(count)])
-            self._fail(failure)
-            if not failure:
-                self._answered_at = time.monotonic()

@@ -12,6 +12,15 @@ METRICS_ENDPOINT = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 INSTALL_COMMAND = "pip install 'mudroom[tracing]'"
 
+_QUEUE_SIZE = "OTEL_BSP_MAX_QUEUE_SIZE"
+_BATCH_SIZE = "OTEL_BSP_MAX_EXPORT_BATCH_SIZE"
+_COUNTS = (_QUEUE_SIZE, _BATCH_SIZE, "OTEL_BSP_SCHEDULE_DELAY", "OTEL_METRIC_EXPORT_INTERVAL")
+"""The SDK raises an error for some wrong values of these, and logs others with a traceback."""
+_DEFAULT_QUEUE_SIZE = 16_384
+"""Spans that may wait: a thousand children end about 3,000 at once, and the SDK's 2,048 would lose
+some of them."""
+_DEFAULT_BATCH_SIZE = 512
+"""That of the SDK."""
 _DEFAULT_ENDPOINT = "http://localhost:4318"
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _OUR_PROTOCOL = "http/protobuf"
@@ -42,7 +51,28 @@ def explain_off(environ: Mapping[str, str]) -> str:
     protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), _OUR_PROTOCOL)
     if protocol != _OUR_PROTOCOL:
         return f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol}, and mudroom has only {_OUR_PROTOCOL}"
+    for name in _COUNTS:
+        value = environ.get(name, "1").strip()
+        if not value.isdecimal() or not int(value):
+            return f"{name} is {value or 'empty'}, not a whole number above 0"
+    batch = int(environ.get(_BATCH_SIZE, _DEFAULT_BATCH_SIZE))
+    if batch > read_queue_size(environ):
+        return f"{_BATCH_SIZE} is {batch}, more than {_QUEUE_SIZE} ({read_queue_size(environ)})"
     return ""
+
+
+def read_queue_size(environ: Mapping[str, str]) -> int:
+    """Return how many spans may wait to be sent. The variables must have passed `explain_off`."""
+    return int(environ.get(_QUEUE_SIZE, _DEFAULT_QUEUE_SIZE))
+
+
+def describe_error(error: Exception) -> str:
+    """Return what an exception of the packages says about a variable, else only its kind.
+
+    Other texts may have addresses or headers with secrets.
+    """
+    text = str(error)
+    return text if text.startswith("OTEL_") else type(error).__name__
 
 
 def has_metrics(environ: Mapping[str, str]) -> bool:

@@ -56,11 +56,7 @@ def name_session(output: Path) -> str:
 
 
 async def find_session(store: SessionStore, out: str) -> str:
-    """Return the session of the batch with this output, "" if there is none.
-
-    Earlier versions named it by the path as it was written.
-    """
-    for path in (resolve_output(out), Path(out).absolute()):
-        with suppress(UnknownName):
-            return await store.find(name_session(path))
+    """Return the session of the batch with this output, "" if there is none."""
+    with suppress(UnknownName):
+        return await store.find(name_session(resolve_output(out)))
     return ""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Iterable
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,14 +18,11 @@ from msgspec import Struct
 
 from ...._adapters.journals.sessions import stream_events
 from ...._batches.batch import Batch, BatchPlan
-from ...._batches.control import BatchChange, BatchFolder
+from ...._batches.batch_record import RECORD_TYPES, RecordReader
 from ...._batches.input_file import InputFacts, InputFile
-from ...._batches.recorded_results import RECORD_TYPES, BatchRecord, read_record
 from ...._batches.results import ResultFile, ResultFormat, get_new_path, sort_results
-from ...._batches.saved_record import Continued, SavedRecord
-from ...._batches.status import BatchStatus
+from ...._batches.status import BatchStatus, StatusFile
 from ...._core.budgets import Budget, check_amount
-from ...._core.events import StoredEvent
 from ...._core.listings import count_noun
 from ...._core.runs import Reason
 from ...._platform.event_loop import run_event_loop
@@ -47,8 +44,7 @@ from .output import check_output, choose_output, find_session, name_session, res
 
 _LINE_LIMITS = "the key budget of a line and the budget of its agent limit the line"
 
-MAX_PARALLEL = 10_000
-"""Lines of one process that can run at the same time."""
+_MAX_CHILDREN = 10_000
 
 _UNUSED_SETTINGS = {
     "max_children": "--parallel limits the lines that run at the same time",
@@ -59,11 +55,9 @@ _UNUSED_SETTINGS = {
 }
 """Settings that a batch does not use, and what there is in place of each."""
 
-_POLL_SECONDS = 0.25
-"""Seconds between two looks at the changes that other processes ask for."""
-_POLLS_PER_STATUS = 4
-_SAVE_SECONDS = 5.0
-"""Minimum seconds between two saves of the record."""
+_SHOW_SECONDS = 0.25
+_SHOWN_PER_FILE = 4
+"""The file with the status is written once for so many times that the screen is."""
 
 
 class BatchFlags(Struct, frozen=True, kw_only=True):
@@ -126,32 +120,24 @@ async def _run_input(plan: _Plan, source: InputFile) -> tuple[Batch, BatchScreen
     flags, settings, output, start = plan.flags, plan.settings, plan.output, plan.start
     facts = source.check(with_keys=bool(start.resume))
     kind = cast("ResultFormat", flags.kind)
-    continued = None
-    if start.resume:
-        saved = make_saved_record(settings.home, start.resume)
-        continued = await saved.read(facts.keys, plan.again, output, kind)
     screen = BatchScreen(quiet=flags.quiet, plain=settings.screen == "plain")
-    new_session = _create_session(settings, plan.cwd, flags, start)
-    new_session.past_events = continued.events if continued else None
-    async with new_session as session:
+    async with _create_session(settings, plan.cwd, flags, start) as session:
         if not start.resume:
             await _name_new_session(settings, session.id, output)
-        saved = make_saved_record(settings.home, session.id, continued)
         for notice in [*session.notices, *_list_notices(facts, settings)]:
             screen.print_line(notice)
         _check_names(session, source, facts, flags)
-        with name_output(output):
-            record, results = await open_results(
-                settings.home, start.resume, facts, plan.again, output, kind, continued
-            )
-            with results:
-                results.publish()
-                options = _make_plan(source, facts, flags, output)
-                batch = Batch(session, options, record, results)
-                folder = BatchFolder(settings.home, session.id)
-                received = await _run_with_screen(batch, folder, screen, saved)
-            if len(received) < 2:
-                await saved.save_if_due(batch.done)
+        with name_output(output), ResultFile(output) as results:
+            reader = RecordReader(facts.keys, plan.again, results, kind)
+            if start.resume:
+                store = open_store(settings.home)
+                async for event in stream_events(store, start.resume, RECORD_TYPES):
+                    reader.apply(event)
+            results.publish(reader.record.superseded)
+            options = _make_plan(source, facts, flags, output)
+            batch = Batch(session, options, reader.record, results)
+            file = StatusFile(settings.home, session.id)
+            received = await _run_with_screen(batch, file, screen)
             if flags.is_ordered:  # here, because no other process can add results meanwhile
                 ids = (line.id for line in source.read())
                 await asyncio.to_thread(sort_results, output, ids)
@@ -217,7 +203,7 @@ def _make_busy_error(writer: str, output: Path) -> JournalBusy:
     return JournalBusy(
         f"{writer} runs this batch",
         where=str(output),
-        remedy="Wait for it or end it. mudroom batch status looks at it, batch set changes it.",
+        remedy="Wait for it or end it. mudroom batch status shows it.",
     )
 
 
@@ -233,7 +219,7 @@ def _create_session(
         start,
         programs=programs,
         budget=Budget(usd=flags.max_budget_usd),
-        max_children=MAX_PARALLEL,  # `parallel` limits the lines, and can grow while they run
+        max_children=_MAX_CHILDREN,  # --parallel limits the lines; their children need places, too
         prices=True,
     )
 
@@ -254,8 +240,8 @@ def _list_notices(facts: InputFacts, settings: Settings) -> Iterable[str]:
     for name, remedy in _UNUSED_SETTINGS.items():
         if origin := settings.origins.get(name):
             yield f"{name} ({origin}) is not used by a batch: {remedy}"
-    for key, count in sorted(facts.ignored.items()):
-        yield f"body.{key} of {count_noun(count, 'line')} is not used"
+    for key, lines in sorted(facts.ignored.items()):
+        yield f"body.{key} of {count_noun(lines, 'line')} is not used"
 
 
 def _check_names(session: Session, source: InputFile, facts: InputFacts, flags: BatchFlags) -> None:
@@ -274,13 +260,8 @@ def _check_name(session: Session, where: str, **names: Any) -> None:
         raise UsageError(error.message, where=where, remedy=error.remedy) from error
 
 
-async def _run_with_screen(
-    batch: Batch, folder: BatchFolder, screen: BatchScreen, saved: SavedRecord
-) -> list[int]:
-    """Run a batch, show its status, carry out changes, save its record.
-
-    Return the received signals.
-    """
+async def _run_with_screen(batch: Batch, file: StatusFile, screen: BatchScreen) -> list[int]:
+    """Run a batch and show its status. Return the received signals."""
 
     def stop() -> None:
         batch.stop("stopped by a signal")
@@ -290,13 +271,7 @@ async def _run_with_screen(
         batch.pause()
         screen.print_line("paused: the same command continues the lines that run")
 
-    async def save() -> None:
-        await saved.save_if_due(batch.done)
-
-    received: list[int] = []
-    stopped = asyncio.Event()
-    watching = asyncio.create_task(_watch(batch, folder, screen))
-    saving = asyncio.create_task(save_until(stopped, save))
+    watching = asyncio.create_task(_watch(batch, file, screen))
     try:
         with (
             handle_batch_signals(stop, batch.cancel, pause) as received,
@@ -305,56 +280,26 @@ async def _run_with_screen(
             await batch.run()
     finally:
         watching.cancel()
-        stopped.set()
-        if len(received) > 1:
-            saving.cancel()  # the user does not want to wait, and no other save follows
-        await asyncio.gather(watching, saving, return_exceptions=True)
+        await asyncio.gather(watching, return_exceptions=True)
         screen.clear()
-        _write_status(folder, batch.make_status(has_ended=True), screen)
+        _write_status(file, batch.make_status(has_ended=True), screen)
     return received
 
 
-async def save_until(
-    stopped: asyncio.Event, save: Callable[[], Awaitable[None]], seconds: float = _SAVE_SECONDS
-) -> None:
-    """Save again and again. When stopped, wait for the end of the last save.
-
-    A cancel would not end the thread that writes, and the next save writes the same file.
-
-    Arguments:
-        seconds: pause before each save.
-    """
-    while not stopped.is_set():
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stopped.wait(), seconds)
-            return
-        await save()
-
-
-async def _watch(batch: Batch, folder: BatchFolder, screen: BatchScreen) -> None:
-    """Show and write the status, and carry out the changes of other processes."""
-    change = folder.read_change()
-    handled = change.number if change else 0
-    batch.apply(BatchChange(handled))  # it was for an earlier process
-    polls = 0
-    while True:
-        change = folder.read_change()
-        has_changed = change is not None and change.number > handled
-        if change and has_changed:
-            handled = change.number
-            batch.apply(change)
+async def _watch(batch: Batch, file: StatusFile, screen: BatchScreen) -> None:
+    """Show and write the status."""
+    for number in count():
         status = batch.make_status()
         screen.show(status)
-        if has_changed or polls % _POLLS_PER_STATUS == 0:
-            _write_status(folder, status, screen)
-        polls += 1
-        await asyncio.sleep(_POLL_SECONDS)
+        if number % _SHOWN_PER_FILE == 0:
+            _write_status(file, status, screen)
+        await asyncio.sleep(_SHOW_SECONDS)
 
 
-def _write_status(folder: BatchFolder, status: BatchStatus, screen: BatchScreen) -> None:
+def _write_status(file: StatusFile, status: BatchStatus, screen: BatchScreen) -> None:
     """Write the status for other processes. The batch goes on if that fails."""
     try:
-        folder.write_status(status)
+        file.write(status)
     except OSError as error:
         text = f"the status for mudroom batch status cannot be written: {error.strerror}"
         screen.print_once(text)
@@ -411,42 +356,3 @@ def handle_batch_signals(
     finally:
         for number in handled:
             loop.remove_signal_handler(number)
-
-
-def make_saved_record(home: str, session: str, continued: Continued | None = None) -> SavedRecord:
-    """Return the saved record of a batch.
-
-    Arguments:
-        home: mudroom's state folder. session: id of the session of the batch.
-        continued: what was read of it.
-    """
-    saved = continued.saved if continued else 0
-    return SavedRecord(BatchFolder(home, session).path, open_store(home), session, saved)
-
-
-async def open_results(
-    home: str,
-    session: str,
-    facts: InputFacts,
-    again: Collection[Reason],
-    output: Path,
-    kind: ResultFormat,
-    continued: Continued | None,
-) -> tuple[BatchRecord, ResultFile]:
-    """Return what earlier processes did, and the output with their results.
-
-    Arguments:
-        home: mudroom's state folder. session: id of the session that continues, "" for a new one.
-        again: reasons whose lines run again.
-        continued: from the saved record; None if there is none that fits.
-    """
-    if not session:
-        return BatchRecord(), ResultFile(output)
-    results = continued.open_results(output) if continued else None
-    if continued and results:
-        return continued.record, results
-
-    def read_events() -> AsyncIterator[StoredEvent]:
-        return stream_events(open_store(home), session, RECORD_TYPES)
-
-    return await read_record(read_events, facts.keys, again, partial(ResultFile, output), kind)

@@ -19,9 +19,6 @@ from ...output.progress import print_notice
 from ..load_settings import load_settings
 from ..session_store import read_session
 
-_BATCH = 512
-"""Spans in one request."""
-
 
 def export_traces(name: str, *, store: str | None = None) -> int:
     """Send the spans of a session, with the ids that they had live, and return the exit code.
@@ -42,16 +39,13 @@ def export_traces(name: str, *, store: str | None = None) -> int:
     redact = Redactor(os.environ)
     capture = ContentCapture(redact) if captures else None
     spans = SessionSpans(session_id, capture=capture, redact=redact).apply_all(events)
-    from ...._adapters.integrations.tracing.sinks import OtlpSink
+    from ...._adapters.integrations.tracing.writers import send_spans
 
-    sink = OtlpSink(os.environ, with_metrics=False)
-    for start in range(0, len(spans), _BATCH):
-        if failure := sink.send(spans[start : start + _BATCH]):
-            raise UsageError(
-                f"the traces were not delivered: {failure}",
-                remedy="Start the server, or set OTEL_EXPORTER_OTLP_ENDPOINT.",
-            )
-    sink.close()
+    if failure := send_spans(spans):
+        raise UsageError(
+            f"the traces were not delivered: {failure}",
+            remedy="Start the server, or set OTEL_EXPORTER_OTLP_ENDPOINT.",
+        )
     print_notice(f"{count_noun(len(spans), 'span')} sent to {find_address(os.environ)}")
     return 0
 
