@@ -22,6 +22,7 @@ from ....._platform.open_beneath import open_new_folders, open_step_by_step
 from ....._platform.path_text import path_from_text
 from ..._atomic_write import write_entry
 from ..._checked_rename import (
+    EntryReader,
     entry_exists,
     finish_exchange,
     put_back,
@@ -31,7 +32,14 @@ from ..._checked_rename import (
     stat_entry,
 )
 from ..._listing import FOLDER_FLAGS
-from ..trees import LINK, is_link
+from ..trees import FOLDER, LINK, REGULAR, is_link
+from .folders import (
+    FolderListing,
+    check_removable,
+    list_present,
+    remove_folder,
+    write_folder,
+)
 from .landing_record import LandingFile
 from .rights import check_file, check_folder
 
@@ -86,15 +94,23 @@ class LandingFolder:
         """Raise FileChangedError if a file is not as the plan expects it."""
         try:
             with self._open_folder(file) as (folder, name):
-                present = read_entry(folder, name)
+                present = self._read(file, folder, name)
         except OSError as error:
             if error.errno not in _SOMETHING_ELSE:
                 raise
             if error.errno != errno.ENOENT:
                 raise FileChangedError(file.path) from None
             present = None
-        if not self._make_check(file.before, is_a_link=file.was_link)(present):
+        if not self._make_check(file.before, file.old_type)(present):
             raise FileChangedError(file.path)
+
+    def is_folder(self, path: str) -> bool:
+        """Return whether there is a folder at a path, and no link to one."""
+        with suppress(OSError):
+            folder = open_step_by_step(self._top, path_from_text(path), FOLDER_FLAGS)
+            os.close(folder)
+            return True
+        return False
 
     def stage(self, file: LandingFile) -> LandingFile:
         """Write the new content beside the target, if all rights for the rename are there.
@@ -104,23 +120,34 @@ class LandingFolder:
         with self._open_folder(file, makes_folders=bool(file.after)) as (folder, name):
             path = path_from_text(file.path)
             check_folder(folder, os.path.dirname(path) or ".")
-            check_file(folder, name, path, is_written=bool(file.after))
+            is_written = bool(file.after) and file.new_files is None
+            check_file(folder, name, path, is_written=is_written)
+            if file.old_files is not None:
+                check_removable(folder, path, file.old_files)
             if not file.after:
                 return file
-            old = stat_entry(folder, name)
-            if old and not stat.S_ISREG(old.st_mode):
-                old = None
-            mode = _choose_mode(file.mode, old)
-            data = self._contents.read(file.after)
-            write_entry(folder, file.temporary, data, old, mode, old_name=name)
+            if file.new_files is not None:
+                write_folder(folder, file.temporary, file.new_files, self._contents.read)
+            else:
+                self._write_file(folder, name, file, file.after, file.mode)
             inode = os.stat(file.temporary, dir_fd=folder, follow_symlinks=False).st_ino
             return replace(file, inode=inode)
+
+    def _write_file(
+        self, folder: int, name: str, file: LandingFile, content: str, mode: int
+    ) -> None:
+        """Write a content under the temporary name, with what it keeps of a file it replaces."""
+        old = stat_entry(folder, name)
+        if old and not stat.S_ISREG(old.st_mode):
+            old = None
+        data = self._contents.read(content)
+        write_entry(folder, file.temporary, data, old, _choose_mode(mode, old), old_name=name)
 
     def is_renamed(self, file: LandingFile) -> bool:
         """Return whether a file of a landing that was killed has its name, or is removed."""
         try:
             with self._open_folder(file) as (folder, name):
-                finish_exchange(folder, file.temporary)
+                finish_exchange(folder, file.temporary, name)
                 temporary = stat_entry(folder, file.temporary)
                 if not file.after:
                     return temporary is not None or not entry_exists(folder, name)
@@ -143,29 +170,33 @@ class LandingFolder:
         is_executable = bool(facts.st_mode & stat.S_IXUSR)
         if file.before == file.after and is_executable != bool(file.mode & _EXECUTE):
             return False
-        check = self._make_check(file.after, is_a_link=is_link(file.mode))
-        return check(read_entry(folder, name))
+        check = self._make_check(file.after, file.new_type)
+        return check(self._read(file, folder, name))
 
     def stage_again(self, file: LandingFile) -> None:
         """Stage a file of a landing that was killed, if somebody removed what was staged."""
         if file.after:
             with self._open_folder(file, makes_folders=True) as (folder, _):
-                is_staged = entry_exists(folder, file.temporary)
+                present = stat_entry(folder, file.temporary)
+                is_staged = present is not None
+                if file.new_files is not None and present:  # a part of it may be gone
+                    is_staged = self._is_new(file, folder, file.temporary, present)
             if not is_staged:
+                self.remove_temporary(file)
                 self.stage(file)
 
     def rename(self, file: LandingFile) -> None:
         """Give the new file its name, and the old one, if there is one, the temporary name."""
-        check = self._make_check(file.before, is_a_link=file.was_link)
+        check = self._make_check(file.before, file.old_type)
         with self._name_errors(file), self._open_folder(file) as (folder, name):
             if file.after:
-                replace_checked(folder, file.temporary, name, check)
+                replace_checked(folder, file.temporary, name, check, self._make_reader(file))
             else:
                 set_aside_checked(folder, name, file.temporary, check)
 
     def undo(self, file: LandingFile) -> None:
         """Undo `rename`: the old file itself gets its name back, with its mode and owner."""
-        check = self._make_check(file.after, is_a_link=is_link(file.mode))
+        check = self._make_check(file.after, file.new_type)
         with self._name_errors(file), self._open_folder(file) as (folder, name):
             if file.before and not entry_exists(folder, file.temporary):
                 self._write_old(folder, name, file)
@@ -175,22 +206,26 @@ class LandingFolder:
                 except FileExistsError:  # the user made another one
                     raise FileChangedError(file.path) from None
             elif file.before:
-                replace_checked(folder, file.temporary, name, check)
+                replace_checked(folder, file.temporary, name, check, self._make_reader(file))
             else:
                 set_aside_checked(folder, name, file.temporary, check)
 
     def _write_old(self, folder: int, name: str, file: LandingFile) -> None:
         """Write the old file again, from the store: somebody removed it, such as `git clean`."""
-        present = stat_entry(folder, name)
-        mode = _choose_mode(LINK if file.was_link else file.mode, present)
-        data = self._contents.read(file.before)
-        write_entry(folder, file.temporary, data, present, mode, old_name=name)
+        if file.old_files is not None:
+            write_folder(folder, file.temporary, file.old_files, self._contents.read)
+        else:
+            mode = LINK if file.was_link else file.mode
+            self._write_file(folder, name, file, file.before, mode)
 
     def remove_temporary(self, file: LandingFile) -> None:
-        """Remove the temporary file of a path, if it is there."""
-        with suppress(FileNotFoundError), self._open_folder(file) as (folder, _):
-            finish_exchange(folder, file.temporary)
-            if entry_exists(folder, file.temporary):
+        """Remove the temporary file or folder of a path, if it is there."""
+        with suppress(FileNotFoundError), self._open_folder(file) as (folder, name):
+            finish_exchange(folder, file.temporary, name)
+            facts = stat_entry(folder, file.temporary)
+            if facts and stat.S_ISDIR(facts.st_mode):
+                remove_folder(folder, file.temporary, file.inner_files)
+            elif facts:
                 os.unlink(file.temporary, dir_fd=folder)
 
     def remove_empty(self, path: str) -> None:
@@ -240,17 +275,32 @@ class LandingFolder:
                 raise
             raise FileChangedError(file.path) from None
 
-    def _make_check(self, content: str, *, is_a_link: bool) -> ContentCheck:
-        """Return a function that says whether a present content has an id; "" is no file."""
+    def _read(self, file: LandingFile, folder: int, name: str) -> bytes | None:
+        """Return what is under a name: as `read_entry`, or a listing where a folder may be."""
+        facts = stat_entry(folder, name) if FOLDER in (file.old_type, file.new_type) else None
+        if facts and stat.S_ISDIR(facts.st_mode):
+            return list_present(folder, name, file.inner_files, self._contents.find_id)
+        return read_entry(folder, name)
+
+    def _make_reader(self, file: LandingFile) -> EntryReader:
+        return lambda folder, name: self._read(file, folder, name)
+
+    def _make_check(self, content: str, expected: int) -> ContentCheck:
+        """Return a function that says whether a present entry has an id and a type; "" is none."""
 
         def check(data: bytes | None) -> bool:
             if data is None:
                 return not content
-            return isinstance(data, LinkTarget) == is_a_link and (
-                self._contents.find_id(data) == content
-            )
+            return _find_type(data) == expected and self._contents.find_id(data) == content
 
         return check
+
+
+def _find_type(data: bytes) -> int:
+    """Return git's type of an entry that was read."""
+    if isinstance(data, FolderListing):
+        return FOLDER
+    return LINK if isinstance(data, LinkTarget) else REGULAR
 
 
 def _choose_mode(mode: int, old: os.stat_result | None) -> int:
