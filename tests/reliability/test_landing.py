@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -226,7 +227,7 @@ def test_s13_with_any_room_on_the_disk_a_merge_lands_whole_or_not_at_all(
 ) -> None:
     project = KeptProject(tmp_path, disk / "project")
     ends: list[bool] = []
-    for pages in range(0, 14, 1 if LONG else 3):
+    for pages in range(0, 24, 1 if LONG else 4):
         fill_disk(disk, pages=pages)
         result = lander.merge(project)
         (disk / "filler").unlink()
@@ -243,8 +244,11 @@ Change = Callable[[KeptProject], None]
 
 
 def remove_staged(project: KeptProject) -> None:
-    for path in project.temporary_files:
-        Path(path).unlink()
+    for path in map(Path, project.temporary_files):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def edit_others(project: KeptProject) -> None:

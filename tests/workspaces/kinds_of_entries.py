@@ -13,8 +13,13 @@ IGNORED = "cache.tmp"
 
 
 def _write(path: Path, text: str, mode: int = 0o644) -> None:
-    path.write_text(text)
+    path.write_text(f"{path.parent.name}/{path.name}: {text}")
     path.chmod(mode)
+
+
+def _find_there(path: Path) -> str:
+    """Return a path of the folder `there` which no other entry has: git sees no renames then."""
+    return "there" + "/." * int(path.name[1:])
 
 
 def _make_folder(path: Path, by: str) -> None:
@@ -33,8 +38,8 @@ KINDS: dict[str, Callable[[Path, str], object]] = {
     "nothing": lambda path, by: None,
     "file": lambda path, by: _write(path, f"{by}\n"),
     "program": lambda path, by: _write(path, f"{by}\n", 0o755),
-    "link to a file": lambda path, by: path.symlink_to(f"there/{by}"),
-    "link to a folder": lambda path, by: path.symlink_to("there"),
+    "link to a file": lambda path, by: path.symlink_to(f"{_find_there(path)}/{by}"),
+    "link to a folder": lambda path, by: path.symlink_to(_find_there(path)),
     "dangling link": lambda path, by: path.symlink_to(f"{by}-nowhere"),
     "folder": _make_folder,
     "folder with an ignored file": _make_folder_with_ignored,
