@@ -245,7 +245,7 @@ Change = Callable[[KeptProject], None]
 
 def remove_staged(project: KeptProject) -> None:
     for path in map(Path, project.temporary_files):
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink()

@@ -114,7 +114,7 @@ def test_nothing_lands_if_a_file_or_folder_is_immutable(project: KeptProject, na
     check_then_land(project, project.before)
 
 
-@pytest.mark.parametrize("name", [*FILES, *KINDS, "to-file/deep", "deep", "."])
+@pytest.mark.parametrize("name", [*FILES, *KINDS, "deep", "."])
 def test_files_that_have_their_names_are_put_back_if_a_later_one_becomes_immutable(
     project: KeptProject, name: str
 ) -> None:

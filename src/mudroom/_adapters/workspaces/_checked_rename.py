@@ -106,13 +106,14 @@ def finish_exchange(folder: int, temporary: str, name: str) -> None:
     back.
     """
     spare = temporary + _SPARE
-    with suppress(FileNotFoundError):
-        if not entry_exists(folder, temporary):
-            os.rename(spare, temporary, src_dir_fd=folder, dst_dir_fd=folder)
-        elif entry_exists(folder, name):
-            os.unlink(spare, dir_fd=folder)
-        else:
-            put_back(folder, spare, name)
+    if not entry_exists(folder, spare):
+        return
+    if not entry_exists(folder, temporary):
+        os.rename(spare, temporary, src_dir_fd=folder, dst_dir_fd=folder)
+    elif entry_exists(folder, name):
+        os.unlink(spare, dir_fd=folder)
+    else:
+        put_back(folder, spare, name)
 
 
 def _copy_entry(folder: int, name: str, copy: str) -> None:

@@ -31,9 +31,10 @@ from .ignored_work import add_named, keep_others
 from .landing.land import Landing
 from .merge import choose_side, find_obstacles, merge_trees
 from .open_conflicts import add_open, find_open, make_own_tree, resolve
+from .private_modes import find_private
 from .quota import DEFAULT_BYTES, Quota
 from .store import SOURCE_INDEX
-from .trees import StoredFiles, WorkingFiles
+from .trees import REGULAR, FileChange, StoredFiles, WorkingFiles, is_link
 
 SOURCE_FILE = "source"
 """Name of the file with the path of the user's folder."""
@@ -242,8 +243,18 @@ class IsolatedWorkspaces:
         missing = tuple(map(path_to_text, stored.missing))
         conflicts = find_open(self.store, folder.conflicts, folder.start, stored.tree)
         work = Work(folder.base, stored.tree, files, missing, conflicts, folder.own, ignored)
+        if ignored and ignored.tree:
+            changes = [*changes, *store.list_changes(store.empty_tree, ignored.tree)]
+        work = replace(work, private=self._find_private(folder, changes))
         self.store.keep(run_id, work)
         return work
+
+    def _find_private(
+        self, folder: IsolatedFolder, changes: Sequence[FileChange]
+    ) -> dict[str, int]:
+        usual = os.stat(self._find_place(folder.run_id)).st_mode
+        private = find_private(folder.files.folder, changes, usual)
+        return {path_to_text(path): mode for path, mode in private.items()}
 
     def store_present(self, run_id: str) -> StoredFiles:
         """Store the present files of a run, or of the user's folder, and no half of a landing."""
@@ -345,14 +356,10 @@ class IsolatedWorkspaces:
             own = make_own_tree(store, work)
             return MergePlan(conflicts=tuple(conflicts), base=ours, tree=merge.tree, own=own)
         changes.sort(key=lambda change: (not change.after, bool(change.before), change.path))
-        files = tuple(
-            MergedFile(
-                path_to_text(change.path), change.before, change.after, change.mode, change.was_link
-            )
-            for change in changes
-        )
+        private = {**after.private, **work.private} if after else work.private
+        files = tuple(_make_file(change, private) for change in changes)
         landed = tuple(path for path in work.files if path not in kept)
-        return MergePlan(files, base=ours, tree=merge.tree, landed=landed)
+        return MergePlan(files, base=ours, tree=merge.tree, landed=landed, private=private)
 
     def land(self, into: str, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
         """Write the files of a plan: all of them, or none. Arguments and errors: see `Landing`.
@@ -432,6 +439,14 @@ def _explain_errors(folder: str) -> Generator[None]:
         raise WorkspaceError(
             f"its files cannot be read: {error.strerror}", where=error.filename or folder
         ) from error
+
+
+def _make_file(change: FileChange, private: Mapping[str, int]) -> MergedFile:
+    """Return a change of a plan. `private`: see `Work`."""
+    path, mode = path_to_text(change.path), change.mode
+    if path in private and change.after and not is_link(mode):
+        mode = REGULAR | private[path]
+    return MergedFile(path, change.before, change.after, mode, change.was_link)
 
 
 def _to_text(conflict: MergeConflict) -> MergeConflict:

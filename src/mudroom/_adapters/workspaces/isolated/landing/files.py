@@ -39,6 +39,7 @@ from .folders import (
     list_present,
     remove_folder,
     write_folder,
+    write_new,
 )
 from .landing_record import LandingFile
 from .rights import check_file, check_folder
@@ -141,7 +142,11 @@ class LandingFolder:
         if old and not stat.S_ISREG(old.st_mode):
             old = None
         data = self._contents.read(content)
-        write_entry(folder, file.temporary, data, old, _choose_mode(mode, old), old_name=name)
+        if old is None:
+            write_new(folder, file.temporary, data, mode)
+        else:
+            chosen = _choose_mode(mode, old)
+            write_entry(folder, file.temporary, data, old, chosen, old_name=name)
 
     def is_renamed(self, file: LandingFile) -> bool:
         """Return whether a file of a landing that was killed has its name, or is removed."""
@@ -303,15 +308,15 @@ def _find_type(data: bytes) -> int:
     return LINK if isinstance(data, LinkTarget) else REGULAR
 
 
-def _choose_mode(mode: int, old: os.stat_result | None) -> int:
-    """Return the mode of a new file, with its type.
+def _choose_mode(mode: int, old: os.stat_result) -> int:
+    """Return the mode of a file that replaces another one, with its type.
 
     git only knows whether a file is executable, so an old file keeps the rest of its mode.
 
     Arguments:
         mode: git's. old: facts about a regular file that is replaced.
     """
-    if old is None or is_link(mode):
+    if is_link(mode):
         return mode
     kept = stat.S_IMODE(old.st_mode) & ~_EXECUTE
     if mode & _EXECUTE:

@@ -8,6 +8,7 @@ user's in it is not the folder that the merge was planned with.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -92,11 +93,22 @@ def write_folder(
             above, last = os.path.split(path_from_text(file.path))
             inner = open_new_folders(folder, filter(None, above.split("/")))
             try:
-                write_entry(inner, last, read(file.id), None, file.mode, old_name=last)
+                write_new(inner, last, read(file.id), file.mode)
             finally:
                 os.close(inner)
         for inner, _ in _open_each(folder, files):
             os.fsync(inner)
+
+
+def write_new(folder: int, name: str, data: bytes, mode: int) -> None:
+    """Write a file or a link that replaces none. The umask counts, as for any new file.
+
+    Arguments:
+        mode: of the merge: git's, which opens a file to all, or the permissions of a private file.
+    """
+    permissions = {0o644: 0o666, 0o755: 0o777}.get(stat.S_IMODE(mode), stat.S_IMODE(mode))
+    type_only = mode if is_link(mode) else None
+    write_entry(folder, name, data, None, type_only, old_name=name, permissions=permissions)
 
 
 def remove_folder(parent: int, name: str, files: Iterable[InnerFile]) -> None:
