@@ -35,6 +35,7 @@ from .private_modes import find_private
 from .quota import DEFAULT_BYTES, Quota
 from .store import SOURCE_INDEX
 from .trees import REGULAR, FileChange, StoredFiles, WorkingFiles, is_link
+from .unseen_entries import describe_unseen
 
 SOURCE_FILE = "source"
 """Name of the file with the path of the user's folder."""
@@ -240,7 +241,10 @@ class IsolatedWorkspaces:
         ignored = keep_others(store, folder.files, run_id, folder.read_only)
         changes = store.list_changes(folder.base, stored.tree)
         files = tuple(path_to_text(change.path) for change in changes)
-        missing = tuple(map(path_to_text, stored.missing))
+        unseen = describe_unseen(
+            store, folder.files, run_id, folder.base, folder.read_only, stored.missing
+        )
+        missing = (*map(path_to_text, stored.missing), *unseen)
         conflicts = find_open(self.store, folder.conflicts, folder.start, stored.tree)
         work = Work(folder.base, stored.tree, files, missing, conflicts, folder.own, ignored)
         if ignored and ignored.tree:
