@@ -121,6 +121,16 @@ def list_temporary_modes(project: Path) -> list[int]:
     return [find_mode(path) for path in project.rglob(".mudroom*")]
 
 
+def test_another_name_of_a_file_keeps_the_old_content(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    os.link(project / "was-file", tmp_path / "another name")
+    workspaces = open_workspaces(tmp_path)
+    work = run_child(workspaces, "echo new > was-file")
+    workspaces.land("", workspaces.plan_merge("", work).files, lambda: None)
+    assert (project / "was-file").read_text() == "new\n"
+    assert (tmp_path / "another name").read_text() == "x"
+
+
 def test_private_files_that_git_ignores_land_private(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     workspaces = open_workspaces(tmp_path)

@@ -42,7 +42,7 @@ from .folders import (
     write_new,
 )
 from .landing_record import LandingFile
-from .rights import check_file, check_folder
+from .required_rights import check_file, check_folder
 
 _SOMETHING_ELSE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EINVAL)
 """Errors for a path where the plan expects a file, and something else is there by now."""

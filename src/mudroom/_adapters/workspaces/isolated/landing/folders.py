@@ -20,7 +20,7 @@ from ..._checked_rename import read_entry
 from ..._listing import FOLDER_FLAGS, MAX_DEPTH
 from ..trees import is_link, list_parents
 from .landing_record import InnerFile
-from .rights import check_file, check_folder
+from .required_rights import check_file, check_folder
 
 _FLAGS = FOLDER_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC
 _UNKNOWN = b"?"
