@@ -52,6 +52,11 @@ UNSEEN = ("nothing", "empty folder", "pipe")
 """Kinds of which a tree has nothing."""
 
 
+Folder = dict[str, "Entry"]
+Entry = None | str | tuple[str, bool] | Folder
+"""What is at a path: nothing, a link or a pipe, a file with its execute bit, or a folder."""
+
+
 def replace_entry(path: Path, kind: str, by: str) -> None:
     """Put an entry of a kind where another one is."""
     if path.is_dir() and not path.is_symlink():
@@ -61,7 +66,7 @@ def replace_entry(path: Path, kind: str, by: str) -> None:
     KINDS[kind](path, by)
 
 
-def describe_entry(path: Path) -> object:
+def describe_entry(path: Path) -> Entry:
     """Return what is at a path: kind, content and execute bit, of a folder with all in it."""
     if not os.path.lexists(path):
         return None
@@ -75,12 +80,12 @@ def describe_entry(path: Path) -> object:
     return "pipe"
 
 
-def see_entry(path: Path) -> object:
+def see_entry(path: Path) -> Entry:
     """Describe what a tree has of an entry: no empty folders, no pipes, nothing ignored."""
     return _leave_out(describe_entry(path))
 
 
-def _leave_out(entry: object) -> object:
+def _leave_out(entry: Entry) -> Entry:
     if isinstance(entry, dict):
         seen = {name: _leave_out(each) for name, each in entry.items() if name != IGNORED}
         return {name: each for name, each in seen.items() if each is not None} or None

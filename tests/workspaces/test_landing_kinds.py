@@ -12,6 +12,7 @@ from tests.workspaces.kinds_of_entries import (
     IGNORED,
     KINDS,
     UNSEEN,
+    Entry,
     describe_entry,
     replace_entry,
     see_entry,
@@ -60,7 +61,7 @@ class Project:
     def open(self, folder: Path) -> IsolatedWorkspaces:
         return IsolatedWorkspaces(str(folder / "state"), str(self.path), str(folder / "home"))
 
-    def describe(self) -> dict[Case, object]:
+    def describe(self) -> dict[Case, Entry]:
         return {case: describe_entry(path) for case, path in self.entries.items()}
 
     def land_all(self) -> set[str]:
@@ -93,7 +94,7 @@ ALONE = [
 """Cases in which nothing is in the way of what the child does."""
 
 
-def expect_alone(project: Project, case: Case) -> object:
+def expect_alone(project: Project, case: Case) -> Entry:
     """Return what is there after a landing beside a user who touched nothing."""
     first, after, _ = case
     before, wanted = project.first[case], project.child[case]

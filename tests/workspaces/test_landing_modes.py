@@ -14,6 +14,7 @@ from tests.workspaces.test_isolated_children import run_children, run_command
 
 from mudroom._adapters.workspaces.isolated.kept_work import add_ignored
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
+from mudroom._core.agents import WorkspaceSpec
 from mudroom._core.runs import Work
 
 MAKE = {
@@ -111,14 +112,46 @@ def test_nothing_of_a_private_file_can_be_read_while_it_is_staged(
     workspaces = open_workspaces(tmp_path)
     work = run_child(workspaces, "echo x > was-file; echo x > new; chmod 600 new")
     modes: list[int] = []
-    monkeypatch.setattr(os, "fsync", lambda _: modes.extend(list_temporary_modes(project)))
-    monkeypatch.setattr(os, "fchmod", lambda *_: modes.extend(list_temporary_modes(project)))
+
+    def look(*_: int) -> None:
+        modes.extend(list_temporary_modes(project))
+
+    monkeypatch.setattr(os, "fsync", look)
+    monkeypatch.setattr(os, "fchmod", look)
     workspaces.land("", workspaces.plan_merge("", work).files, lambda: None)
     assert set(modes) == {0o600}
 
 
 def list_temporary_modes(project: Path) -> list[int]:
     return [find_mode(path) for path in project.rglob(".mudroom*")]
+
+
+def test_a_private_file_that_a_child_moves_or_copies_stays_private(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    (project / "secret").write_text("secret\n")
+    (project / "was-folder/a").chmod(0o600)
+    (project / "secret").chmod(0o600)
+    workspaces = open_workspaces(tmp_path)
+    work = run_child(workspaces, "mv secret moved; cp was-folder/a copied; echo x >> was-folder/a")
+    workspaces.land("", workspaces.plan_merge("", work).files, lambda: None)
+    names = ("moved", "copied", "was-folder/a")
+    assert [find_mode(project / name) for name in names] == [0o600] * 3
+
+
+def test_a_private_file_stays_private_in_work_that_comes_back(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    workspaces = open_workspaces(tmp_path)
+    work = run_child(workspaces, "echo x > secret; chmod 600 secret; echo child > was-file")
+    (project / "was-file").write_text("user")
+    plan = workspaces.plan_merge("", work)
+    assert plan.conflicts
+    spec = WorkspaceSpec(base=plan.base, tree=plan.tree, own=plan.own)
+    again = workspaces.open("1.1.1~2", "", start=spec, same_path=False).files.folder
+    assert find_mode(Path(again, "secret")) == 0o600
+    Path(again, "was-file").write_text("both")
+    plan = workspaces.plan_merge("", workspaces.store_work("1.1.1~2"))
+    workspaces.land("", plan.files, lambda: None)
+    assert find_mode(project / "secret") == 0o600
 
 
 def test_another_name_of_a_file_keeps_the_old_content(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
@@ -19,8 +19,9 @@ from ...._core.agents import WorkspaceSpec
 from ...._core.file_conflicts import FileConflict
 from ...._core.json_values import get_decoder
 from ...._core.ports import NO_CHOICE, MergeChoice, MergeConflict, MergedFile, MergePlan
+from ...._core.run_ids import find_first_id
 from ...._core.runs import Work
-from ...._platform.path_text import path_to_text
+from ...._platform.path_text import path_from_text, path_to_text
 from ...._platform.private_files import make_private_folder, replace_private_file
 from ...._platform.scratch_dirs import remove_tree
 from ....errors import WorkspaceError
@@ -31,7 +32,7 @@ from .ignored_work import add_named, keep_others
 from .landing.land import Landing
 from .merge import choose_side, find_obstacles, merge_trees
 from .open_conflicts import add_open, find_open, make_own_tree, resolve
-from .private_modes import find_private
+from .private_modes import find_private, list_new_files, make_private
 from .quota import DEFAULT_BYTES, Quota
 from .store import SOURCE_INDEX
 from .trees import REGULAR, FileChange, StoredFiles, WorkingFiles, is_link
@@ -195,6 +196,7 @@ class IsolatedWorkspaces:
             start.own if start else "",
             start.conflicts if start else (),
         )
+        self._make_private(folder, parent, files.tree)
         replace_private_file(Path(place, _RECORD), msgspec.json.encode(folder))
         return folder
 
@@ -249,16 +251,33 @@ class IsolatedWorkspaces:
         work = Work(folder.base, stored.tree, files, missing, conflicts, folder.own, ignored)
         if ignored and ignored.tree:
             changes = [*changes, *store.list_changes(store.empty_tree, ignored.tree)]
-        work = replace(work, private=self._find_private(folder, changes))
+        new = list_new_files(changes)
+        work = replace(work, private=self._find_private(run_id, folder.files.folder, new))
         self.store.keep(run_id, work)
         return work
 
-    def _find_private(
-        self, folder: IsolatedFolder, changes: Sequence[FileChange]
-    ) -> dict[str, int]:
-        usual = os.stat(self._find_place(folder.run_id)).st_mode
-        private = find_private(folder.files.folder, changes, usual)
+    def _find_private(self, run_id: str, folder: str, paths: Iterable[str]) -> dict[str, int]:
+        """Return the permissions of the private files among some of a folder, by path as text."""
+        usual = os.stat(self._find_place(run_id)).st_mode
+        private = find_private(folder, paths, usual)
         return {path_to_text(path): mode for path, mode in private.items()}
+
+    def _make_private(self, folder: IsolatedFolder, parent: str, tree: str) -> None:
+        """Keep files private that are so where they come from.
+
+        Arguments:
+            parent: see `open`. tree: of the files that the folder begins with.
+        """
+        run_id = folder.run_id
+        private: dict[str, int] = {}
+        if os.path.isdir(above := self._find_files(parent)):
+            private = self._find_private(run_id, above, self.store.list_entries(tree))
+        for name, record in self.store.list_kept().items():
+            if find_first_id(name) == find_first_id(run_id):  # an earlier run of the same child
+                private |= record.work.private
+        if private:
+            paths = {path_from_text(path): mode for path, mode in private.items()}
+            make_private(folder.files.folder, paths)
 
     def store_present(self, run_id: str) -> StoredFiles:
         """Store the present files of a run, or of the user's folder, and no half of a landing."""
