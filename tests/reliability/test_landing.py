@@ -168,6 +168,11 @@ RIGHTS: dict[str, tuple[str, int, str]] = {
     "file of another user": ("script.sh", 0o644, "script.sh is read-only (mode 0644) and belongs"),
     "file in a folder": ("deep/edited.txt", 0o444, "deep/edited.txt is read-only (mode 0444) and"),
     "folder of another user": ("deep", 0o755, "the folder deep is read-only (mode 0755)"),
+    "folder in one that goes": (
+        "to-file/deep",
+        0o755,
+        "the folder to-file/deep is read-only (mode 0755)",
+    ),
     "top of another user": (".", 0o755, "the folder . is read-only (mode 0755)"),
 }
 

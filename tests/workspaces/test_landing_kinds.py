@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
 from tests.long_form import count_examples
-from tests.workspaces.git_projects import make_repository, run_git, write_files
+from tests.workspaces.git_projects import make_repository, read_files, run_git, write_files
 from tests.workspaces.kinds_of_entries import (
     IGNORED,
     KINDS,
@@ -142,3 +144,47 @@ def test_beside_a_user_each_entry_is_the_childs_or_the_users_and_named(tmp_path:
         else:
             assert see_entry(path) == childs, case
     assert left
+
+
+HARD_NAMES = (
+    "n" * 255,
+    "new\nline",
+    "tab\tand\x1b[31m",
+    os.fsdecode(b"caf\xe9"),
+    r"back\slash\xe9",
+    ":(literal)x",
+    "*",
+    "-rf",
+    " space ",
+    "数据",
+    "file.old",
+)
+
+
+def test_names_of_any_kind_change_from_file_to_folder_and_back(tmp_path: Path) -> None:
+    project = make_repository(tmp_path / "project", {})
+    deep = "/".join(["d"] * 190)
+    for name in HARD_NAMES:
+        (project / name).write_text("first\n")
+    write_files(project, {f"to-file/{deep}/x": "first\n", "to-folder": "first\n"})
+    workspaces = IsolatedWorkspaces(str(tmp_path / "state"), str(project), str(tmp_path / "home"))
+    child = Path(workspaces.open("1.1.1", "", same_path=False).files.folder)
+    for name in HARD_NAMES:
+        (child / name).unlink()
+        inner: dict[str, str | bytes] = dict.fromkeys(HARD_NAMES, "child\n")
+        write_files(child / name, inner)
+    shutil.rmtree(child / "to-file")
+    (child / "to-file").write_text("child\n")
+    (child / "to-folder").unlink()
+    write_files(child, {f"to-folder/{deep}/x": "child\n"})
+    for run in ("1.1.1", "1.1.2"):
+        work = workspaces.store_work(run)
+        workspaces.land("", workspaces.plan_merge("", work).files, lambda: None)
+        assert read_files(project) == read_files(child)
+        child = Path(workspaces.open("1.1.2", "", same_path=False).files.folder)
+        if run == "1.1.1":
+            for name in HARD_NAMES:
+                shutil.rmtree(child / name)
+                (child / name).write_text("again\n")
+    assert (project / HARD_NAMES[0]).read_text() == "again\n"
+    assert list(project.glob(".mudroom*")) == []
