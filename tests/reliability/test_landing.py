@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -167,6 +168,11 @@ RIGHTS: dict[str, tuple[str, int, str]] = {
     "file of another user": ("script.sh", 0o644, "script.sh is read-only (mode 0644) and belongs"),
     "file in a folder": ("deep/edited.txt", 0o444, "deep/edited.txt is read-only (mode 0444) and"),
     "folder of another user": ("deep", 0o755, "the folder deep is read-only (mode 0755)"),
+    "folder in one that goes": (
+        "to-file/deep",
+        0o755,
+        "the folder to-file/deep is read-only (mode 0755)",
+    ),
     "top of another user": (".", 0o755, "the folder . is read-only (mode 0755)"),
 }
 
@@ -226,7 +232,7 @@ def test_s13_with_any_room_on_the_disk_a_merge_lands_whole_or_not_at_all(
 ) -> None:
     project = KeptProject(tmp_path, disk / "project")
     ends: list[bool] = []
-    for pages in range(0, 14, 1 if LONG else 3):
+    for pages in range(0, 24, 1 if LONG else 4):
         fill_disk(disk, pages=pages)
         result = lander.merge(project)
         (disk / "filler").unlink()
@@ -243,8 +249,11 @@ Change = Callable[[KeptProject], None]
 
 
 def remove_staged(project: KeptProject) -> None:
-    for path in project.temporary_files:
-        Path(path).unlink()
+    for path in map(Path, project.temporary_files):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def edit_others(project: KeptProject) -> None:

@@ -25,11 +25,17 @@ OLD: dict[str, str | bytes] = {
     "deep/removed.txt": "old\n",
     "script.sh": "echo\n",
     "link": "old\n",
+    "to-file/a": "old\n",
+    "to-file/deep/b": "old\n",
+    "to-folder": "old\n",
+    "to-link/a": "old\n",
 }
 WORK = (
     "echo new > edited.txt; seq 3000 > deep/edited.txt; echo new > added.txt; "
     "rm removed.txt deep/removed.txt; mkdir -p fresh/folder; echo new > fresh/folder/added.txt; "
-    "chmod +x script.sh; rm link; ln -s deep link; rm old-link; ln -s edited.txt new-link"
+    "chmod +x script.sh; rm link; ln -s deep link; rm old-link; ln -s edited.txt new-link; "
+    "rm -r to-file; echo new > to-file; rm to-folder; mkdir -p to-folder/deep; "
+    "echo new > to-folder/a; echo new > to-folder/deep/b; rm -r to-link; ln -s deep to-link"
 )
 
 Entries = dict[str, tuple[str, int]]
@@ -54,7 +60,10 @@ def describe_folder(folder: Path) -> Entries:
             found[name] = (f"-> {os.readlink(path)}", 0)
         else:
             mode = stat.S_IMODE(path.stat().st_mode)
-            found[name] = ("/" if path.is_dir() else path.read_text(), mode)
+            found[name] = (
+                "/" if path.is_dir() else path.read_text() if path.is_file() else "a pipe",
+                mode,
+            )
     return found
 
 

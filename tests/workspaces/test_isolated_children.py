@@ -283,9 +283,10 @@ async def test_work_that_cannot_be_stored_counts_as_work(
     monkeypatch.setattr(store, "MAX_FILES", 40)
     journal = MemoryJournal()
     children = {"many": run_command("for i in $(seq 60); do echo $i > new$i; done")}
-    report, model = await run_children(project, children, journal=journal)
+    report, model = await run_children(project, children, journal=journal, sandbox="off")
     (result,) = get_results(model)
     assert "[merge: not done: its files could not be stored: " in result
+    assert "commands ran without a sandbox" not in result.partition("[merge: ")[2]
     assert not list(project.glob("new*"))
     assert report.merges == MergeCounts(works=1, landed=0, unmerged={"1.1.1": "refused"})
     events = [event async for event in journal.read()]

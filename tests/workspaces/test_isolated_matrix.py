@@ -232,12 +232,13 @@ async def test_links(tmp_path: Path, land: Land) -> None:
         ("ln -s ../secret up", "up"),
         ("ln -s folder/../../secret up", "up"),
         ("ln -s .git/hooks hooks", "hooks"),
-        ("rm -r folder; ln -s . folder", "folder"),
     ):
         result = await land(project, f"echo child >> outside; {command}")
         assert "[merge: not done" in result
         assert path in result
         assert read_files(project) == before
+    await land(project, "rm -r folder; ln -s . folder")
+    assert os.readlink(project / "folder") == "."
     assert secret.read_text() == "secret\n"
 
 
@@ -259,8 +260,38 @@ async def test_empty_folders(tmp_path: Path, land: Land) -> None:
     result = await land(project, "ls > seen; mkdir -p new/empty")
     assert "seen]" in result
     assert (project / "seen").read_text() == "a\nseen\n"
+    assert "[not stored, so not merged: new/empty (empty folder)]" in result
     assert (project / "empty").is_dir()
     assert not (project / "new").exists()
+
+
+UNSEEN = {
+    "mkdir -p new/deep/er other": "new/deep/er (empty folder), other (empty folder)",
+    "mkdir 1 2 3 4 5": "1 (empty folder), 2 (empty folder), 3 (empty folder), 2 more (empty folder",
+    "mkdir new; mkfifo new/pipe": "new/pipe (pipe, socket or device)",
+    "mkfifo folder/pipe": "folder/pipe (pipe, socket or device)",
+    "rm -r folder; mkfifo folder": "folder (pipe, socket or device)",
+    "rm a; mkdir a": "a (empty folder)",
+    "rm a; mkfifo a": "a (is no regular file)]",
+    "mkdir $'new\nline'": "new line (empty folder)",
+}
+NOTHING_UNSEEN = (
+    "rm -r folder/*",
+    "rm folder/deep/x",
+    "mkdir -p ignored/empty; mkfifo a.tmp ignored/pipe",
+    "git init -q new; echo x > new/x; git gc -q",
+    "mkdir new; echo x > new/x; ln -s new link",
+)
+
+
+@pytest.mark.parametrize("command", [*UNSEEN, *NOTHING_UNSEEN])
+async def test_what_no_tree_has_is_named(tmp_path: Path, land: Land, command: str) -> None:
+    ignored = "*.tmp\nignored/\n"
+    files: dict[str, str | bytes] = {"a": "a", "folder/deep/x": "x", ".gitignore": ignored}
+    project = make_repository(tmp_path / "app", files)
+    result = await land(project, f"echo new > b; {command}")
+    line = result.partition("[not stored, so not merged: ")[2]
+    assert UNSEEN[command] in line if command in UNSEEN else line == ""
 
 
 async def test_quota(tmp_path: Path, land: Land) -> None:

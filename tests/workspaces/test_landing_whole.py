@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.long_form import count_examples
@@ -46,6 +50,9 @@ CHANGED = [
     "script.sh",
 ]
 PRESENT = [name for name in CHANGED if name[:3] not in ("add", "fre", "new")]
+KINDS = ["to-file", "to-folder", "to-link"]
+"""Entries that a file, a folder or a link takes the place of one of another kind at."""
+INNER = ["to-file/a", "to-file/deep/b", "to-folder/a", "to-folder/deep/b", "to-link/a"]
 FILES = [name for name in PRESENT if name != "old-link"]
 
 
@@ -65,7 +72,7 @@ def plan_merge(project: KeptProject) -> tuple[IsolatedWorkspaces, MergePlan]:
     work = workspaces.find_stored(RUN)
     assert work
     plan = workspaces.plan_merge("", work)
-    assert sorted(file.path for file in plan.files) == CHANGED
+    assert sorted(file.path for file in plan.files) == sorted([*CHANGED, *KINDS, *INNER])
     return workspaces, plan
 
 
@@ -97,7 +104,7 @@ async def test_the_parent_reads_why_nothing_landed(tmp_path: Path, name: str) ->
     assert "`mudroom workspaces apply " in result
 
 
-@pytest.mark.parametrize("name", [*FILES, "deep", "."])
+@pytest.mark.parametrize("name", [*FILES, *KINDS, "to-file/deep", "to-file/a", "deep", "."])
 def test_nothing_lands_if_a_file_or_folder_is_immutable(project: KeptProject, name: str) -> None:
     with (
         make_immutable(project.path / name),
@@ -107,7 +114,7 @@ def test_nothing_lands_if_a_file_or_folder_is_immutable(project: KeptProject, na
     check_then_land(project, project.before)
 
 
-@pytest.mark.parametrize("name", [*FILES, "deep", "."])
+@pytest.mark.parametrize("name", [*FILES, *KINDS, "deep", "."])
 def test_files_that_have_their_names_are_put_back_if_a_later_one_becomes_immutable(
     project: KeptProject, name: str
 ) -> None:
@@ -160,6 +167,62 @@ def test_what_the_user_saves_after_the_staging_stays_and_nothing_lands(
         expected[0].pop("fresh/folder")
         expected[0].pop("fresh")
     check_then_land(project, expected[0])
+
+
+SAVES_IN_PLACES: dict[str, Callable[[Path], object]] = {
+    "to-file: a file is saved": lambda path: (path / "to-file/a").write_text("user\n"),
+    "to-file: a file is made": lambda path: (path / "to-file/new").write_text("user\n"),
+    "to-file: a file is removed": lambda path: (path / "to-file/deep/b").unlink(),
+    "to-file: a pipe": lambda path: os.mkfifo(path / "to-file/deep/pipe"),
+    "to-file: a link": lambda path: replace(path / "to-file/a", lambda it: it.symlink_to("b")),
+    "to-file: moved": lambda path: (path / "to-file").rename(path / "moved"),
+    "to-file: a file": lambda path: replace(path / "to-file", lambda it: it.write_text("user\n")),
+    "to-folder: saved": lambda path: (path / "to-folder").write_text("user\n"),
+    "to-folder: removed": lambda path: (path / "to-folder").unlink(),
+    "to-folder: a folder": lambda path: replace(path / "to-folder", Path.mkdir),
+    "to-folder: a pipe": lambda path: replace(path / "to-folder", os.mkfifo),
+    "to-link: a file is made": lambda path: (path / "to-link/new").write_text("user\n"),
+    "to-link: a link": lambda path: replace(path / "to-link", lambda it: it.symlink_to("user")),
+}
+
+
+def replace(path: Path, make: Callable[[Path], object]) -> None:
+    """Put another entry in the place of a file or a folder."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    make(path)
+
+
+@pytest.mark.parametrize("how", SAVES_IN_PLACES)
+def test_what_the_user_does_where_a_kind_changes_stays_and_nothing_lands(
+    project: KeptProject, how: str
+) -> None:
+    name = how.partition(":")[0]
+    _, looks = land_beside_user(project, 0, lambda: None)
+    ends: set[bool] = set()
+
+    def act() -> None:
+        is_new = (project.path / name).is_dir() != (name in ("to-file", "to-link"))
+        with suppress(OSError):  # what it is about may be of another kind by now
+            SAVES_IN_PLACES[how](project.path)
+            ends.add(is_new)
+
+    for at in range(1, looks + 1, looks // count_examples(8, looks)):
+        project.restore()
+        ends.clear()
+        has_landed, _ = land_beside_user(project, at, act)
+        found = project.describe()
+        assert project.temporary_files == []
+        if ends == {True} and not has_landed:
+            continue  # the user changed what was new: there is nothing of the user's to keep
+        project.restore()
+        if has_landed:
+            land(project)
+        if ends:
+            SAVES_IN_PLACES[how](project.path)
+        assert found == project.describe(), at
 
 
 class ContentsAndUser:
@@ -221,6 +284,48 @@ def test_a_user_who_saves_a_file_at_any_moment_of_a_landing_keeps_it(
     assert False in ends
 
 
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_an_error_at_any_rename_undoes_those_before_it(
+    project: KeptProject, monkeypatch: pytest.MonkeyPatch, *, can_exchange: bool
+) -> None:
+    if not can_exchange:
+        monkeypatch.setattr(checked_rename, "_find_function", lambda: None)
+    count = 0
+    fails_at = -1
+
+    def fail_once() -> None:
+        nonlocal count
+        count += 1
+        if count == fails_at:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    for module, name in ((checked_rename, "_rename"), (os, "rename"), (os, "link"), (os, "mkdir")):
+        monkeypatch.setattr(module, name, partial(run_after, fail_once, getattr(module, name)))
+    workspaces, plan = plan_merge(project)
+    before = {path: path.lstat().st_ino for path in project.path.rglob("*")}
+    for fails_at in range(1, 100, count_examples(4, 1)):
+        count = 0
+        try:
+            Landing(str(project.path), project.home / "landing", workspaces.store).land(
+                plan.files, lambda: None
+            )
+        except WorkspaceError:
+            assert project.describe() == project.before, fails_at
+            assert before == {path: path.lstat().st_ino for path in project.path.rglob("*")}
+        else:
+            assert fails_at > len(plan.files) // 2
+            break
+    assert project.describe() == project.after
+    assert project.temporary_files == []
+
+
+def run_after(
+    first: Callable[[], object], then: Callable[..., object], *arguments: Any, **options: Any
+) -> object:
+    first()
+    return then(*arguments, **options)
+
+
 @pytest.mark.parametrize("how", ["folder", "file"])
 def test_what_cannot_be_put_back_is_put_back_or_finished_later(
     project: KeptProject, how: str
@@ -228,7 +333,7 @@ def test_what_cannot_be_put_back_is_put_back_or_finished_later(
     target = project.path / ("." if how == "folder" else "deep/edited.txt")
     require_immutable_files(target)
     _, looks = land_beside_user(project, 0, lambda: None)
-    for at in range(len(CHANGED) + 1, looks + 1, count_examples(4, 1)):
+    for at in range(len([*CHANGED, *INNER]) + 1, looks + 1, count_examples(4, 1)):
         project.restore()
         try:
             has_landed, _ = land_beside_user(project, at, lambda: set_immutable(target))

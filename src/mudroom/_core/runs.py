@@ -199,6 +199,8 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
         conflicts: conflicts with which the run began and which it has not resolved. own: id of the
             tree with its own version of these files.
         ignored: files that git ignores and that are left out; None if there are none.
+        private: permission bits, such as 0o600, of new files that group or others may not read as
+            they may usually.
 
     Example:
         report = await session.task("Rename the class.", agent="refactor")
@@ -212,6 +214,7 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     conflicts: tuple[FileConflict, ...] = ()
     own: str = ""
     ignored: IgnoredFiles | None = None
+    private: dict[str, int] = {}
 
     @property
     def trees(self) -> tuple[str, ...]:

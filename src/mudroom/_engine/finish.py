@@ -19,6 +19,7 @@ from .._core.tools import ToolResult
 from .._projections.reason_words import describe_reason
 from ..errors import BoardError, JournalError, ModelError, MudroomError, StoppedByHook
 from .call_batch import INTERRUPTED, CallOutcome
+from .changes.watch import ELSEWHERE, NOT_STORED
 from .compaction.requests import finish_compaction
 from .file_writes import WriteBarrier
 from .meters.run_timer import GRACE_SECONDS
@@ -267,11 +268,11 @@ async def _store_work(run: RunContext) -> Work | None:
         written = [path for path in run.evidence.files_changed if path not in observed]
         return await asyncio.to_thread(isolation.store_work, written)
     except FilesLostError:
-        run.evidence.add_unknown_changes("its files are on another machine")
+        run.evidence.add_unknown_changes(ELSEWHERE)
         raise
     except MudroomError as error:
         reason = str(error).replace("; ", ", ")  # reasons are joined with semicolons
-        run.evidence.add_unknown_changes(f"its files could not be stored: {reason}")
+        run.evidence.add_unknown_changes(f"{NOT_STORED}{reason}")
         return None
 
 

@@ -64,6 +64,7 @@ def write_entry(
     mode: int | None,
     *,
     old_name: str,
+    permissions: int = 0o666,
 ) -> bool:
     """Write a new file or link and make it durable. It is removed again after an error.
 
@@ -71,6 +72,7 @@ def write_entry(
         old: facts about the file whose owner, attributes and mode the new one gets; None if there
             is none. old_name: its name in the folder.
         mode: see `Workspace.write`.
+        permissions: of a file with no old one and no mode; the umask takes some of them away.
 
     Returns False if the file could not be given the owner of the old one.
     """
@@ -79,7 +81,9 @@ def write_entry(
         return True
     keeps_owner = True
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(name, flags, 0o666, dir_fd=folder)
+    # What will be private must not be readable while it is written.
+    at_first = permissions if mode is None and old is None else 0o600
+    descriptor = os.open(name, flags, at_first, dir_fd=folder)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

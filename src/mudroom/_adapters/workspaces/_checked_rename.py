@@ -11,6 +11,9 @@ from contextlib import suppress
 
 from ..._core.ports import ContentCheck, FileChangedError, LinkTarget
 
+EntryReader = Callable[[int, str], bytes | None]
+"""Function that reads an entry of an open folder; see `read_entry`."""
+
 _NO_REPLACE = 1
 _EXCHANGE = 2
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
@@ -19,17 +22,25 @@ _SPARE = ".old"
 """End of the name of a second link to a file that is about to be replaced."""
 
 
-def replace_checked(folder: int, temporary: str, name: str, check: ContentCheck) -> None:
+def replace_checked(
+    folder: int,
+    temporary: str,
+    name: str,
+    check: ContentCheck,
+    read: EntryReader | None = None,
+) -> None:
     """Rename a temporary file over another one, which gets the temporary name.
 
     If there was no other file, the temporary name is free afterwards.
 
     Arguments:
         folder: descriptor of the folder of both. check: see `Workspace.write`.
+        read: reads an entry, if one of the two may be a folder; None for `read_entry`.
 
     Raises FileChangedError, and then the other file is as it was.
     """
-    present = read_entry(folder, name)
+    read = read or read_entry
+    present = read(folder, name)
     if not check(present):
         raise FileChangedError(name)
     flags = _NO_REPLACE if present is None else _EXCHANGE
@@ -42,12 +53,18 @@ def replace_checked(folder: int, temporary: str, name: str, check: ContentCheck)
             raise
         _exchange_in_steps(folder, temporary, name, is_new=present is None)
         return
-    if present is None or check(replaced := read_entry(folder, temporary)):
+    if present is None:
         return
+    try:
+        if check(replaced := read(folder, temporary)):
+            return
+    except OSError:  # a pipe, for example, has taken the place of the file
+        _rename(folder, temporary, name, _EXCHANGE)
+        raise FileChangedError(name) from None
     # The file was written after it was read: put it back, and keep what comes meanwhile.
-    written = read_entry(folder, name)
+    written = read(folder, name)
     _rename(folder, temporary, name, _EXCHANGE)
-    if read_entry(folder, temporary) not in (written, replaced):
+    if read(folder, temporary) not in (written, replaced):
         _rename(folder, temporary, name, _EXCHANGE)
     raise FileChangedError(name)
 
@@ -65,22 +82,38 @@ def _exchange_in_steps(folder: int, temporary: str, name: str, *, is_new: bool) 
             raise FileChangedError(name) from None
         return
     spare = temporary + _SPARE
-    _copy_entry(folder, name, spare)
-    os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    if _is_folder(folder, name) or _is_folder(folder, temporary):
+        # No rename puts one over the other, so the name is free for a moment.
+        os.rename(name, spare, src_dir_fd=folder, dst_dir_fd=folder)
+        try:
+            put_back(folder, temporary, name)
+        except OSError as error:
+            with suppress(FileExistsError):
+                put_back(folder, spare, name)
+            if not isinstance(error, FileExistsError):
+                raise
+            raise FileChangedError(name) from None
+    else:
+        _copy_entry(folder, name, spare)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     os.rename(spare, temporary, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def finish_exchange(folder: int, temporary: str) -> None:
+def finish_exchange(folder: int, temporary: str, name: str) -> None:
     """Give the temporary name to the old file of an exchange that a kill ended between two steps.
 
-    If the exchange had not happened yet, this only removes the spare link.
+    If the exchange had not happened yet, this removes the spare link, or gives a folder its name
+    back.
     """
     spare = temporary + _SPARE
-    with suppress(FileNotFoundError):
-        if entry_exists(folder, temporary):
-            os.unlink(spare, dir_fd=folder)
-        else:
-            os.rename(spare, temporary, src_dir_fd=folder, dst_dir_fd=folder)
+    if not entry_exists(folder, spare):
+        return
+    if not entry_exists(folder, temporary):
+        os.rename(spare, temporary, src_dir_fd=folder, dst_dir_fd=folder)
+    elif entry_exists(folder, name):
+        os.unlink(spare, dir_fd=folder)
+    else:
+        put_back(folder, spare, name)
 
 
 def _copy_entry(folder: int, name: str, copy: str) -> None:
@@ -139,6 +172,12 @@ def put_back(folder: int, temporary: str, name: str) -> None:
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             raise
+        if _is_folder(folder, temporary):
+            if entry_exists(folder, name):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
+            # A file that is made now makes this fail; a folder is replaced while it is empty.
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            return
         _copy_entry(folder, temporary, name)
         os.unlink(temporary, dir_fd=folder)
 
@@ -181,6 +220,11 @@ def stat_entry(folder: int, name: str) -> os.stat_result | None:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
+
+
+def _is_folder(folder: int, name: str) -> bool:
+    facts = stat_entry(folder, name)
+    return facts is not None and stat.S_ISDIR(facts.st_mode)
 
 
 def entry_exists(folder: int, name: str) -> bool:

@@ -29,7 +29,8 @@ class MergedFile(Struct, frozen=True):
         path: relative to the workspace.
         before: id of the present content; "" for no file.
         after: id of the merged content; "" to remove the file.
-        mode: git's mode of the merged file, of a removed one before: type and permission bits.
+        mode: git's mode of the merged file, of a removed one before: type and permission bits. The
+            bits are those of `Work.private` for a file in it.
         was_link: true if the present file is a link.
     """
 
@@ -106,6 +107,7 @@ class MergePlan(Struct, frozen=True):
         landed: paths of the child's changes that the folder has after the merge: not those of files
             in conflict that stay as they are by a choice.
         own: id of the tree with the child's own version of the files in conflict; "" without them.
+        private: see `Work`; of the works that were merged before, too.
     """
 
     files: tuple[MergedFile, ...] = ()
@@ -114,6 +116,7 @@ class MergePlan(Struct, frozen=True):
     tree: str = ""
     landed: tuple[str, ...] = ()
     own: str = ""
+    private: dict[str, int] = {}
 
 
 class SourceFacts(Struct, frozen=True):

@@ -13,6 +13,12 @@ from ..._core.ports.hooks import HOOKS_UNWATCHED
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult, join_reasons
 from .snapshot import Snapshot, compare_snapshots, list_folders_above, take_snapshot
 
+NOT_STORED = "its files could not be stored: "
+"""Start of the reason of a run whose isolated workspace could not be stored."""
+
+ELSEWHERE = "its files are on another machine"
+"""Reason of a run whose isolated workspace could not be brought back."""
+
 MAX_LISTED_CHANGES = 500
 """Maximum changed files in the result of one call."""
 
@@ -266,3 +272,12 @@ def select_outside(unknown_changes: str) -> str:
         or reason.startswith(_NOTHING_COMPARED)
         or reason == HOOKS_UNWATCHED
     )
+
+
+def select_unstored(unknown_changes: str) -> str:
+    """Return why the isolated workspace of a run was not stored, "" if another reason stands there.
+
+    The other reasons are about files that no merge would have brought either.
+    """
+    reasons = unknown_changes.split("; ")
+    return "; ".join(each for each in reasons if each.startswith((NOT_STORED, ELSEWHERE)))

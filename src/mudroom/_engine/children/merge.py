@@ -18,6 +18,7 @@ from ...errors import BoardError, MudroomError
 from ..call_context import CallContext, CallWrites
 from ..changes.merged_files import ChangedMeanwhileError, write_merged_files
 from ..changes.quiet_files import wait_until_quiet
+from ..changes.watch import select_unstored
 from ..run_context import RunContext
 from .checks import describe_check, find_check_refusal, run_check
 from .decisions import ask_for_merge, find_merge_denial
@@ -35,6 +36,8 @@ _NOT_STORED = (
     "[merge: not done: {reason}. Your files are unchanged. What the child wrote stays in its "
     "folder, if that is still there; the next start of mudroom stores it.]"
 )
+
+_ENDED_EARLY = "the run ended before its files were stored"
 
 PrepareReturn = Callable[[WorkMerged], Awaitable[WorkMerged]]
 """Function that decides whether a child gets its work back. Returns the event for the record."""
@@ -74,7 +77,7 @@ async def _record_lost_work(run: RunContext, report: Report) -> WorkMerged | Non
     """Record that the files of a child could not be stored, so that nothing of them is merged."""
     if run.services.recorded_work:
         return None  # a record of an older version: its replay has no further event
-    reason = report.unknown_changes or report.error or "its files could not be stored"
+    reason = select_unstored(report.unknown_changes) or report.error or _ENDED_EARLY
     refusal = quote(sanitize_line(reason, _MAX_REFUSAL)).rstrip(".")
     event = run.recorder.make_event(
         WorkMerged, child=report.run_id, state="refused", text=_NOT_STORED.format(reason=refusal)

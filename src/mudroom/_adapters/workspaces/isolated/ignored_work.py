@@ -43,7 +43,7 @@ def add_named(store: GitStore, files: WorkingFiles, index_name: str, named: Sequ
     Arguments:
         named: paths that tools for files wrote, as text.
     """
-    git = _open_git(store, files, index_name)
+    git = open_git(store, files, index_name)
     paths: list[str] = []
     inside = [path for path in named if not path.startswith(("/", ".."))]
     if inside:
@@ -64,7 +64,7 @@ def keep_others(
     Arguments:
         hidden: folders that the run only reads, such as those with dependencies.
     """
-    git = _open_git(store, files, index_name)
+    git = open_git(store, files, index_name)
     listed = _list_ignored(git, "--directory", ".")
     listed = [path for path in listed if path.rstrip("/") not in hidden]
     names: list[str] = []
@@ -94,7 +94,8 @@ def keep_others(
     return IgnoredFiles(len(names), shown, len(entries), tree)
 
 
-def _open_git(store: GitStore, files: WorkingFiles, index_name: str) -> Git:
+def open_git(store: GitStore, files: WorkingFiles, index_name: str) -> Git:
+    """Return git for the files of a run, with its index."""
     return replace(
         store.git, index=store.find_index(index_name), files=files.top, prefix=files.prefix
     )

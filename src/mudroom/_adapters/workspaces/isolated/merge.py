@@ -13,7 +13,7 @@ from ...._platform.protected_names import find_protected_component
 from .conflict_marks import find_marked, name_sides
 from .git_store import GitStore
 from .open_conflicts import take_side
-from .trees import FileChange, is_link, list_parents
+from .trees import FileChange, is_link
 
 _KINDS = {
     "CONFLICT (contents)": "both-modified",
@@ -136,19 +136,14 @@ def find_obstacles(
 ) -> Iterator[tuple[FileChange, str]]:
     """Yield the changes that a merge may not make, with the kinds of their conflicts."""
     marked = find_marked(store, changes) if store.may_have_marks else set[str]()
-    folders = list_parents(change.path for change in changes)
     for change in changes:
-        if kind := _find_kind(store, change, marked, folders):
+        if kind := _find_kind(store, change, marked):
             yield change, kind
 
 
-def _find_kind(
-    store: GitStore, change: FileChange, marked: Collection[str], folders: Collection[str]
-) -> str:
+def _find_kind(store: GitStore, change: FileChange, marked: Collection[str]) -> str:
     if find_protected_component(change.path):
         return "protected"
-    if change.path in folders:  # a file that becomes a folder, or a folder that becomes a file
-        return "file-folder"
     if change.path in marked:
         return "marked"
     if change.after and is_link(change.mode) and _leads_out(change.path, store.read(change.after)):

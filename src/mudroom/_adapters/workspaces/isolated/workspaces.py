@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
@@ -19,8 +19,9 @@ from ...._core.agents import WorkspaceSpec
 from ...._core.file_conflicts import FileConflict
 from ...._core.json_values import get_decoder
 from ...._core.ports import NO_CHOICE, MergeChoice, MergeConflict, MergedFile, MergePlan
+from ...._core.run_ids import find_first_id
 from ...._core.runs import Work
-from ...._platform.path_text import path_to_text
+from ...._platform.path_text import path_from_text, path_to_text
 from ...._platform.private_files import make_private_folder, replace_private_file
 from ...._platform.scratch_dirs import remove_tree
 from ....errors import WorkspaceError
@@ -31,9 +32,11 @@ from .ignored_work import add_named, keep_others
 from .landing.land import Landing
 from .merge import choose_side, find_obstacles, merge_trees
 from .open_conflicts import add_open, find_open, make_own_tree, resolve
+from .private_modes import find_private, list_new_files, make_private
 from .quota import DEFAULT_BYTES, Quota
 from .store import SOURCE_INDEX
-from .trees import StoredFiles, WorkingFiles
+from .trees import REGULAR, FileChange, StoredFiles, WorkingFiles, is_link
+from .unseen_entries import describe_unseen
 
 SOURCE_FILE = "source"
 """Name of the file with the path of the user's folder."""
@@ -193,6 +196,7 @@ class IsolatedWorkspaces:
             start.own if start else "",
             start.conflicts if start else (),
         )
+        self._make_private(folder, parent, files.tree)
         replace_private_file(Path(place, _RECORD), msgspec.json.encode(folder))
         return folder
 
@@ -239,11 +243,41 @@ class IsolatedWorkspaces:
         ignored = keep_others(store, folder.files, run_id, folder.read_only)
         changes = store.list_changes(folder.base, stored.tree)
         files = tuple(path_to_text(change.path) for change in changes)
-        missing = tuple(map(path_to_text, stored.missing))
+        unseen = describe_unseen(
+            store, folder.files, run_id, folder.base, folder.read_only, stored.missing
+        )
+        missing = (*map(path_to_text, stored.missing), *unseen)
         conflicts = find_open(self.store, folder.conflicts, folder.start, stored.tree)
         work = Work(folder.base, stored.tree, files, missing, conflicts, folder.own, ignored)
+        if ignored and ignored.tree:
+            changes = [*changes, *store.list_changes(store.empty_tree, ignored.tree)]
+        new = list_new_files(changes)
+        work = replace(work, private=self._find_private(run_id, folder.files.folder, new))
         self.store.keep(run_id, work)
         return work
+
+    def _find_private(self, run_id: str, folder: str, paths: Iterable[str]) -> dict[str, int]:
+        """Return the permissions of the private files among some of a folder, by path as text."""
+        usual = os.stat(self._find_place(run_id)).st_mode
+        private = find_private(folder, paths, usual)
+        return {path_to_text(path): mode for path, mode in private.items()}
+
+    def _make_private(self, folder: IsolatedFolder, parent: str, tree: str) -> None:
+        """Keep files private that are so where they come from.
+
+        Arguments:
+            parent: see `open`. tree: of the files that the folder begins with.
+        """
+        run_id = folder.run_id
+        private: dict[str, int] = {}
+        if os.path.isdir(above := self._find_files(parent)):
+            private = self._find_private(run_id, above, self.store.list_entries(tree))
+        for name, record in self.store.list_kept().items():
+            if find_first_id(name) == find_first_id(run_id):  # an earlier run of the same child
+                private |= record.work.private
+        if private:
+            paths = {path_from_text(path): mode for path, mode in private.items()}
+            make_private(folder.files.folder, paths)
 
     def store_present(self, run_id: str) -> StoredFiles:
         """Store the present files of a run, or of the user's folder, and no half of a landing."""
@@ -345,14 +379,10 @@ class IsolatedWorkspaces:
             own = make_own_tree(store, work)
             return MergePlan(conflicts=tuple(conflicts), base=ours, tree=merge.tree, own=own)
         changes.sort(key=lambda change: (not change.after, bool(change.before), change.path))
-        files = tuple(
-            MergedFile(
-                path_to_text(change.path), change.before, change.after, change.mode, change.was_link
-            )
-            for change in changes
-        )
+        private = {**after.private, **work.private} if after else work.private
+        files = tuple(_make_file(change, private) for change in changes)
         landed = tuple(path for path in work.files if path not in kept)
-        return MergePlan(files, base=ours, tree=merge.tree, landed=landed)
+        return MergePlan(files, base=ours, tree=merge.tree, landed=landed, private=private)
 
     def land(self, into: str, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
         """Write the files of a plan: all of them, or none. Arguments and errors: see `Landing`.
@@ -432,6 +462,14 @@ def _explain_errors(folder: str) -> Generator[None]:
         raise WorkspaceError(
             f"its files cannot be read: {error.strerror}", where=error.filename or folder
         ) from error
+
+
+def _make_file(change: FileChange, private: Mapping[str, int]) -> MergedFile:
+    """Return a change of a plan. `private`: see `Work`."""
+    path, mode = path_to_text(change.path), change.mode
+    if path in private and change.after and not is_link(mode):
+        mode = REGULAR | private[path]
+    return MergedFile(path, change.before, change.after, mode, change.was_link)
 
 
 def _to_text(conflict: MergeConflict) -> MergeConflict:

@@ -8,11 +8,9 @@ was a folder when the merge was planned.
 
 from __future__ import annotations
 
-import array
 import errno
 import os
 import stat
-import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from typing import Protocol
@@ -21,10 +19,10 @@ from msgspec.structs import replace
 
 from ....._core.ports import ContentCheck, FileChangedError, LinkTarget
 from ....._platform.open_beneath import open_new_folders, open_step_by_step
-from ....._platform.path_text import path_from_text, path_to_text
-from .....errors import WorkspaceError
+from ....._platform.path_text import path_from_text
 from ..._atomic_write import write_entry
 from ..._checked_rename import (
+    EntryReader,
     entry_exists,
     finish_exchange,
     put_back,
@@ -34,14 +32,17 @@ from ..._checked_rename import (
     stat_entry,
 )
 from ..._listing import FOLDER_FLAGS
-from ..trees import LINK, is_link
+from ..trees import FOLDER, LINK, REGULAR, is_link
+from .folders import (
+    FolderListing,
+    check_removable,
+    list_present,
+    remove_folder,
+    write_folder,
+    write_new,
+)
 from .landing_record import LandingFile
-
-_READ_FLAGS = 0x8000_6601 | (array.array("l").itemsize << 16)
-"""FS_IOC_GETFLAGS: the request of ioctl for the attributes that `chattr` sets."""
-
-_IMMUTABLE = 0x10
-_APPEND_ONLY = 0x20
+from .required_rights import check_file, check_folder
 
 _SOMETHING_ELSE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.EINVAL)
 """Errors for a path where the plan expects a file, and something else is there by now."""
@@ -94,15 +95,23 @@ class LandingFolder:
         """Raise FileChangedError if a file is not as the plan expects it."""
         try:
             with self._open_folder(file) as (folder, name):
-                present = read_entry(folder, name)
+                present = self._read(file, folder, name)
         except OSError as error:
             if error.errno not in _SOMETHING_ELSE:
                 raise
             if error.errno != errno.ENOENT:
                 raise FileChangedError(file.path) from None
             present = None
-        if not self._make_check(file.before, is_a_link=file.was_link)(present):
+        if not self._make_check(file.before, file.old_type)(present):
             raise FileChangedError(file.path)
+
+    def is_folder(self, path: str) -> bool:
+        """Return whether there is a folder at a path, and no link to one."""
+        with suppress(OSError):
+            folder = open_step_by_step(self._top, path_from_text(path), FOLDER_FLAGS)
+            os.close(folder)
+            return True
+        return False
 
     def stage(self, file: LandingFile) -> LandingFile:
         """Write the new content beside the target, if all rights for the rename are there.
@@ -112,23 +121,38 @@ class LandingFolder:
         with self._open_folder(file, makes_folders=bool(file.after)) as (folder, name):
             path = path_from_text(file.path)
             check_folder(folder, os.path.dirname(path) or ".")
-            check_file(folder, name, path, is_written=bool(file.after))
+            is_written = bool(file.after) and file.new_files is None
+            check_file(folder, name, path, is_written=is_written)
+            if file.old_files is not None:
+                check_removable(folder, path, file.old_files)
             if not file.after:
                 return file
-            old = stat_entry(folder, name)
-            if old and not stat.S_ISREG(old.st_mode):
-                old = None
-            mode = _choose_mode(file.mode, old)
-            data = self._contents.read(file.after)
-            write_entry(folder, file.temporary, data, old, mode, old_name=name)
+            if file.new_files is not None:
+                write_folder(folder, file.temporary, file.new_files, self._contents.read)
+            else:
+                self._write_file(folder, name, file, file.after, file.mode)
             inode = os.stat(file.temporary, dir_fd=folder, follow_symlinks=False).st_ino
             return replace(file, inode=inode)
+
+    def _write_file(
+        self, folder: int, name: str, file: LandingFile, content: str, mode: int
+    ) -> None:
+        """Write a content under the temporary name, with what it keeps of a file it replaces."""
+        old = stat_entry(folder, name)
+        if old and not stat.S_ISREG(old.st_mode):
+            old = None
+        data = self._contents.read(content)
+        if old is None:
+            write_new(folder, file.temporary, data, mode)
+        else:
+            chosen = _choose_mode(mode, old)
+            write_entry(folder, file.temporary, data, old, chosen, old_name=name)
 
     def is_renamed(self, file: LandingFile) -> bool:
         """Return whether a file of a landing that was killed has its name, or is removed."""
         try:
             with self._open_folder(file) as (folder, name):
-                finish_exchange(folder, file.temporary)
+                finish_exchange(folder, file.temporary, name)
                 temporary = stat_entry(folder, file.temporary)
                 if not file.after:
                     return temporary is not None or not entry_exists(folder, name)
@@ -151,29 +175,33 @@ class LandingFolder:
         is_executable = bool(facts.st_mode & stat.S_IXUSR)
         if file.before == file.after and is_executable != bool(file.mode & _EXECUTE):
             return False
-        check = self._make_check(file.after, is_a_link=is_link(file.mode))
-        return check(read_entry(folder, name))
+        check = self._make_check(file.after, file.new_type)
+        return check(self._read(file, folder, name))
 
     def stage_again(self, file: LandingFile) -> None:
         """Stage a file of a landing that was killed, if somebody removed what was staged."""
         if file.after:
             with self._open_folder(file, makes_folders=True) as (folder, _):
-                is_staged = entry_exists(folder, file.temporary)
+                present = stat_entry(folder, file.temporary)
+                is_staged = present is not None
+                if file.new_files is not None and present:  # a part of it may be gone
+                    is_staged = self._is_new(file, folder, file.temporary, present)
             if not is_staged:
+                self.remove_temporary(file)
                 self.stage(file)
 
     def rename(self, file: LandingFile) -> None:
         """Give the new file its name, and the old one, if there is one, the temporary name."""
-        check = self._make_check(file.before, is_a_link=file.was_link)
+        check = self._make_check(file.before, file.old_type)
         with self._name_errors(file), self._open_folder(file) as (folder, name):
             if file.after:
-                replace_checked(folder, file.temporary, name, check)
+                replace_checked(folder, file.temporary, name, check, self._make_reader(file))
             else:
                 set_aside_checked(folder, name, file.temporary, check)
 
     def undo(self, file: LandingFile) -> None:
         """Undo `rename`: the old file itself gets its name back, with its mode and owner."""
-        check = self._make_check(file.after, is_a_link=is_link(file.mode))
+        check = self._make_check(file.after, file.new_type)
         with self._name_errors(file), self._open_folder(file) as (folder, name):
             if file.before and not entry_exists(folder, file.temporary):
                 self._write_old(folder, name, file)
@@ -183,22 +211,26 @@ class LandingFolder:
                 except FileExistsError:  # the user made another one
                     raise FileChangedError(file.path) from None
             elif file.before:
-                replace_checked(folder, file.temporary, name, check)
+                replace_checked(folder, file.temporary, name, check, self._make_reader(file))
             else:
                 set_aside_checked(folder, name, file.temporary, check)
 
     def _write_old(self, folder: int, name: str, file: LandingFile) -> None:
         """Write the old file again, from the store: somebody removed it, such as `git clean`."""
-        present = stat_entry(folder, name)
-        mode = _choose_mode(LINK if file.was_link else file.mode, present)
-        data = self._contents.read(file.before)
-        write_entry(folder, file.temporary, data, present, mode, old_name=name)
+        if file.old_files is not None:
+            write_folder(folder, file.temporary, file.old_files, self._contents.read)
+        else:
+            mode = LINK if file.was_link else file.mode
+            self._write_file(folder, name, file, file.before, mode)
 
     def remove_temporary(self, file: LandingFile) -> None:
-        """Remove the temporary file of a path, if it is there."""
-        with suppress(FileNotFoundError), self._open_folder(file) as (folder, _):
-            finish_exchange(folder, file.temporary)
-            if entry_exists(folder, file.temporary):
+        """Remove the temporary file or folder of a path, if it is there."""
+        with suppress(FileNotFoundError), self._open_folder(file) as (folder, name):
+            finish_exchange(folder, file.temporary, name)
+            facts = stat_entry(folder, file.temporary)
+            if facts and stat.S_ISDIR(facts.st_mode):
+                remove_folder(folder, file.temporary, file.inner_files)
+            elif facts:
                 os.unlink(file.temporary, dir_fd=folder)
 
     def remove_empty(self, path: str) -> None:
@@ -248,122 +280,46 @@ class LandingFolder:
                 raise
             raise FileChangedError(file.path) from None
 
-    def _make_check(self, content: str, *, is_a_link: bool) -> ContentCheck:
-        """Return a function that says whether a present content has an id; "" is no file."""
+    def _read(self, file: LandingFile, folder: int, name: str) -> bytes | None:
+        """Return what is under a name: as `read_entry`, or a listing where a folder may be."""
+        facts = stat_entry(folder, name) if FOLDER in (file.old_type, file.new_type) else None
+        if facts and stat.S_ISDIR(facts.st_mode):
+            return list_present(folder, name, file.inner_files, self._contents.find_id)
+        return read_entry(folder, name)
+
+    def _make_reader(self, file: LandingFile) -> EntryReader:
+        return lambda folder, name: self._read(file, folder, name)
+
+    def _make_check(self, content: str, expected: int) -> ContentCheck:
+        """Return a function that says whether a present entry has an id and a type; "" is none."""
 
         def check(data: bytes | None) -> bool:
             if data is None:
                 return not content
-            return isinstance(data, LinkTarget) == is_a_link and (
-                self._contents.find_id(data) == content
-            )
+            return _find_type(data) == expected and self._contents.find_id(data) == content
 
         return check
 
 
-def _choose_mode(mode: int, old: os.stat_result | None) -> int:
-    """Return the mode of a new file, with its type.
+def _find_type(data: bytes) -> int:
+    """Return git's type of an entry that was read."""
+    if isinstance(data, FolderListing):
+        return FOLDER
+    return LINK if isinstance(data, LinkTarget) else REGULAR
+
+
+def _choose_mode(mode: int, old: os.stat_result) -> int:
+    """Return the mode of a file that replaces another one, with its type.
 
     git only knows whether a file is executable, so an old file keeps the rest of its mode.
 
     Arguments:
         mode: git's. old: facts about a regular file that is replaced.
     """
-    if old is None or is_link(mode):
+    if is_link(mode):
         return mode
     kept = stat.S_IMODE(old.st_mode) & ~_EXECUTE
     if mode & _EXECUTE:
         executable = stat.S_IMODE(old.st_mode) & _EXECUTE
         kept |= executable or (kept & _READ) >> 2
     return stat.S_IFREG | kept
-
-
-def check_folder(folder: int, path: str) -> None:
-    """Raise WorkspaceError if names in an open folder cannot be changed. `path`: of the folder."""
-    _check_attributes(folder, path)
-    if not os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=_HAS_EFFECTIVE_IDS):
-        mode = stat.S_IMODE(os.fstat(folder).st_mode)
-        raise WorkspaceError(
-            f"the folder {path_to_text(path)} is read-only (mode {mode:04o})",
-            remedy="If its files should change, change its mode first.",
-        )
-
-
-def check_file(folder: int, name: str, path: str, *, is_written: bool) -> None:
-    """Raise WorkspaceError if a file of an open folder cannot be replaced or removed.
-
-    Arguments:
-        path: of the file, for errors.
-        is_written: true if it gets another content. A removal needs no right to write the file.
-    """
-    facts = stat_entry(folder, name)
-    if facts is None:
-        return
-    if stat.S_ISREG(facts.st_mode):
-        _check_file_attributes(folder, name, path)
-        if is_written and not os.access(
-            name, os.W_OK, dir_fd=folder, effective_ids=_HAS_EFFECTIVE_IDS
-        ):
-            raise _explain_read_only(facts, path)
-    above = os.fstat(folder)
-    user = os.geteuid()
-    if above.st_mode & stat.S_ISVTX and user not in (0, above.st_uid, facts.st_uid):
-        raise WorkspaceError(
-            f"{path_to_text(path)} belongs to another user (number {facts.st_uid}), and only the "
-            "owner may replace files in this folder (it has the sticky bit)",
-            remedy="Let its owner change it.",
-        )
-
-
-def _explain_read_only(facts: os.stat_result, path: str) -> WorkspaceError:
-    mode = stat.S_IMODE(facts.st_mode)
-    message = f"{path_to_text(path)} is read-only (mode {mode:04o})"
-    if facts.st_uid == os.geteuid():
-        return WorkspaceError(message, remedy="If it should change, change its mode first.")
-    return WorkspaceError(
-        f"{message} and belongs to another user (number {facts.st_uid})",
-        remedy="If it should change, let its owner change its mode first.",
-    )
-
-
-def _check_file_attributes(folder: int, name: str, path: str) -> None:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        descriptor = os.open(name, flags, dir_fd=folder)
-    except OSError:
-        return  # the rename tells
-    try:
-        _check_attributes(descriptor, path)
-    finally:
-        os.close(descriptor)
-
-
-def _check_attributes(descriptor: int, path: str) -> None:
-    """Raise WorkspaceError if an open file or folder has an attribute that forbids renames."""
-    attributes = _read_attributes(descriptor)
-    for bit, letter, adjective in (
-        (_IMMUTABLE, "i", "immutable"),
-        (_APPEND_ONLY, "a", "append-only"),
-    ):
-        if attributes & bit:
-            raise WorkspaceError(
-                f"{path_to_text(path)} is {adjective} (chattr +{letter})",
-                remedy=f"If it should change, remove the attribute with `chattr -{letter}` first.",
-            )
-
-
-def _read_attributes(descriptor: int) -> int:
-    """Return the attributes of an open file, 0 if the file system has none."""
-    if sys.platform != "linux":
-        return 0
-    import fcntl
-
-    buffer = array.array("i", [0, 0])  # the kernel fills an int, though the request names a long
-    try:
-        fcntl.ioctl(descriptor, _READ_FLAGS, buffer)
-    except OSError:
-        return 0
-    return buffer[0]
-
-
-_HAS_EFFECTIVE_IDS = os.access in os.supports_effective_ids

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from .....errors import WorkspaceError
 from ..._errors import check_unprotected, explain
 from ..trees import list_parents
 from .files import Contents, LandingFolder
-from .landing_record import LandingFile, LandingPlan, LandingRecord
+from .folders import list_planned
+from .landing_record import InnerFile, LandingFile, LandingPlan, LandingRecord
 
 _PREFIX = f"{UNFINISHED_PREFIX}.landing-"
 """Prefix of temporary files. The clean-up after single writes leaves these alone."""
@@ -111,18 +112,39 @@ class Landing:
         for file in files:
             check_unprotected(file.path, file.path)
         landing = tuple(
-            LandingFile(
-                file.path,
-                f"{_PREFIX}{token}-{number}",
-                file.before,
-                file.after,
-                file.mode,
-                file.was_link,
-            )
-            for number, file in enumerate(files)
+            self._make_file(folder, file, inner, f"{_PREFIX}{token}-{number}")
+            for number, (file, inner) in enumerate(_join_folders(files))
         )
-        folders = folder.find_missing_folders(file.path for file in files if file.after)
+        folders = folder.find_missing_folders(file.path for file in landing if file.after)
         return LandingPlan(folder.root, landing, tuple(folders))
+
+    def _make_file(
+        self,
+        folder: LandingFolder,
+        file: MergedFile,
+        inner: tuple[InnerFile, ...] | None,
+        temporary: str,
+    ) -> LandingFile:
+        """Return what happens to one entry. `inner`: see `_join_folders`."""
+        old, new = (inner, None) if file.after else (None, inner)
+        before, after = file.before, file.after
+        if new is not None:
+            after = self._contents.find_id(list_planned(new))
+        elif not before and folder.is_folder(file.path):
+            # No tree has empty folders: to git there is nothing in the way of the new file.
+            old = old or ()
+        if old is not None:
+            before = self._contents.find_id(list_planned(old))
+        return LandingFile(
+            file.path,
+            temporary,
+            before,
+            after,
+            file.mode,
+            file.was_link,
+            old_files=old,
+            new_files=new,
+        )
 
     def _stage(
         self, folder: LandingFolder, plan: LandingPlan, on_staged: Callable[[], object]
@@ -223,6 +245,34 @@ class Landing:
             yield folder
         finally:
             folder.close()
+
+
+def _join_folders(
+    files: Sequence[MergedFile],
+) -> Iterator[tuple[MergedFile, tuple[InnerFile, ...] | None]]:
+    """Yield each file of a merge, and with it the files of a folder that it is exchanged for.
+
+    These are removed with the folder when a file takes its place, or come with the folder that
+    takes the place of a file. They are not yielded again; all other files have None.
+    """
+    above_written = list_parents(file.path for file in files if file.after)
+    above_removed = list_parents(file.path for file in files if not file.after)
+    exchanged: dict[str, list[InnerFile]] = {
+        file.path: []
+        for file in files
+        if file.path in (above_removed if file.after else above_written)
+    }
+    alone: list[MergedFile] = []
+    for file in files:
+        tops = list_parents((file.path,)) & exchanged.keys() if exchanged else ()
+        for top in tops:
+            content = file.after or file.before
+            exchanged[top].append(InnerFile(file.path[len(top) + 1 :], content, file.mode))
+        if not tops:
+            alone.append(file)
+    for file in alone:
+        inner = exchanged.get(file.path)
+        yield file, None if inner is None else tuple(inner)
 
 
 @contextmanager

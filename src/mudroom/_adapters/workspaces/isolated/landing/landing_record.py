@@ -17,6 +17,7 @@ from ....._core.json_values import get_decoder
 from ....._platform.path_text import path_from_text, path_to_text
 from ....._platform.private_files import make_private_folder
 from ..store import sync_folder, write_durably
+from ..trees import FILE_TYPE, FOLDER, LINK, REGULAR
 
 _LANDED = "+landed"
 """End of the name of the record of a landing whose files all have their names."""
@@ -25,14 +26,29 @@ _UNDONE = "+undone"
 """End of the name of the record of a landing that changed nothing in the end."""
 
 
+class InnerFile(Struct, frozen=True):
+    """A file of a folder that lands as one entry.
+
+    Arguments:
+        path: relative to that folder. id: of its content. mode: see `MergedFile`.
+    """
+
+    path: str
+    id: str
+    mode: int
+
+
 class LandingFile(Struct, frozen=True):
-    """A file that a landing writes or removes.
+    """A file that a landing writes or removes; or a folder, if it is exchanged for a file.
 
     Arguments:
         path: relative to the folder.
-        temporary: name of a file beside it: first it is the new file, later the old one.
-        before, after, mode, was_link: see `MergedFile`.
-        inode: number of the new file; 0 until it is staged, and for a removal.
+        temporary: name of an entry beside it: first it is the new one, later the old one.
+        before, after: see `MergedFile`; of a folder the id of its listing.
+        mode, was_link: see `MergedFile`.
+        inode: number of the new entry; 0 until it is staged, and for a removal.
+        old_files, new_files: what is in the folder that goes, and in the one that comes; None
+            where there is no folder.
     """
 
     path: str
@@ -42,6 +58,25 @@ class LandingFile(Struct, frozen=True):
     mode: int
     was_link: bool = False
     inode: int = 0
+    old_files: tuple[InnerFile, ...] | None = None
+    new_files: tuple[InnerFile, ...] | None = None
+
+    @property
+    def old_type(self) -> int:
+        """git's type of the old entry."""
+        if self.old_files is not None:
+            return FOLDER
+        return LINK if self.was_link else REGULAR
+
+    @property
+    def new_type(self) -> int:
+        """git's type of the new entry."""
+        return self.mode & FILE_TYPE if self.new_files is None else FOLDER
+
+    @property
+    def inner_files(self) -> tuple[InnerFile, ...]:
+        """What is in the folder that goes, or in the one that comes."""
+        return self.old_files or self.new_files or ()
 
 
 class LandingPlan(Struct, frozen=True):
