@@ -31,7 +31,7 @@ from mudroom._engine.child_report import add_facts, format_evidence, format_warn
 from mudroom._engine.children.checks import describe_check
 from mudroom._engine.children.task_tool import make_task_tool
 from mudroom._engine.inbox.inbox import format_message, make_notification
-from mudroom._engine.team_text import format_shutdown
+from mudroom._engine.team_registry import format_shutdown
 from mudroom._projections.board_lines import format_details, format_prompt, format_task
 from mudroom._projections.engine_text import (
     format_value,

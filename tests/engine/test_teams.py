@@ -15,8 +15,7 @@ from mudroom import Agent, Budget, Mode, Reason, ToolCallBlock
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.events import MessageDelivered, RunStarted, TeamMessageSent, ToolCallFinished
 from mudroom._engine.child_report import format_evidence
-from mudroom._engine.team_registry import MAX_RUNS
-from mudroom._engine.team_text import check_name, make_agent_name
+from mudroom._engine.team_registry import MAX_RUNS, check_name, make_agent_name
 from mudroom._projections.team import normalize_name
 from mudroom.errors import UnknownName
 from mudroom.testing.clock import VirtualLoop

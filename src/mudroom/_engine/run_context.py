@@ -36,7 +36,7 @@ from .recorder import Recorder
 from .server_tools.toolset import RunTools, ServerTools
 from .session_context import SessionServices
 from .structured_output import EMIT_TOOL, OutputCollector, OutputRefusal
-from .team_text import format_team
+from .team_registry import format_team
 
 _LONGER = 4
 """Factor by which the maximum of an answer grows after it has cut one off."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
@@ -24,10 +24,12 @@ from ..inbox.inbox import choose_status, make_notification
 from ..meters.run_timer import GRACE_SECONDS
 from ..phase import LIMIT_REASONS, Phase
 from ..run_context import RunContext
-from ..team_text import PLAN_NOTE
+from ..team_registry import PLAN_NOTE
 from .child_brief import allocate, make_returned_brief
-from .members import TeamMembers
 from .merge import merge_report
+
+if TYPE_CHECKING:
+    from .members import TeamMembers
 
 _COPY_NOTE = (
     "\n\n[The child worked in a copy of the folder, which is removed. Nothing is changed here.]"

@@ -10,7 +10,7 @@ from ..._core.ports import RunHandle
 from ..._core.runs import Brief, InboxMessage
 from ..._projections.team import Teammate, normalize_name
 from ..run_context import RunContext
-from ..team_text import check_name, make_agent_name
+from ..team_registry import check_name, make_agent_name
 
 
 class ActiveChild(Struct):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -21,7 +22,9 @@ from .child_brief import allocate, list_agents, make_brief, resolve_model, selec
 from .child_run import ChildRun, find_refusal, make_start_result
 from .open_team import open_team, prepare_team
 from .task_arguments import TaskArguments
-from .team import Team
+
+if TYPE_CHECKING:
+    from .team import Team
 
 
 async def start_child(context: CallContext, arguments: TaskArguments) -> ToolResult:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..._core.messages import AssistantMessage
 from ...errors import ContextOverflow
+from ..context_policy import choose_next_check
 from ..model_call import call_model
 from ..run_context import RunContext
 
@@ -24,22 +25,32 @@ async def prepare_request(run: RunContext) -> None:
 
             await call_compaction_hook(run)
         await run.judge_messages()
-    if not _is_check_due(run):
+    if not await _must_shorten(run):
         return
     from .shortening import shorten_conversation
 
     await shorten_conversation(run)
 
 
-def _is_check_due(run: RunContext) -> bool:
-    """Return whether the next request may be too long. Most turns need no more than this."""
+async def _must_shorten(run: RunContext) -> bool:
+    """Return whether the conversation has to be shortened; most turns need no more than this."""
     state = run.conversation.shortening
     if state.overflow_error or run.services.recorded_edits is not None:
         return True
     if state.requested_focus is not None:
         return True
     is_first = not run.recorder.turn and not run.brief.history
-    return not is_first and run.estimate_request_tokens() >= state.next_check
+    size = 0 if is_first else run.estimate_request_tokens()
+    if is_first or size < state.next_check:
+        return False
+    policy = run.services.context_policy
+    # A summary run reads the whole conversation; the reserve of the window is meant for it.
+    if run.brief.is_compaction or not policy.is_automatic:
+        return False
+    await policy.load_window(run.brief.model, size)
+    thresholds = run.find_thresholds(size)
+    state.next_check = choose_next_check(size, thresholds)
+    return thresholds is not None and size > thresholds.clear_at
 
 
 async def call_within_window(run: RunContext) -> AssistantMessage | None:

@@ -83,14 +83,14 @@ async def _shorten(run: RunContext) -> bool:
     is_allowed = run.services.context_policy.is_automatic or run.brief.is_compaction
     if not is_allowed or refusals > MAX_OVERFLOWS:
         return False
-    if run.brief.is_compaction and not refusals:
-        # A summary run reads the whole conversation; the reserve of the window is meant for it.
-        return False
     size = run.estimate_request_tokens()
-    await run.services.context_policy.load_window(run.brief.model, size)
+    if refusals:
+        await run.services.context_policy.load_window(run.brief.model, size)
     thresholds = run.find_thresholds(size)
     state.next_check = choose_next_check(size, thresholds)
-    if thresholds is None or (size <= thresholds.clear_at and not refusals):
+    if thresholds is None:
+        return False
+    if not refusals and (run.brief.is_compaction or size <= thresholds.clear_at):
         return False
     if run.meter.find_exceeded_limit(run.timer.age):
         return False

@@ -15,8 +15,7 @@ from ..._projections.team import MESSAGE_TOOL, normalize_name
 from ...errors import suggest_names
 from ..children.open_team import open_team
 from ..run_context import RunContext
-from ..team_registry import ALL, PARENT_NAMES, TeamRequest
-from ..team_text import add_answer
+from ..team_registry import ALL, PARENT_NAMES, TeamRequest, add_answer
 
 if TYPE_CHECKING:
     from ..call_context import CallContext

@@ -9,8 +9,7 @@ from ..._core.ports import RunHandle
 from ..._core.run_ids import find_parent_id
 from ..._core.runs import InboxMessage
 from ..._core.type_checks import check_type
-from ..._engine.team_registry import TeamRequest
-from ..._engine.team_text import add_answer
+from ..._engine.team_registry import TeamRequest, add_answer
 from ..._projections.open_work import OpenWork, list_open_work
 from ..._projections.run_tree import RunTree
 from ..._projections.team import Teammate, normalize_name
