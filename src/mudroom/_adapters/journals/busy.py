@@ -1,4 +1,4 @@
-"""Error for a session that another writer has open."""
+"""The error for a session that another writer has open."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...errors import JournalBusy
 
 
 def make_busy_error(writer: str, where: str) -> JournalBusy:
-    """Return a JournalBusy. `writer`: description of the process that writes the session."""
+    """Make the error. `writer` describes the process that writes the session."""
     return JournalBusy(
         f"{writer} is writing this session",
         where=where,

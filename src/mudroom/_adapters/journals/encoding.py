@@ -17,9 +17,8 @@ _KIND = cast("type[StoredEvent]", StoredEvent)
 def encode(event: StoredEvent) -> bytes:
     """Encode an event as JSON in UTF-8.
 
-    Values that JSON cannot hold are stored as their `repr`, surrogates as in `clean_text`.
-
-    Raises JournalError for a Delta, and for an event that nests too deeply.
+    Values without a JSON form are stored as their `repr`, surrogates as by `clean_text`. Raises
+    JournalError for a Delta and for an event that nests too deeply.
     """
     if isinstance(event, Delta):
         raise JournalError("a Delta cannot be stored", remedy="Append the whole answer instead.")

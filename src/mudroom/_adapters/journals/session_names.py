@@ -1,4 +1,4 @@
-"""Session names and ids: rules that all stores share."""
+"""Rules for session names and ids, shared by all stores."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from ...errors import UnknownName, UsageError
 
 _ID_CHARACTERS = frozenset("0123456789abcdef-")
 _MAX_LENGTH = 80
+# How many ids an error suggests.
 _MAX_SUGGESTED = 3
-"""Maximum number of ids that an error names."""
+# Characters of an id shown to users.
 _SHORT_ID_LENGTH = 8
-"""Characters of an id that is shown."""
 
 
 def select_session(text: str, ids: Sequence[str], names: Iterable[tuple[str, str]]) -> str:
-    """Return the id of the session with this id, unique beginning of an id, or name.
+    """Find a session by its id, a unique prefix of its id, or its name; return its id.
 
     Arguments:
-        ids: all ids, the last written first.
-        names: pairs of name and id; read only if no id begins with the text.
+        ids: all ids, the most recently written first.
+        names: pairs of name and id; read only if no id starts with the text, as reading is slow.
 
-    Raises UnknownName if there is none, UsageError if several ids begin with the text.
+    Raises UnknownName if there is none, UsageError if several ids start with the text.
     """
     if text in ids:
         return text
@@ -42,7 +42,7 @@ def select_session(text: str, ids: Sequence[str], names: Iterable[tuple[str, str
 
 
 def make_missing_session_error(session: str) -> UnknownName:
-    """Return the error for a whole id of no session.
+    """Make the error for a full id that no session has.
 
     It reads no other session, because servers ask for sessions that may not exist yet.
     """
@@ -50,11 +50,7 @@ def make_missing_session_error(session: str) -> UnknownName:
 
 
 def _make_unknown_error(text: str, ids: Sequence[str], names: Iterable[str]) -> UnknownName:
-    """Return the error for a text that selects no session. It names the nearest sessions.
-
-    Arguments:
-        ids: all ids, the last written first.
-    """
+    """Make the error for a text that selects no session, naming the nearest ones."""
     from difflib import get_close_matches  # slow to import
 
     length = max(_SHORT_ID_LENGTH, len(text))
@@ -71,7 +67,7 @@ def _make_unknown_error(text: str, ids: Sequence[str], names: Iterable[str]) -> 
 
 
 def check_name(name: str, names: Iterable[tuple[str, str]], session: str = "") -> None:
-    """Check that a session can have this name, "" for none.
+    """Check that a session may have this name, "" for none.
 
     Arguments:
         names: pairs of name and id of all sessions; read only if the name is valid.

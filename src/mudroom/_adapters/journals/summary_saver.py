@@ -1,4 +1,4 @@
-"""Saved summary of a journal: its store keeps it, so that a list of sessions reads few events."""
+"""Saves a session's summary in its store, so that a list of sessions reads few events."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from ..._core.events import SessionClosed, StoredEvent
 from ..._projections.session_summary import SUMMARY_TYPES, SummaryState, encode_state
 
+# Events between saved states, at least. A list then reads about this many per session.
 SAVE_INTERVAL = 256
-"""Minimum events between two saved states. A list of sessions reads about as many of each."""
 
 
 class SummarySaver:
-    """The state of the summary of one journal, and the decision when to save it.
+    """The summary state of a journal, and the decision when to save it.
 
     Arguments:
-        state: state after the last event of the journal.
-        saved_position: position of the state that the store has.
+        state: the state after the journal's last event.
+        saved_position: position of the state in the store.
     """
 
     def __init__(self, state: SummaryState, saved_position: int) -> None:
@@ -24,10 +24,10 @@ class SummarySaver:
         self._saved_position = saved_position
 
     def apply(self, events: Iterable[StoredEvent], position: int) -> str:
-        """Add new events, the last one at `position`. Return the state to save, "" for none.
+        """Apply new events, the last one at `position`. Return the state to save, "" for none.
 
-        The last event of a session is a reason to save: a list then reads no events of it. So is an
-        opening in another folder: the session belongs to that folder at once.
+        The state is saved at the end of a session, so that a list reads none of its events, and
+        when the session is opened in another folder, which it then belongs to at once.
         """
         state = self._state
         former = state.folder
@@ -36,7 +36,7 @@ class SummarySaver:
             if type(event) in SUMMARY_TYPES:
                 state.apply(event)
         state.position = position
-        # The interval grows with the size of the state, so that saving costs no more per event.
+        # The interval grows with the state, so that saving does not cost more per event.
         is_due = position - self._saved_position >= max(SAVE_INTERVAL, state.size)
         has_moved = former not in ("", state.folder)
         if not is_due and not has_moved and type(event) is not SessionClosed:

@@ -1,4 +1,4 @@
-"""Rows of the table of events: encoded for COPY, and decoded with a check of their bytes."""
+"""Rows of the events table: encoded for COPY, decoded with a checksum test."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..encoding import decode, encode
 
 COLUMNS = ("session", "n", "run", "type", "body", "crc")
 
+# The binary format of COPY, see the PostgreSQL manual under COPY, "Binary Format".
 _HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 _END = struct.pack("!h", -1)
 _KEY = struct.Struct("!hi16siq")
@@ -26,7 +27,7 @@ DAMAGE_REMEDY = "Restore the database from a backup. The records before this one
 
 
 def encode_row(session: UUID, n: int, event: StoredEvent) -> bytes:
-    """Return the row of an event in the binary format of COPY. Raises JournalError for a Delta."""
+    """Encode an event as a row of binary COPY. Raises JournalError for a Delta."""
     body = encode(event)
     run = clean_text(event.run).encode()
     tag = get_tag(type(event)).encode()
@@ -45,18 +46,18 @@ def encode_row(session: UUID, n: int, event: StoredEvent) -> bytes:
 
 
 def make_copy_message(rows: Sequence[bytes]) -> bytearray:
-    """Return the rows as one message of COPY."""
+    """Join rows into one COPY message."""
     return bytearray(b"".join((_HEADER, *rows, _END)))
 
 
 def is_stored_row(row: bytes, stored: Mapping[str, Any]) -> bool:
-    """Return whether a stored row has the event of an encoded row."""
+    """Return whether a stored row holds the event of an encoded row."""
     body: bytes = stored["body"]
     return row.endswith(_LENGTH.pack(len(body)) + body + _CHECKSUM.pack(8, stored["crc"]))
 
 
 def decode_row(stored: Mapping[str, Any], place: str) -> StoredEvent:
-    """Return the event of a stored row. Raises JournalDamaged."""
+    """Decode the event of a stored row. Raises JournalDamaged."""
     n = stored["n"]
     body: bytes = stored["body"]
     if crc32(body) != stored["crc"]:
@@ -70,5 +71,4 @@ def decode_row(stored: Mapping[str, Any], place: str) -> StoredEvent:
 
 @cache
 def get_tag(event_type: type[StoredEvent]) -> str:
-    """Return the tag of an event type in JSON."""
     return str(event_type.__struct_config__.tag)
