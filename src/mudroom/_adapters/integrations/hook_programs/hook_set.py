@@ -281,7 +281,7 @@ def find_problem(spec: HookSpec) -> str:
 def _make_environ(environ: Mapping[str, str], folder: str) -> dict[str, str]:
     """Make the variables for programs from those of this process and of the session."""
     known = {**os.environ, **environ}
-    # A program with OpenTelemetry of its own must not report to the exporter of this process.
+    # These configure the exporter of this process, not that of another program.
     own = {name: value for name, value in known.items() if not name.startswith("OTEL_")}
     return {**own, "CLAUDE_PROJECT_DIR": folder, "PWD": folder}
 
