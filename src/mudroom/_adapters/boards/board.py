@@ -214,6 +214,7 @@ class TaskBoard:
                 "UPDATE task SET status = 'pending', owner = '', lock = '', run = '', report = ?, "
                 "revision = revision + 1 WHERE id = ? AND revision = ?"
             )
+            # With another revision, the task has another owner by now and is left alone.
             if sql.execute(update, (clean_text(report), task.id, task.revision)).rowcount:
                 self.write_log(sql, task.id, "returned", task.owner)
 
@@ -281,6 +282,7 @@ class TaskBoard:
             locks = [str(row[0]) for row in self._connection.execute(select)]
             ended = [lock for lock in locks if not is_owner_alive(self.path, lock)]
         returned: list[int] = []
+        # The write lock is not needed if there is nothing to return.
         if ended:
             with self.change() as sql:
                 for lock in ended:

@@ -19,6 +19,7 @@ from pathlib import Path
 from ..._platform.private_files import make_private_file, make_private_folder
 from ...errors import BoardError
 
+# "mudb" in ASCII.
 _APPLICATION_ID = 0x6D756462
 _SCHEMA_VERSION = 3
 _TABLES = """
@@ -55,6 +56,7 @@ _NETWORK_TYPES = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "
 
 def get_board_path(home: str | Path, project: str) -> Path:
     """Return the path of a project's board. `project` is the real path of its folder."""
+    # Paths on Linux may have bytes that are not UTF-8.
     digest = hashlib.sha256(project.encode("utf-8", "surrogateescape")).hexdigest()
     return Path(home, "boards", f"{digest[:16]}.db")
 
@@ -110,6 +112,7 @@ def _create_tables(connection: sqlite3.Connection, path: Path) -> None:
     """Create or update the tables, possibly while another process does the same."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
+    # Read inside the transaction, when no other process can be updating the tables.
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (program,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()

@@ -75,6 +75,7 @@ def _remove_free_locks(folder: Path, name: str) -> None:
         with suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
+                # Raises an OSError if a running process holds the lock, so its file stays.
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
             finally:
