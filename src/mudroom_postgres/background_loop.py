@@ -1,7 +1,7 @@
-"""Event loop in a thread of its own, for all connections to databases.
+"""An event loop in its own thread, for all database connections.
 
-Connections belong to one event loop, and stores outlive the loops that use them: a command may
-call `asyncio.run` several times. Leases must also be renewed while the caller's loop is busy.
+Connections belong to one event loop, but stores outlive the loops that use them: a command may call
+`asyncio.run` several times. Leases must also be renewed while the caller's loop is busy.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 log = logging.getLogger("mudroom")
 
+# The longest that the end of the process waits for connections to close.
 _CLOSE_SECONDS = 2.0
-"""Maximum seconds that the end of the process waits for connections to close."""
 
 
 class BackgroundLoop:
@@ -34,11 +34,11 @@ class BackgroundLoop:
         atexit.register(self._close)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the thread and return its result. A cancel cancels it there."""
+        """Run a coroutine in the thread and return its result. A cancel reaches it there."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
 
     def close_at_exit(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Call a coroutine function in the thread when the process ends."""
+        """Have a coroutine function called in the thread when the process ends."""
         self._closers.append(close)
 
     def _close(self) -> None:
@@ -49,11 +49,11 @@ class BackgroundLoop:
 
 
 def _log_unread_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error that nobody waits for; asyncpg leaves some when a server dies."""
+    """Log an error that no one awaits; asyncpg leaves some when a server dies."""
     log.debug("postgres: %s", context.get("message"), exc_info=context.get("exception"))
 
 
 @cache
 def get_background_loop() -> BackgroundLoop:
-    """Return the loop of this process. The first call starts its thread."""
+    """Return the loop of this process, starting its thread at the first call."""
     return BackgroundLoop()

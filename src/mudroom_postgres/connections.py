@@ -1,4 +1,4 @@
-"""Connections to one database: borrowed for one piece of work, and kept for the next one."""
+"""Connections to a database, borrowed for one piece of work and kept for the next."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ T = TypeVar("T")
 
 log = logging.getLogger("mudroom")
 
+# Per process and database, shared by all sessions.
 _MAX_CONNECTIONS = 4
-"""Connections of one process to one database. Sessions share them."""
 
+# An unused connection is closed after this time.
 _IDLE_SECONDS = 30.0
-"""Seconds after which a connection without work is closed."""
 
+# Time limit of one piece of work, so that a hanging connection is given up.
 _WORK_SECONDS = 30.0
-"""Maximum seconds of one piece of work, so that a connection that hangs is given up."""
 
 
 class Database:
-    """The connections of this process to one database. Create it with `get_database`.
+    """This process's connections to a database. Create it with `get_database`.
 
     Attributes:
         place: its address without the password, for messages.
-        wait_notice: tells that sessions wait for it.
+        wait_notice: reports to the user that sessions are waiting for it.
     """
 
     def __init__(self, url: str) -> None:
@@ -45,7 +45,9 @@ class Database:
         self.place = hide_password(url)
         self.wait_notice = WaitNotice(self.place)
         self._url = url
-        self._idle: list[tuple[float, Connection]] = []  # since when; the last one is used first
+        # With the time since when each is idle. The last one is reused first, so that a burst's
+        # extra connections age and close.
+        self._idle: list[tuple[float, Connection]] = []
         self._limit = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._is_prepared = False
         self._has_checked = False
@@ -61,11 +63,11 @@ class Database:
     async def run(
         self, work: Callable[[Connection], Awaitable[T]], *, is_repeatable: bool = True
     ) -> T:
-        """Do some work with a connection, from any event loop, and return its result.
+        """Work with a connection, from any event loop, and return the result.
 
         Arguments:
-            work: runs in the background loop. An error of a statement ends it.
-            is_repeatable: repeat it once if its connection was lost. It may run twice then.
+            work: runs in the background loop and ends at the first failing statement.
+            is_repeatable: repeat it once if its connection was lost, so it may have effect twice.
 
         Raises JournalError.
         """
@@ -73,7 +75,7 @@ class Database:
         return await self._background.run(self._run(work, 2 if is_repeatable else 1))
 
     def _tell_of_password_file(self) -> None:
-        """Tell once that the password file is not used. Screens need the caller's thread for it."""
+        """Warn once about an unusable password file, in the caller's thread as screens require."""
         if self._has_checked:
             return
         self._has_checked = True
@@ -99,10 +101,10 @@ class Database:
     async def work_once(
         self, work: Callable[[Connection], Awaitable[T]], *, seconds: float = _WORK_SECONDS
     ) -> T:
-        """Do some work with a connection, in the background loop.
+        """Work with a connection, in the background loop.
 
-        Raises errors of the work, of asyncpg, OSError, TimeoutError, and JournalError for tables
-        of another version.
+        Raises the errors of the work and of asyncpg, OSError, TimeoutError, and JournalError for
+        tables of another version.
         """
         async with self._limit:
             connection = self._take_idle() or await connect(self._url)
@@ -116,6 +118,7 @@ class Database:
                     result = await work(connection)
                 finally:
                     stopping.cancel()
+            # Expected, and the connection is still good.
             except AppendCollision:
                 self._keep(connection)
                 raise
@@ -138,7 +141,7 @@ class Database:
             self._closing = self.loop.call_later(_IDLE_SECONDS, self._terminate_idle)
 
     def _terminate_idle(self) -> None:
-        """Close the connections whose time has passed, and look again when the next one's has."""
+        """Close the connections idle for too long, and schedule the next look."""
         self._closing = None
         while self._idle and self._idle[0][0] + _IDLE_SECONDS <= self.loop.time():
             _, connection = self._idle.pop(0)
@@ -156,10 +159,10 @@ class Database:
 
 @cache
 def get_database(url: str) -> Database:
-    """Return the connections of this process to a database. Raises UsageError for a bad address."""
+    """Return this process's connections to a database. Raises UsageError for a bad address."""
     return Database(url)
 
 
 def make_work(statement: str, *values: Any) -> Callable[[Connection], Awaitable[Any]]:
-    """Return work that runs one statement and returns its rows."""
+    """Make work that runs one statement and returns its rows."""
     return lambda connection: connection.fetch(statement, *values)

@@ -1,7 +1,7 @@
-"""Connections of the package asyncpg, as this folder uses them.
+"""The asyncpg package, as used in this folder.
 
-Nothing that a connection keeps is used: no prepared statements, no settings, no locks, no LISTEN.
-So a proxy may give each transaction another connection (PgBouncer in transaction mode).
+Nothing that lives in a connection is used: no prepared statements, settings, locks or LISTEN. So a
+proxy may give each transaction another connection (PgBouncer in transaction mode).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from urllib.parse import parse_qsl, urlsplit
 
 from mudroom.errors import UsageError
 
+# Time limit of one attempt to connect.
 _CONNECT_SECONDS = 10
-"""Maximum seconds of one attempt to connect."""
 
+# A path that cannot exist.
 _NO_FILE = f"{os.devnull}/none"
-"""Path of a file that does not exist."""
 
 _PARAMETER = "[^#&=]+=[^#&]*"
 _URL = re.compile(
@@ -36,17 +36,13 @@ _PASSWORD = re.compile(r"(?<=[?&])(password|sslpassword)=[^&]*&?")
 
 
 class Connection(Protocol):
-    """The part of asyncpg's Connection that is used here."""
+    """The part of asyncpg's Connection used here."""
 
-    async def execute(self, query: str, *args: object, timeout: float | None = None) -> str:
-        """Run a statement, or several ones without arguments, and return the status."""
-        ...
+    async def execute(self, query: str, *args: object, timeout: float | None = None) -> str: ...
 
     async def fetch(
         self, query: str, *args: object, timeout: float | None = None
-    ) -> Sequence[Mapping[str, Any]]:
-        """Run a query and return its rows."""
-        ...
+    ) -> Sequence[Mapping[str, Any]]: ...
 
     async def copy_to_table(
         self,
@@ -57,17 +53,11 @@ class Connection(Protocol):
         schema_name: str,
         format: str,
         timeout: float | None = None,
-    ) -> str:
-        """Store rows by COPY."""
-        ...
+    ) -> str: ...
 
-    def is_closed(self) -> bool:
-        """Return whether the connection has ended."""
-        ...
+    def is_closed(self) -> bool: ...
 
-    def terminate(self) -> None:
-        """Close the connection without waiting."""
-        ...
+    def terminate(self) -> None: ...
 
     async def close(self, *, timeout: float | None = None) -> None:
         """Close the connection."""
@@ -81,12 +71,12 @@ async def connect(url: str) -> Connection:
     open_connection = cast("Callable[..., Awaitable[Connection]]", asyncpg.connect)
     options: dict[str, object] = {"timeout": _CONNECT_SECONDS, "statement_cache_size": 0}
     if find_exposed_password_file(url):
-        options["passfile"] = _NO_FILE  # asyncpg would not use it either, and print a warning
+        options["passfile"] = _NO_FILE  # asyncpg would ignore it too, but print a warning
     return await open_connection(url, **options)
 
 
 def find_exposed_password_file(url: str) -> str:
-    """Return the path of the password file if other users can read it, "" if there is none.
+    """Return the path of a password file that other users can read, "" if there is none.
 
     A file that is not needed is not looked for.
     """
@@ -107,7 +97,7 @@ def find_exposed_password_file(url: str) -> str:
 
 
 def check_url(url: str) -> None:
-    """Check the address of a database. Raises UsageError, also if asyncpg is not installed."""
+    """Check a database address. Raises UsageError, also if asyncpg is not installed."""
     if not _is_valid(url):
         raise UsageError(
             "this is not the address of a PostgreSQL database",
@@ -133,7 +123,7 @@ def _is_valid(url: str) -> bool:
 
 
 def hide_password(url: str) -> str:
-    """Return an address without its password, for messages. It need not be a valid address."""
+    """Remove the password from an address, valid or not, for messages."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url.rpartition("@")[2]

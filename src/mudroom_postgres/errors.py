@@ -1,4 +1,4 @@
-"""Errors of the database and of its connections, translated to JournalError with a remedy."""
+"""Errors of the database and its connections, translated to JournalError with a remedy."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ _TOO_MANY_CONNECTIONS = "53300"
 
 _SAFE = "Earlier records are safe."
 
+# Prefixes of SQLSTATE codes after which the same statement may succeed on a new connection.
 _RETRIED_STATES = ("08", "40", "57P01", "57P02", "57P03", "57P05", "53300", "25P03", "55P03")
-"""Beginnings of SQLSTATE codes after which the same statement may succeed on a new connection."""
 
 _BAD_ADDRESS = (
     "the address of the database cannot be used",
     "Check what follows after ? in the address, and the variables PG… with their files.",
 )
 
+# Prefix of a SQLSTATE code -> message and remedy.
 _REMEDIES = {
     "53100": (
         "the disk of the database server is full; this was not recorded",
@@ -54,33 +55,32 @@ _REMEDIES = {
         "Use the version of mudroom that created them, or another database.",
     ),
 }
-"""Beginning of a SQLSTATE code -> message and remedy."""
 
 
 class AppendCollision(Exception):
-    """A record with the number of a new event is stored already."""
+    """A record with the number of a new event is already stored."""
 
 
 def get_state(error: BaseException) -> str:
-    """Return the SQLSTATE code of an error of the server, "" for other errors."""
+    """Return the SQLSTATE code of a server error, "" for any other error."""
     state = getattr(error, "sqlstate", None)
     return state if isinstance(state, str) else ""
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Return whether the statement may succeed when it is sent again on a new connection.
+    """Return whether a statement may succeed if sent again on a new connection.
 
-    It is not known whether the server has executed it.
+    The server may or may not have executed it already.
     """
     if isinstance(error, MudroomError | AppendCollision):
         return False
     state = get_state(error)
-    # Without a code it is the connection. When a server dies, asyncpg raises plain exceptions, too.
+    # No code means a broken connection. asyncpg raises plain exceptions when a server dies.
     return state.startswith(_RETRIED_STATES) if state else True
 
 
 def translate_error(error: BaseException, place: str) -> JournalError:
-    """Return a JournalError for an error of a statement or a connection."""
+    """Translate an error of a statement or connection."""
     state = get_state(error)
     text = describe_cause(error)
     if isinstance(error, ValueError):  # of asyncpg, before it connects
@@ -103,10 +103,11 @@ def translate_error(error: BaseException, place: str) -> JournalError:
 
 
 def make_unrecorded_error(error: BaseException, place: str, seconds: float) -> JournalError:
-    """Return the error for events that could not be stored.
+    """Make the error for events that could not be stored.
 
     Arguments:
-        error: of the last attempt. seconds: how long the database was tried again.
+        error: the error of the last attempt.
+        seconds: how long the database was retried.
     """
     if not is_temporary(error):
         return translate_error(error, place)
@@ -125,7 +126,7 @@ def make_unrecorded_error(error: BaseException, place: str, seconds: float) -> J
 
 
 def describe_cause(error: BaseException) -> str:
-    """Return the cause in words: of an error of the system without its number and address."""
+    """Describe a cause in words; a system error without its number and address."""
     if isinstance(error, OSError) and error.errno:
         text = os.strerror(error.errno) if error.errno > 0 else error.strerror
         if text:
@@ -135,7 +136,7 @@ def describe_cause(error: BaseException) -> str:
 
 
 def make_lost_session_error(place: str) -> JournalBusy:
-    """Return the error for a writer whose session another process has taken over."""
+    """Make the error for a writer whose session another process has taken over."""
     return JournalBusy(
         "another process has taken this session over; this was not recorded",
         where=place,

@@ -1,4 +1,4 @@
-"""Rows of the table of events: encoded for COPY, and decoded with a check of their bytes."""
+"""Rows of the events table: encoded for COPY, decoded with a checksum test."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mudroom.events import StoredEvent, decode_event, encode_event
 
 COLUMNS = ("session", "n", "run", "type", "body", "crc")
 
+# The binary format of COPY, see the PostgreSQL manual under COPY, "Binary Format".
 _HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
 _END = struct.pack("!h", -1)
 _KEY = struct.Struct("!hi16siq")
@@ -43,18 +44,18 @@ def encode_row(session: UUID, n: int, event: StoredEvent) -> bytes:
 
 
 def make_copy_message(rows: Sequence[bytes]) -> bytearray:
-    """Return the rows as one message of COPY."""
+    """Join rows into one COPY message."""
     return bytearray(b"".join((_HEADER, *rows, _END)))
 
 
 def is_stored_row(row: bytes, stored: Mapping[str, Any]) -> bool:
-    """Return whether a stored row has the event of an encoded row."""
+    """Return whether a stored row holds the event of an encoded row."""
     body: bytes = stored["body"]
     return row.endswith(_LENGTH.pack(len(body)) + body + _CHECKSUM.pack(8, stored["crc"]))
 
 
 def decode_row(stored: Mapping[str, Any], place: str) -> StoredEvent:
-    """Return the event of a stored row. Raises JournalDamaged."""
+    """Decode the event of a stored row. Raises JournalDamaged."""
     n = stored["n"]
     body: bytes = stored["body"]
     if crc32(body) != stored["crc"]:
@@ -68,5 +69,4 @@ def decode_row(stored: Mapping[str, Any], place: str) -> StoredEvent:
 
 @cache
 def get_tag(event_type: type[StoredEvent]) -> str:
-    """Return the tag of an event type in JSON."""
     return str(event_type.__struct_config__.tag)

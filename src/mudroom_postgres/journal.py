@@ -1,6 +1,6 @@
 """Journal of one session in a PostgreSQL database: durable, one writer, any number of readers.
 
-An append returns when the database has committed its events. Appends that come during a commit
+An append returns once the database has committed its events. Appends that arrive during a commit
 share the next one (group commit).
 """
 
@@ -25,11 +25,11 @@ from .writer import EventWriter
 
 log = logging.getLogger("mudroom")
 
+# After a commit with at least this many appends, the next one waits for more to join.
 _BUSY_APPENDS = 3
-"""Appends in one commit from which on the next commit waits for more appends."""
 
+# Length of that wait.
 _GATHER_SECONDS = 0.003
-"""Seconds of that wait."""
 
 _MAX_WAKES = 32
 """Appends finished in one iteration of the event loop. Each wakes a run for 0.1 to 0.2 ms, so
@@ -37,11 +37,11 @@ thousands at once would hold up timers, input and cancels."""
 
 
 class _Append(NamedTuple):
-    """An append that waits.
+    """An append waiting for its commit.
 
     Arguments:
         first: number of its first event.
-        summary: state of the summary to save after it, "" for none.
+        summary: summary state to save after it, "" for none.
     """
 
     first: int
@@ -51,7 +51,7 @@ class _Append(NamedTuple):
 
 
 class PostgresJournal:
-    """The one writer of a session. The store creates it with a lease that was taken.
+    """The only writer of a session. The store creates it with a lease it has taken.
 
     It belongs to the event loop of its first append.
 
@@ -81,14 +81,8 @@ class PostgresJournal:
         ]
 
     async def append(self, *events: StoredEvent) -> int:
-        """Append events in order and return the position of the last one.
-
-        The database has committed them when this returns. If the caller is cancelled while it
-        waits, they are recorded nevertheless.
-
-        Raises JournalBusy if another process has taken the session over, and JournalError if they
-        could not be stored. After that nothing more can be appended.
-        """
+        # A cancelled caller only stops waiting: what is in the queue is stored. After a failure
+        # nothing more can be appended, or the record would have a gap.
         first = self._last + 1
         rows = [encode_row(self._lease.session, n, event) for n, event in enumerate(events, first)]
         if self._is_closed or self._failure:
@@ -108,11 +102,9 @@ class PostgresJournal:
     def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> AsyncIterator[StoredEvent]:
-        """Yield the events recorded so far, oldest first."""
         return read_events(self._database, self._lease.session, after, types)
 
     async def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
-        """Yield the events after a position, then each new one, until this journal is closed."""
         while True:
             appended = self._appended
             is_closed = self._is_closed
@@ -124,7 +116,7 @@ class PostgresJournal:
             await appended.wait()
 
     async def close(self) -> None:
-        """Finish pending appends and release the session. May be called again."""
+        """Finish pending appends and release the session. Safe to call again."""
         self._is_closed = True
         self._signal()
         writing, renewing = self._tasks
@@ -133,13 +125,13 @@ class PostgresJournal:
         self._wake_followers()
 
     def _signal(self) -> None:
-        """Wake the writer, once for all appends until it looks."""
+        """Wake the writer, unless it is already awake and yet to look at the queue."""
         if not self._is_signalled:
             self._is_signalled = True
             self._database.loop.call_soon_threadsafe(self._has_work.set)
 
     async def _write_until_closed(self) -> None:
-        """Store all waiting appends together, again and again. Runs in the background loop."""
+        """Store all waiting appends together, repeatedly. Runs in the background loop."""
         while True:
             await self._has_work.wait()
             self._has_work.clear()
@@ -155,7 +147,7 @@ class PostgresJournal:
             await self._lease.release()
 
     async def _store_waiting(self) -> int:
-        """Store the waiting appends and return their number."""
+        """Store the waiting appends; return how many there were."""
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
         if self._failure is None:
             rows = [row for each in batch for row in each.rows]
@@ -191,7 +183,7 @@ class PostgresJournal:
                 continue
 
     def _tell(self, text: str) -> None:
-        """Log a notice in the thread of the session, which draws the screen."""
+        """Log a notice in the session's thread, which draws the screen."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(log.warning, "%s", text)
@@ -217,4 +209,6 @@ class PostgresJournal:
         failure = self._failure
         if failure is None:
             return JournalError("the journal is closed", where=self.place)
+        # A new exception for each waiter: one shared by several would collect all their
+        # tracebacks.
         return type(failure)(failure.message, where=failure.where, remedy=failure.remedy)

@@ -1,7 +1,7 @@
-"""Lease of a session's writer: other processes see who writes it, until it ends or is given up.
+"""The lease of a session's writer, by which other processes see who writes it.
 
-It tells whether a writer lives. What keeps two writers from mixing their records is the primary key
-of the events, not the lease.
+A lease only tells whether a writer is alive. What keeps two writers from mixing their records is
+the primary key of the events.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from uuid import UUID, uuid4
 from .connections import Database, make_work
 from .errors import make_lost_session_error
 
+# How long a lease lasts unless it is renewed.
 LEASE_SECONDS = 15.0
-"""Seconds that a lease lasts if it is not renewed."""
 
+# A third of that, so that a lease survives two missed renewals.
 RENEWAL_SECONDS = 5.0
-"""Seconds between two renewals."""
 
 _TAKE = f"""
 UPDATE mudroom.sessions
@@ -57,7 +57,7 @@ WHERE id = $1 AND lease_token = $2
 
 
 class Lease:
-    """The lease of one writer. It must be taken before it is used."""
+    """The lease of one writer, which must be taken before use."""
 
     def __init__(self, database: Database, session: UUID) -> None:
         self.session = session
@@ -66,7 +66,8 @@ class Lease:
         self._until = 0.0
 
     async def take(self) -> bool:
-        """Take the lease unless a living process has it. Return whether it was taken."""
+        """Take the lease unless a living process holds it. Return whether it was taken."""
+        # Before the statement: the lease must never seem longer here than it is in the database.
         began = _read_clock()
         holder = await read_holder(self._database, self.session)
         dead = holder["lease_process"] if holder and is_gone(holder["lease_process"]) else "-"
@@ -78,7 +79,7 @@ class Lease:
         return bool(rows)
 
     def assume(self) -> None:
-        """Use a lease that was taken in another statement just now."""
+        """Use a lease that another statement has just taken."""
         self._until = _read_clock() + LEASE_SECONDS
 
     async def renew(self) -> None:
@@ -95,24 +96,24 @@ class Lease:
         self._until = began + LEASE_SECONDS
 
     async def require(self) -> None:
-        """Renew the lease if it has ended; errors as for `renew`."""
+        """Renew the lease if it has expired; errors as for `renew`."""
         if _read_clock() >= self._until:
             await self.renew()
 
     async def release(self) -> None:
-        """Give the lease back. A session without events is removed."""
+        """Give the lease back, and remove a session without events."""
         for statement in (_REMOVE_EMPTY, _RELEASE):
             await self._database.run(make_work(statement, self.session, self.token))
 
 
 async def read_holder(database: Database, session: UUID) -> Mapping[str, Any] | None:
-    """Return who has the lease of a session, None if nobody has it."""
+    """Return who holds the lease of a session, None if no one does."""
     rows = await database.run(make_work(_READ, session))
     return rows[0] if rows else None
 
 
 async def find_writer(database: Database, session: UUID) -> str:
-    """Return a description of the process that writes a session, "" if there is none."""
+    """Describe the process that writes a session, "" if there is none."""
     holder = await read_holder(database, session)
     if holder is None or is_gone(holder["lease_process"]):
         return ""
@@ -120,7 +121,7 @@ async def find_writer(database: Database, session: UUID) -> str:
 
 
 def describe_process() -> tuple[str, str]:
-    """Return a description of this process for users, and one that no other process has."""
+    """Describe this process for users, and by a text no other process has."""
     pid = os.getpid()
     started = _read_start(pid)
     host = socket.gethostname()
@@ -128,7 +129,7 @@ def describe_process() -> tuple[str, str]:
 
 
 def is_gone(process: str) -> bool:
-    """Return whether a process is one of this machine, and has ended."""
+    """Return whether a process was on this machine and has ended."""
     machine, _, rest = process.partition(" ")
     pid, _, started = rest.partition(" ")
     if machine != _identify_machine() or not pid.isdecimal() or started in ("", "0"):
@@ -151,15 +152,16 @@ def _read_start(pid: int) -> int:
 
 @cache
 def _identify_machine() -> str:
-    """Return a name for the process table that this process sees; "" if it cannot be told."""
+    """Identify the process table this process sees, uniquely if that is impossible."""
     with suppress(OSError):
         namespace = os.readlink("/proc/self/ns/pid")
         with open("/proc/sys/kernel/random/boot_id") as file:
             return f"{file.read().strip()}:{namespace}:{socket.gethostname()}".replace(" ", "_")
+    # Matches no process, so that none is taken for dead by mistake.
     return f"unknown-{uuid4()}"
 
 
 def _read_clock() -> float:
-    """Return seconds that also pass while the machine sleeps."""
+    """Return seconds that keep counting while the machine sleeps."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)

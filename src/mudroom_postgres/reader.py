@@ -1,4 +1,4 @@
-"""Reader of one session's events: short queries, so that no transaction stays open."""
+"""Reads a session's events in short queries, so that no transaction stays open."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mudroom.events import StoredEvent
 from .connections import Database, make_work
 from .event_rows import DAMAGE_REMEDY, decode_row, get_tag
 
+# Events per query.
 _BATCH = 256
-"""Events that one query returns."""
 
 _QUERY = (
     "SELECT n, body, crc FROM mudroom.events WHERE session = $1 AND n > $2 ORDER BY n "
@@ -33,7 +33,7 @@ async def read_events(
 ) -> AsyncIterator[StoredEvent]:
     """Yield the events recorded so far, oldest first.
 
-    A read of all types finds missing records; a read of some types checks these only.
+    A read of all types detects missing records; a read of some types checks only those.
 
     Raises JournalDamaged, JournalError.
     """

@@ -1,10 +1,10 @@
-"""Tables of the store: create them, and check their version.
+"""The store's tables: creation, and a check of their version.
 
 mudroom.schema_version(version)
 mudroom.sessions(id, name, created, program, summary, saved_n, saved_size,
                  lease_token, lease_writer, lease_process, lease_until)
-    summary is the state of the session's summary after event saved_n; saved_size is the size of
-    the events up to there. A session without events is not listed.
+    summary is the state of the session's summary after event saved_n; saved_size is the size of the
+    events up to that one. A session without events is not listed.
 mudroom.events(session, n, run, type, body, crc, stored)
     n counts from 1 without gaps; body is JSON; crc is crc32(body).
 """
@@ -17,8 +17,8 @@ from .driver import Connection
 
 SCHEMA_VERSION = 1
 
+# Key of the lock a process holds while it creates the tables: "mudr" in ASCII.
 _LOCK = 0x6D756472
-"""Key of the lock that one process holds while it creates the tables."""
 
 _CREATE = f"""
 SELECT pg_advisory_xact_lock({_LOCK});
@@ -51,7 +51,7 @@ CREATE TABLE IF NOT EXISTS mudroom.events (
 INSERT INTO mudroom.schema_version
     SELECT {SCHEMA_VERSION} WHERE NOT EXISTS (SELECT FROM mudroom.schema_version);
 """
-# Without BEGIN the server runs these statements in one transaction, because they are one message.
+# Sent as one message, these statements run in one transaction even without BEGIN.
 
 
 async def prepare_schema(connection: Connection, place: str) -> None:

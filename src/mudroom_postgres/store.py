@@ -1,4 +1,4 @@
-"""Session store in a PostgreSQL database, which may have no tables yet."""
+"""Session store in a PostgreSQL database, which may not have tables yet."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from .journal import PostgresJournal
 from .lease import LEASE_SECONDS, Lease, describe_process, find_writer, is_gone, read_holder
 from .reader import read_events
 
+# Between polls for events appended by another process: LISTEN does not work through a proxy.
 _POLL_SECONDS = 0.2
-"""Seconds between two polls for events that another process has appended."""
 
 _LIST = """
 SELECT s.id, extract(epoch FROM last.stored)::float8 AS modified, s.saved_size + coalesce((
@@ -84,10 +84,10 @@ SELECT id FROM deleted
 
 
 class PostgresStore:
-    """Session store in a PostgreSQL database. It creates its tables when it is first used.
+    """A session store in a PostgreSQL database. It creates its tables at first use.
 
     Arguments:
-        url: address, postgresql://USER@HOST:PORT/DATABASE. What it leaves out comes from the
+        url: the address, postgresql://USER@HOST:PORT/DATABASE. Missing parts come from the
             variables PGHOST, PGUSER, PGPASSWORD, … and from ~/.pgpass.
 
     Raises UsageError for a bad address, or if asyncpg is not installed.
@@ -97,10 +97,6 @@ class PostgresStore:
         self._database = get_database(url)
 
     async def create(self, session: str) -> PostgresJournal:
-        """Create a session and open its journal. It appears with its first events.
-
-        Raises JournalError if it exists.
-        """
         lease = Lease(self._database, _parse_id(session))
         values = (lease.session, time.time(), __version__, lease.token, *describe_process())
         await self._database.run(make_work(_REMOVE_ABANDONED))
@@ -116,7 +112,6 @@ class PostgresStore:
     async def open(
         self, session: str, *, read_only: bool = False
     ) -> PostgresJournal | PostgresReader:
-        """Open the journal of a session. Raises UnknownName, JournalBusy, JournalDamaged."""
         key = await self._require(session)
         if read_only:
             return PostgresReader(self._database, key)
@@ -126,7 +121,7 @@ class PostgresStore:
             writer = holder["lease_writer"] if holder else "another process"
             raise make_busy_error(writer, f"{self._database.place}, session {session}")
         try:
-            # Only now: the last writer may have appended until its lease was taken.
+            # Only now, because the last writer may have appended until its lease was taken.
             [row] = await self._database.run(make_work(_STATE, key))
             saver = await self._load_saver(key, row["summary"])
         except BaseException:
@@ -135,7 +130,6 @@ class PostgresStore:
         return PostgresJournal(self._database, lease, row["last"], saver)
 
     async def list(self) -> Sequence[SessionInfo]:
-        """Return all sessions, the last written first."""
         rows = await self._database.run(make_work(_LIST + "ORDER BY modified DESC"))
         return [
             SessionInfo(id=str(row["id"]), modified=row["modified"], size=row["size"])
@@ -143,13 +137,11 @@ class PostgresStore:
         ]
 
     async def read_info(self, session: str) -> SessionInfo:
-        """Return the list entry of one session. Raises UnknownName."""
         key = await self._require(session)
         [row] = await self._database.run(make_work(_LIST + "WHERE s.id = $1", key))
         return SessionInfo(id=session, modified=row["modified"], size=row["size"])
 
     async def read_header(self, session: str) -> SessionHeader:
-        """Return the facts of one session. Raises UnknownName, JournalDamaged."""
         key = await self._require(session)
         rows = await self._database.run(make_work(_HEADER, key))
         if not rows:
@@ -166,7 +158,6 @@ class PostgresStore:
         )
 
     async def find(self, text: str) -> str:
-        """Return the id of the session with this id, unique beginning of an id, or name."""
         return select_session(text, await self._list_ids(), await self._list_names())
 
     async def check_name(self, name: str, session: str = "") -> None:
@@ -174,7 +165,6 @@ class PostgresStore:
         check_session_name(name, await self._list_names(), session)
 
     async def rename(self, session: str, name: str) -> None:
-        """Name a session, "" for none; also while it is written. Raises UnknownName, UsageError."""
         key = await self._require(session, needs_events=False)
         await self.check_name(name, session)
 
@@ -201,12 +191,11 @@ class PostgresStore:
         if holder and not is_gone(holder["lease_process"]):
             raise make_busy_error(holder["lease_writer"], where)
         dead = holder["lease_process"] if holder else "-"
-        # Refused if another process has taken the lease since it was read.
+        # Refused if another process has taken the lease in the meantime.
         if not await self._database.run(make_work(_DELETE, key, dead), is_repeatable=False):
             raise make_busy_error("another process", where)
 
     async def find_writer(self, session: str) -> str:
-        """Return "process N on HOST" for the process that writes a session, "" for none."""
         try:
             key = _parse_id(session)
         except UnknownName:
@@ -227,7 +216,7 @@ class PostgresStore:
         return [(row["name"], str(row["id"])) for row in rows]
 
     async def _require(self, session: str, *, needs_events: bool = True) -> UUID:
-        """Return the key of a session. Raises UnknownName."""
+        """Return the key of an existing session. Raises UnknownName."""
         statement = "SELECT id FROM mudroom.sessions WHERE id = $1"
         if needs_events:
             statement += " AND EXISTS (SELECT FROM mudroom.events WHERE session = id)"
@@ -238,7 +227,7 @@ class PostgresStore:
 
 
 def _parse_id(session: str) -> UUID:
-    """Return an id as a key. Raises UnknownName if it is not a UUID in its standard form."""
+    """Parse an id. Raises UnknownName unless it is a UUID in its standard form."""
     try:
         key = UUID(session)
     except ValueError:
@@ -249,7 +238,7 @@ def _parse_id(session: str) -> UUID:
 
 
 class PostgresReader:
-    """Journal of a session that another process may write."""
+    """The journal of a session that another process may be writing."""
 
     def __init__(self, database: Database, session: UUID) -> None:
         self.place = f"{database.place}, session {session}"
@@ -258,7 +247,6 @@ class PostgresReader:
         self._closed = asyncio.Event()
 
     async def append(self, *events: StoredEvent) -> int:
-        """Raise JournalError."""
         raise JournalError(
             "the journal is open for reading only", where=self.place, remedy="Open it to write."
         )
@@ -266,11 +254,9 @@ class PostgresReader:
     def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> AsyncIterator[StoredEvent]:
-        """Yield the events recorded so far, oldest first."""
         return read_events(self._database, self._session, after, types)
 
     async def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
-        """Yield the events after a position, then each new one, until this journal is closed."""
         while True:
             is_closed = self._closed.is_set()
             async for event in self.read(after):
@@ -283,5 +269,4 @@ class PostgresReader:
                     await self._closed.wait()
 
     async def close(self) -> None:
-        """End `follow`. Recorded events can still be read."""
         self._closed.set()

@@ -1,18 +1,18 @@
-"""Notices about a database for which sessions wait: one while they wait, one when they go on."""
+"""Notices about a database that sessions wait for: one when they wait, one when they continue."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
+# Shorter waits are not worth a notice.
 NOTICE_SECONDS = 2.0
-"""Seconds of a wait after which it is told."""
 
 Tell = Callable[[str], object]
 
 
 class WaitNotice:
-    """The notice about one database: many sessions that wait for it together need only one.
+    """The notice about one database, which sessions that wait together share.
 
     All methods are called in the background loop.
 
@@ -26,10 +26,12 @@ class WaitNotice:
         self._began = 0.0
 
     def start(self, writer: object, cause: str, seconds: float, tell: Tell) -> None:
-        """Note that a writer has waited for `NOTICE_SECONDS`.
+        """Report that a writer has been waiting for `NOTICE_SECONDS`.
 
         Arguments:
-            cause: why. seconds: how long it waits at most. tell: shows a notice.
+            cause: why it waits.
+            seconds: how long it waits at most.
+            tell: shows a notice.
         """
         if not self._waiting:
             self._began = time.monotonic() - NOTICE_SECONDS
@@ -40,10 +42,10 @@ class WaitNotice:
         self._waiting.add(writer)
 
     def end(self, writer: object, tell: Tell, *, is_stored: bool) -> None:
-        """Note that a writer does not wait any more, if it did.
+        """Report that a writer has stopped waiting, if it was.
 
         Arguments:
-            is_stored: false if it gives up, which its error tells.
+            is_stored: false if it gave up, which its own error reports.
         """
         if writer not in self._waiting:
             return

@@ -1,8 +1,8 @@
-"""Writer of one session's events: one COPY for all events that wait (group commit).
+"""Writes a session's events, one COPY for all that are waiting (group commit).
 
-Runs in the background loop. The primary key (session, n) keeps two writers apart: the second event
-with a number is refused. After a lost connection the same events are sent again; if they are stored
-already, the key refuses them, and their bytes show that they are the same.
+Runs in the background loop. The primary key (session, n) keeps two writers apart, because a second
+event with the same number is refused. After a lost connection the same events are sent again: if
+they had been stored, the key refuses them, and comparing bytes shows that they are the same.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from .event_rows import COLUMNS, is_stored_row, make_copy_message
 from .lease import Lease
 from .wait_notice import Tell
 
+# Seconds that appends wait for an unreachable database.
 PATIENCE = 60.0
-"""Seconds that appends wait for a database that cannot be reached."""
 
+# Time limit of one attempt, after which a hanging connection is given up.
 _ATTEMPT_SECONDS = 15.0
-"""Maximum seconds of one attempt. A connection that hangs is given up then."""
 
+# Seconds between two attempts.
 _FIRST_DELAY = 0.05
 _MAX_DELAY = 0.5
-"""Seconds between two attempts."""
 
 _STORED = "SELECT n, body, crc FROM mudroom.events WHERE session = $1 AND n = $2"
 
@@ -51,10 +51,10 @@ WHERE id = $1 AND saved_n < $3
 
 
 class EventWriter:
-    """The writer of a session that has a lease.
+    """Stores the events of a session whose lease is held.
 
     Arguments:
-        tell: shows a notice about a wait. It is called in the background loop.
+        tell: shows a notice about a wait; called in the background loop.
     """
 
     def __init__(self, database: Database, lease: Lease, place: str, tell: Tell) -> None:
@@ -65,9 +65,9 @@ class EventWriter:
         self._cause = ""  # of the last failed attempt
 
     async def store(self, first: int, rows: Sequence[bytes]) -> None:
-        """Store encoded rows, the first one with number `first`. They are durable on return.
+        """Store encoded rows, numbered from `first`. They are durable on return.
 
-        Waits `PATIENCE` seconds for a database that cannot be reached.
+        Waits `PATIENCE` seconds for an unreachable database.
 
         Raises JournalBusy if another process writes the session, and JournalError.
         """
@@ -109,16 +109,16 @@ class EventWriter:
             delay = min(2 * delay, _MAX_DELAY)
 
     async def save_summary(self, summary: str, position: int) -> None:
-        """Save the state of the summary after an event. Errors are as of `work_once`."""
+        """Save the summary state after an event. Errors as for `work_once`."""
         work = make_work(_SAVE, self._lease.session, summary, position)
         await self._database.work_once(work, seconds=_ATTEMPT_SECONDS)
 
     async def _require_stored(
         self, first: int, rows: Sequence[bytes], error: AppendCollision
     ) -> None:
-        """Raise JournalBusy unless these rows are stored.
+        """Raise JournalBusy unless these very rows are stored.
 
-        They are if the connection was lost after they became durable.
+        They are if the connection was lost after they had become durable.
         """
         for n, row in enumerate(rows, first):
             stored = await self._database.run(make_work(_STORED, self._lease.session, n))
@@ -131,7 +131,7 @@ async def _copy(connection: Connection, message: bytearray) -> None:
         await connection.copy_to_table(
             "events", schema_name="mudroom", columns=COLUMNS, source=message, format="binary"
         )
-    except Exception as error:  # asyncpg is imported by the database only
+    except Exception as error:  # only `driver` imports asyncpg, so its types are unknown here
         if get_state(error) == UNIQUE_VIOLATION:
             raise AppendCollision from error
         raise

@@ -1,4 +1,4 @@
-"""Agents: the specification of an agent, its permission mode and its outputs."""
+"""What an agent is: its specification, permission mode, workspace and outputs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .type_checks import NamedFields
 
 
 class Mode(StrEnum):
-    """Permission mode: decides tool calls that no rule covers.
+    """How tool calls are decided that no permission rule covers.
 
-    In order from least to most allowed.
+    From the strictest mode to the most permissive.
 
     Example:
         Agent(name="scout", description="Reads only.", mode=Mode.PLAN)
@@ -27,7 +27,7 @@ class Mode(StrEnum):
     PLAN = "plan"
     """Allows reading only."""
     DONT_ASK = "dontAsk"
-    """Allows reading and what a rule allows; denies all calls that need an approval."""
+    """Allows reading and what a rule allows; denies every call that would need an approval."""
     DEFAULT = "default"
     """Asks the user before changes; without a user to ask, allows changes inside the sandbox."""
     ACCEPT_EDITS = "acceptEdits"
@@ -36,7 +36,7 @@ class Mode(StrEnum):
     """Allows everything that no rule denies."""
 
     def limit_to(self, outer: Mode) -> Mode:
-        """Return the mode of the two that allows less."""
+        """Return the stricter of two modes."""
         if self is outer:
             return self
         order = list(Mode)
@@ -44,7 +44,7 @@ class Mode(StrEnum):
 
 
 class WorkspaceKind(StrEnum):
-    """Kinds of workspaces of a run.
+    """Which files a run works on.
 
     Example:
         Agent(name="writer", description="Changes code.", workspace=WorkspaceKind.ISOLATED)
@@ -65,16 +65,16 @@ class WorkspaceSpec(Struct, frozen=True, gc=False, omit_defaults=True):
 
     Arguments:
         root: absolute path of the folder; the source of a copy. "" means the session's folder.
-        owner: id of the run that an isolated workspace belongs to; runs below it may share it.
-        parent: owner of the isolated workspace that this one began as; "" for the session's folder.
-        tree: id of the tree of files that the workspace begins with; "" for the present files of
-            the parent. base: id of the tree since which its changes count.
-        conflicts: what the run has to decide, if its work came back to it. own: id of the tree with
-            its own version of these files.
-        machine: name of the machine to which the files were sent that the run begins with; "" if it
-            begins where the folder of the session is.
-        has_changes: true if the run may have changed its files before it was interrupted: they must
-            be there. It is never recorded.
+        owner: id of the run an isolated workspace belongs to; runs below it may share it.
+        parent: owner of the isolated workspace this one started from; "" for the session's folder.
+        tree: id of the file tree the workspace starts with; "" for the parent's current files.
+        base: id of the tree that changes are counted against.
+        conflicts: what the run must decide if its work came back to it.
+        own: id of the tree with its own version of these files.
+        machine: name of the machine the starting files were sent to; "" if the run starts where
+            the session's folder is.
+        has_changes: true if the run may have changed files before it was interrupted, so they
+            must still be there. Never recorded.
     """
 
     kind: WorkspaceKind = WorkspaceKind.SHARED
@@ -90,17 +90,17 @@ class WorkspaceSpec(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def has_own_files(self) -> bool:
-        """True if the run does not change the files of its caller while it works."""
+        """True if the run leaves its caller's files alone while it works."""
         return self.kind in (WorkspaceKind.COPY, WorkspaceKind.ISOLATED)
 
     @property
     def is_snapshot(self) -> bool:
-        """True if the run only reads the files of a tree, which stand for the session's folder."""
+        """True if the run only reads a stored tree in place of the session's folder."""
         return self.kind is WorkspaceKind.FOLDER and bool(self.tree)
 
 
 class Output(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True):
-    """A value that a run must emit.
+    """A value a run must emit.
 
     Arguments:
         schema: JSON Schema of the value; without one the value is a string.
@@ -117,35 +117,35 @@ class Output(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True):
 
 
 class Agent(Struct, metaclass=NamedFields, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """Specification of an agent.
+    """The specification of an agent.
 
     Arguments:
         name: lower case; the task tool uses it.
         description: when to delegate to the agent; the parent model reads it.
         instructions: the system prompt.
-        tools: tool patterns, see `tool_patterns`: "read", "mcp__*", "bash(git:*)", "!write". None
-            means all tools of the parent but `task`.
-        children: names or patterns of agents that its `task` tool may call. None means all.
-        child_tools: patterns of tools that these children may use at most. None means all.
+        tools: tool patterns such as "read", "mcp__*", "bash(git:*)" or "!write", see
+            `tool_patterns`. None means all of the parent's tools except `task`.
+        children: names or patterns of the agents its `task` tool may call. None means all.
+        child_tools: patterns of the tools those children may use at most. None means all.
         model: "inherit" or a model string.
         budget: limits of one run; the caller fills fields that are None.
         temperature: sampling, 0 to 2. top_p: sampling, 0 to 1. None means the provider's default.
         max_output_tokens: longest answer of the model in tokens; None means the session's limit.
-        outputs: values that a run must emit, by name. With None it cannot emit values; with {}
-            it may emit any value under any name.
-        describes_environment: true adds date, platform and folder to the system prompt.
-        context_files: context files in the system prompt, if the session reads them: "none",
-            "project", or "full" (those of the project and of the user).
+        outputs: values a run must emit, by name. None: it cannot emit values. {}: it may emit
+            any value under any name.
+        describes_environment: true adds the date, platform and folder to the system prompt.
+        context_files: which context files go into the system prompt, if the session reads them:
+            "none", "project", or "full" (the project's and the user's).
         mode: permission mode, never wider than the parent's; None means the parent's.
-        workspace: SHARED works in the caller's workspace. COPY works in a copy of it, which is
-            removed with the run: only its report remains. ISOLATED: see WorkspaceKind. None means
-            the kind of the call or of the session.
-        check: command that must succeed with the merged files before the work of the agent in an
-            isolated workspace is merged; "" for that of the session.
-        is_teammate: true if a child with this agent has a name, that of the agent: a message to
-            it starts its next run in the same conversation.
-        claims_tasks: true if such a child, when it is idle, takes the next ready task of the
-            board by itself. It has a name, too.
+        workspace: SHARED works in the caller's workspace. COPY works in a copy that is removed
+            with the run, so only its report remains. ISOLATED: see WorkspaceKind. None leaves the
+            choice to the call or the session.
+        check: command that must succeed on the merged files before the agent's isolated work is
+            merged; "" uses the session's.
+        is_teammate: true if a child with this agent is named after it, so that a later message
+            starts its next run in the same conversation.
+        claims_tasks: true if such a child, when idle, claims the next ready task of the board.
+            It is named like a teammate.
 
     Example:
         Agent(
@@ -190,14 +190,14 @@ class Agent(Struct, metaclass=NamedFields, frozen=True, kw_only=True, gc=False, 
 
     @property
     def call_patterns(self) -> tuple[str, ...]:
-        """The patterns of `tools` that limit single calls."""
+        """The patterns in `tools` that restrict individual calls."""
         return list_call_patterns(self.tools)
 
 
 def choose_child_model(models: Mapping[str, str], agent: str, parent_model: str) -> str:
-    """Return the model string of a child whose agent says "inherit".
+    """Resolve the model string "inherit" for a child.
 
     Arguments:
-        models: agent name -> model string, "" for that of the parent; "*": all other agents.
+        models: agent name -> model string, "" for the parent's; "*" covers all other agents.
     """
     return models.get(agent, models.get("*", "")) or parent_model

@@ -14,12 +14,12 @@ from .type_checks import NamedFields
 
 _Number = TypeVar("_Number", bound=float)
 
+# A record holds integers of fewer than 64 bits.
 _LARGEST = 2**62
-"""Largest amount: a record cannot hold integers of 64 bits and more."""
 
 
 class Limit(StrEnum):
-    """Limits that can end a run."""
+    """A limit that can end a run."""
 
     TURNS = "turns"
     SECONDS = "seconds"
@@ -30,21 +30,22 @@ class Limit(StrEnum):
 
     @property
     def unit(self) -> str:
-        """The word after an amount of the limit."""
+        """The unit printed after an amount."""
         return "US dollars" if self is Limit.USD else self.replace("_", " ")
 
 
+# What a child spends of these, its ancestors spend as well, so its share is reserved in its
+# parent.
 SHARED_LIMITS = (Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS, Limit.TOTAL_TOKENS, Limit.USD)
-"""Limits that descendants spend from, too; a child's share of them is reserved in its parent."""
 
 
 class LimitState(Struct, frozen=True, gc=False):
-    """A limit, and the amount of it that is used.
+    """A limit and how much of it is used.
 
     Arguments:
         name: the limit.
         maximum: its amount.
-        spent: the amount used; may be more than the maximum, by one answer of the model.
+        spent: the amount used; may exceed the maximum by one model answer.
 
     Example:
         if report.limit:
@@ -87,11 +88,11 @@ class Budget(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defaults
         check_limits(self, fractional=("seconds", "usd"))
 
     def with_defaults(self, defaults: Budget) -> Budget:
-        """Return these limits, with those of `defaults` where a limit is None."""
+        """Fill the limits that are None from `defaults`."""
         return _add_defaults(self, defaults)
 
 
-# The children of one agent have the same budget: it is computed and checked once.
+# Children of one agent get equal budgets: cached, a budget is computed and checked once.
 @lru_cache(maxsize=64)
 def _add_defaults(budget: Budget, defaults: Budget) -> Budget:
     pairs: Any = zip(astuple(budget), astuple(defaults), strict=True)
@@ -100,7 +101,7 @@ def _add_defaults(budget: Budget, defaults: Budget) -> Budget:
 
 @lru_cache(maxsize=64)
 def limit_budget(budget: Budget, seconds: float | None, depth: int | None) -> Budget:
-    """Return a budget with at most this time and depth; None is no limit."""
+    """Cap the time and depth of a budget; None means no cap."""
     return replace(
         budget,
         seconds=choose_smaller(budget.seconds, seconds),
@@ -109,10 +110,10 @@ def limit_budget(budget: Budget, seconds: float | None, depth: int | None) -> Bu
 
 
 class Grant(Struct, frozen=True, gc=False):
-    """Permission for a run to spend what its budget allows.
+    """Permission for a run to spend its budget.
 
     Arguments:
-        run_id: the run; the session's process holds its meter.
+        run_id: the run that spends; its meter lives in the session's process.
     """
 
     run_id: str
@@ -120,13 +121,13 @@ class Grant(Struct, frozen=True, gc=False):
 
 
 def check_limits(limits: Struct, *, fractional: tuple[str, ...]) -> None:
-    """Raise UsageError if a field is a wrong limit; None is no limit.
+    """Raise UsageError unless every field is None or a valid amount.
 
     Arguments:
         fractional: fields that need not be whole numbers.
     """
     for name, amount in zip(limits.__struct_fields__, astuple(limits), strict=True):
-        # Most amounts of the many budgets of a record end here.
+        # The fast path: a record has a budget per run, and nearly all amounts are None or small.
         if amount is None or (type(amount) is int and 0 <= amount <= _LARGEST):
             continue
         check_amount(name, amount, type(limits).__name__, is_count=name not in fractional)
@@ -141,7 +142,7 @@ def check_amount(
     minimum: int = 0,
     maximum: int = _LARGEST,
 ) -> None:
-    """Raise UsageError if the amount of a limit is wrong.
+    """Raise UsageError unless an amount is a number within bounds.
 
     Arguments:
         is_count: true if the amount must be a whole number.
@@ -164,7 +165,7 @@ def check_amount(
 
 
 def choose_smaller(first: _Number | None, second: _Number | None) -> _Number | None:
-    """Return the smaller number; None is no limit."""
+    """Return the smaller number, where None means unlimited."""
     if first is None:
         return second
     return first if second is None else min(first, second)

@@ -1,4 +1,4 @@
-"""Checks: commands that must succeed with merged files before the user gets them."""
+"""Checks: commands that must succeed on merged files before the user's folder gets them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from .events import CheckFinished, StoredEvent
 
+# Stands where a tool's name would in permission decisions.
 CHECK = "merge check"
-"""Name of a check in permission decisions."""
 
 
 class CheckResults:
-    """The results of the checks of a session, and the commands that may run."""
+    """Check results of a session, and the check commands the user has allowed."""
 
     def __init__(self) -> None:
         self._allowed: set[str] = set()
@@ -19,17 +19,16 @@ class CheckResults:
         self._results: dict[tuple[str, str], CheckFinished] = {}
 
     def observe(self, event: StoredEvent) -> None:
-        """Add the result in an event, if it has one."""
         if type(event) is CheckFinished:
             self._results[event.command, event.tree] = event
 
     def find(
         self, command: str, tree: str, past_events: Iterable[StoredEvent]
     ) -> CheckFinished | None:
-        """Return the result of a command with the files of a tree, None if it has not run.
+        """Find the result of running a command on a tree; None if it has not run.
 
         Arguments:
-            past_events: of an earlier process.
+            past_events: events recorded by an earlier process, read only if needed.
         """
         if (command, tree) not in self._results:
             for event in past_events:
@@ -37,15 +36,14 @@ class CheckResults:
         return self._results.get((command, tree))
 
     def allow(self, command: str) -> None:
-        """Note that a command may run: the user is not asked again."""
+        """Remember that the user allowed a command, so it is not asked about again."""
         self._allowed.add(command)
 
     def is_allowed(self, command: str) -> bool:
-        """Return whether `allow` was called with a command."""
         return command in self._allowed
 
     def is_first_unused(self) -> bool:
-        """Return True once, if no check has run: the caller tells the user."""
+        """Return True once, if no check has run yet, so that the caller tells the user."""
         is_first = not self._results and not self._is_unused_known
         self._is_unused_known = True
         return is_first

@@ -1,4 +1,4 @@
-"""Options that say when the engine shortens the conversation of a run."""
+"""Options for shortening long conversations."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class CompactionOptions(Struct, metaclass=NamedFields, frozen=True, kw_only=True
     """When the engine shortens a conversation.
 
     Arguments:
-        auto_compact: shorten a conversation before it fills the context window of its model. If
-            not, only `/compact` and the tool `compact` do.
-        context_window: context window of the models in tokens, where you know it better than their
-            servers and the tables of mudroom.
-        clear_at, compact_at: percents of the window from which old tool results are cleared, and
-            the conversation is compacted.
+        auto_compact: shorten a conversation before it fills its model's context window. When
+            off, only `/compact` and the tool `compact` do.
+        context_window: context window in tokens; overrides what the model's server and
+            mudroom's tables say.
+        clear_at, compact_at: percentage of the window at which old tool results are cleared, and
+            at which the conversation is compacted.
     """
 
     auto_compact: bool = True

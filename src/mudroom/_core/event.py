@@ -1,4 +1,4 @@
-"""The base of all events."""
+"""The base class of all events."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from msgspec import Struct
 
 
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="type"):
-    """Fields that all events have.
+    """Fields common to all events.
 
     Arguments:
         at: seconds since 1970.
-        run: run id, "" for events of the session.
+        run: run id, "" for events of the session itself.
         turn: number of the model call, from 1; 0 before the first one.
-        prompt_id: "session#run id#turn": unique for each turn of each run.
+        prompt_id: "session#run id#turn", unique for each turn of each run.
     """
 
     at: float

@@ -3,7 +3,7 @@
 SessionOpened
   RunStarted                      the brief: the whole input of the run
     MessageSent                   a message to the run; stored before it is delivered
-    NoteInjected                  text of the engine or a hook for the model
+    NoteInjected                  text for the model from the engine or a hook
     MessageDelivered              text of a message, added to the next request
     TurnStarted                   a model call begins
       Delta …                     streamed text; shown, never stored
@@ -43,14 +43,14 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
         cwd: folder of the session.
         version: version of mudroom that opened it.
         sandbox: tier in which commands run.
-        granted: rights beyond the sandbox that the user or a program gave: network, allow rules.
-        isolate: true if children that may change files have isolated workspaces by default.
-        check: command that must succeed with merged files; "" for none.
-        board: file name of the task board that is offered to all runs, "" for none.
-        traceparent: span of the program that started mudroom, if traces are exported; else "".
+        granted: rights the user or a program gave beyond the sandbox: network, allow rules.
+        isolate: true if children that may change files get isolated workspaces by default.
+        check: command that must succeed on merged files; "" for none.
+        board: file name of the task board offered to all runs, "" for none.
+        traceparent: span of the program that started mudroom if traces are exported, else "".
         output_style: name of the output style of the root agent, "" if none was chosen.
-        options: options of the session that a resumed one has again, without defaults, as JSON
-            values by name; None in records of older versions.
+        options: non-default options that a resumed session restores, as JSON values by name;
+            None in records of older versions.
     """
 
     session: str
@@ -71,10 +71,10 @@ class SessionClosed(Event, frozen=True, tag="session_closed"):
 
 
 class ConversationRewound(Event, frozen=True, tag="conversation_rewound"):
-    """The last prompts were removed from the conversation.
+    """The latest prompts were removed from the conversation.
 
     Arguments:
-        latest_run: the last prompt that remains, "" if none does.
+        latest_run: run id of the last prompt that remains, "" if none does.
     """
 
     latest_run: str
@@ -96,8 +96,8 @@ class RunResumed(Event, frozen=True, tag="run_resumed"):
 
     Arguments:
         head: system prompt and tools of its requests from now on.
-        machine: name of the machine that has the files of its isolated workspace from now on; "" if
-            that is where the folder of the session is, None if the event does not say it.
+        machine: name of the machine that now has the files of its isolated workspace; "" if that
+            is where the session's folder is, None if unchanged.
     """
 
     head: RequestHead | None = None
@@ -105,12 +105,12 @@ class RunResumed(Event, frozen=True, tag="run_resumed"):
 
 
 class NoteInjected(Event, frozen=True, tag="note_injected"):
-    """Text for the model beside its prompt and tool results.
+    """Text for the model in addition to its prompt and tool results.
 
     Arguments:
-        origin: "engine" or "hook"; of a message its sender: "user", "mudroom" or a run id.
-        refused: outputs that the run must emit again; () if only their combination was wrong, None
-            if the note is not about outputs.
+        origin: "engine" or "hook"; for a message its sender: "user", "mudroom" or a run id.
+        refused: outputs the run must emit again; () if only their combination was wrong, None if
+            the note is not about outputs.
     """
 
     text: str
@@ -122,7 +122,7 @@ class MessageSent(Event, frozen=True, tag="message_sent"):
     """A message was sent to the run and waits for the next turn.
 
     Arguments:
-        result: result of the background command that the message reports, without its text.
+        result: result of the background command the message reports, without its text.
     """
 
     message: InboxMessage
@@ -138,13 +138,13 @@ class MessageDelivered(NoteInjected, frozen=True, kw_only=True, tag="message_del
 class TeamMessageSent(Event, frozen=True, tag="team_message_sent"):
     """A message to a named child of the run was sent.
 
-    The child reads it once: its run at work gets it, or its next run begins with it.
+    The child reads it once: either its current run receives it, or its next run starts with it.
 
     Arguments:
         to: name of the child.
         child: id of its first run; a newer child may have the same name.
-        after: id of the last prompt, if the user sent the message while no prompt ran; `run` is
-            then "". The next prompt starts the child.
+        after: run id of the last prompt if the user sent the message while no prompt ran; `run`
+            is then "", and the next prompt starts the child.
     """
 
     to: str
@@ -154,12 +154,12 @@ class TeamMessageSent(Event, frozen=True, tag="team_message_sent"):
 
 
 class RunWaiting(Event, frozen=True, tag="run_waiting"):
-    """The run waits for a message, without a request.
+    """The run waits for a message without sending requests.
 
     Arguments:
-        runs: ids of the children that work; after an interrupt those of background commands, too.
-        is_interrupted: true if the user interrupted the run: it waits for the next message of the
-            user. False if it has no more to do: the first message of a child wakes it.
+        runs: ids of the children at work; after an interrupt also of background commands.
+        is_interrupted: true if the user interrupted the run, which then waits for the user's next
+            message. False if it has nothing left to do: a child's first message wakes it.
     """
 
     runs: tuple[str, ...] = ()
@@ -170,9 +170,9 @@ class TurnStarted(Event, frozen=True, tag="turn_started"):
     """A model call begins.
 
     Arguments:
-        summary_reason: None, except on the turn that asks for a summary at the end: the reason
-            why the run ends. That turn has no tools.
-        max_tokens: longest answer that the limits allowed, None if no limit counts answers.
+        summary_reason: why the run is ending, on the final turn that asks for a summary and has
+            no tools; None on any other turn.
+        max_tokens: longest answer the limits allowed, None if no limit counts answers.
     """
 
     summary_reason: Reason | None = field(name="grace", default=None)
@@ -186,19 +186,19 @@ class TurnFinished(Event, frozen=True, tag="turn_finished"):
     seconds: float = 0.0
 
 
+# The `error` of a TurnFailed when a limit or a cancel ended the call, not the provider.
 CUT_OFF = "cut off before the answer was whole"
-"""Error of a turn whose model call a limit or a cancel cut off."""
 
 
 class TurnFailed(Event, frozen=True, tag="turn_failed"):
-    """The model call failed finally, or a limit or a cancel cut it off.
+    """The model call failed for good, or a limit or a cancel cut it off.
 
     Arguments:
         transient: the same call may succeed later.
-        text: the text of the answer that streamed before.
-        overflow: about how many tokens the request had, if it was refused as too long; else 0.
-        estimate: tokens of the call and their price, estimated where the provider had begun to
-            answer: it tells them only with a complete answer. Budgets count them.
+        text: the part of the answer that had streamed.
+        overflow: estimated tokens of the request if it was refused as too long, else 0.
+        estimate: estimated tokens and price if the provider had begun to answer, since it reports
+            usage only with a complete answer. Budgets count them.
     """
 
     error: str
@@ -209,7 +209,7 @@ class TurnFailed(Event, frozen=True, tag="turn_failed"):
 
 
 class ModelCallRetried(Event, frozen=True, tag="model_call_retried"):
-    """A model call failed and is repeated after a delay.
+    """A model call failed and will be repeated after a delay.
 
     Arguments:
         attempt: number of the attempt that failed, from 1.
@@ -224,11 +224,11 @@ class ModelCallRetried(Event, frozen=True, tag="model_call_retried"):
 
 
 class ResultsCleared(Event, frozen=True, tag="results_cleared"):
-    """The next requests have short texts in place of old tool results and long arguments.
+    """Short texts replace old tool results and long arguments in later requests.
 
     Arguments:
         texts: the new text of each result, by call id.
-        tokens: about how many tokens the requests have less.
+        tokens: estimated tokens saved per request.
         arguments: the new arguments of calls whose long texts were cut, by call id.
     """
 
@@ -238,15 +238,15 @@ class ResultsCleared(Event, frozen=True, tag="results_cleared"):
 
 
 class Compacted(Event, frozen=True, tag="compacted"):
-    """The conversation continues from these messages, in place of all before.
+    """The conversation continues from these messages, which replace all earlier ones.
 
     Arguments:
-        messages: the new conversation, without results and notes that wait for the next request.
+        messages: the new conversation, without results and notes still due in the next request.
         cause: "size", "overflow", "model" or "user".
-        before, after: about how many tokens the request had, and has.
-        summary_run: id of the run that wrote the notes, also if it failed; "" if none was started.
-        parts: numbers of the kept things by name, such as "files"; those that end in "_tokens" are
-            sizes.
+        before, after: estimated tokens of the request, before and after.
+        summary_run: id of the run that wrote the notes, even if it failed; "" if none was started.
+        parts: how many things of each kind were kept, by name such as "files"; names ending in
+            "_tokens" are sizes.
     """
 
     messages: tuple[Message, ...]
@@ -274,8 +274,8 @@ class FileWriteIntended(Event, frozen=True, tag="file_write_intended"):
     """A tool call is about to change a file.
 
     Arguments:
-        before, after: sha256 of the file's bytes, "" if there is no file; of a link "link:" and the
-            sha256 of its path.
+        before, after: sha256 of the file's bytes, "" for no file; for a link, "link:" and the
+            sha256 of its target path.
     """
 
     call_id: str
@@ -290,9 +290,9 @@ class PermissionDecided(Event, frozen=True, tag="permission_decided"):
     Arguments:
         verdict: "deny" or "ask".
         allowed: the final decision.
-        policy_reason, approver_reason: why the policy, and the approver, decided so.
+        policy_reason, approver_reason: why the policy and the approver decided as they did.
         rule: the rule that decided, with its origin, or "".
-        command_part: the part of a command that the decision is about, or "".
+        command_part: the part of the command the decision is about, or "".
     """
 
     call_id: str
@@ -306,12 +306,13 @@ class PermissionDecided(Event, frozen=True, tag="permission_decided"):
 
 
 class InputAnswered(Event, frozen=True, tag="input_answered"):
-    """The answer to a question that an MCP server or a tool asked the user during a call.
+    """The user's answer to a question an MCP server or a tool asked during a call.
 
     Arguments:
-        call_id, name: of the call. server: that asked.
+        call_id, name: id of the call and name of its tool.
+        server: who asked.
         message: the question. url: address to open, "" for a form.
-        allowed: false if it was declined; then `why` is the reason.
+        allowed: false if the user declined; `why` is then the reason.
         values: the answers by field.
     """
 
@@ -346,7 +347,7 @@ class RunFinished(Event, frozen=True, tag="run_finished"):
 
 
 class Delta(Event, frozen=True, tag="delta"):
-    """Streamed text of an answer, or a line about a web search or a call; shown, never stored.
+    """Streamed text of an answer, or a line about a search or call; shown, never stored.
 
     Arguments:
         kind: "text", "thinking", "call", "search_start", "search_end", "progress" for a line about

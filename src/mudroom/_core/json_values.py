@@ -1,7 +1,7 @@
-"""Values of JSON from outside: type, limits, replacement of bad characters, check of schemas.
+"""JSON values from outside: their type, their limits, and the repair of bad characters.
 
-All texts and JSON values of models, tools, hooks and users pass through these functions when they
-enter a run. So every value can be recorded, sent and read again.
+Every text and JSON value from a model, tool, hook or user passes through here when it enters a run,
+so whatever is in a run can be recorded, sent and read back.
 """
 
 from __future__ import annotations
@@ -23,20 +23,18 @@ OBJECT_TYPES = (dict, Mapping)
 _LISTS = (list, tuple)
 _NUMBERS = (int, float)
 
+# Levels of nested lists and objects. Python's parsers and encoders fail at about 1,000.
 MAX_DEPTH = 200
-"""Levels of lists and objects in one value. Python's parsers and encoders fail at about 1,000."""
 
 _INTEGER_BITS = 256
 
+# msgspec stores its description of a type in the type before the description is complete. A
+# second thread that uses the type meanwhile crashes the process.
 _decoders_lock = threading.Lock()
 
 
 def get_decoder(kind: type[_T]) -> msgspec.json.Decoder[_T]:
-    """Return the decoder of a type of records that several threads may read.
-
-    Only one thread at a time makes a decoder. msgspec stores its description of a type in the type
-    before the description is complete. A second thread that uses it then crashes the process.
-    """
+    """Return the cached decoder of a record type, safe to use from several threads."""
     with _decoders_lock:
         return msgspec.json.Decoder(kind)
 
@@ -46,13 +44,12 @@ if not TYPE_CHECKING:  # `cache` would lose the type of the records
 
 
 def make_binary_decoder(kind: type[_T]) -> msgspec.msgpack.Decoder[_T]:
-    """Return a decoder of msgpack for such a type, made by one thread at a time, too."""
     with _decoders_lock:
         return msgspec.msgpack.Decoder(kind)
 
 
 def clean_text(text: str) -> str:
-    """Return the text in a form that UTF-8 can hold.
+    """Make a text encodable as UTF-8.
 
     Surrogate pairs become one character; lone surrogates become U+FFFD.
     """
@@ -66,9 +63,9 @@ def clean_text(text: str) -> str:
 
 
 def is_clean_json(value: object, levels: int = MAX_DEPTH) -> bool:
-    """Return whether a value can be recorded as it is, by a quick test.
+    """Quickly test whether a value can be recorded as it is.
 
-    False also for a few values that can be recorded, such as texts that are not ASCII.
+    May answer False for a recordable value, such as text that is not ASCII; never the reverse.
     """
     if type(value) is str:
         return value.isascii()
@@ -90,7 +87,7 @@ def is_clean_json(value: object, levels: int = MAX_DEPTH) -> bool:
 
 
 def find_json_fault(value: object, levels: int = MAX_DEPTH) -> str:
-    """Return the reason why a value cannot be recorded as it is, "" if it can.
+    """Explain why a value cannot be recorded as it is; "" if it can.
 
     Arguments:
         levels: number of levels of lists and objects that are allowed.
@@ -116,7 +113,7 @@ def find_json_fault(value: object, levels: int = MAX_DEPTH) -> str:
 
 
 def clean_json(value: object, levels: int = MAX_DEPTH) -> JsonValue:
-    """Return a value that can be recorded: texts cleaned, and a text in place of anything else.
+    """Make a value recordable: clean its texts, and describe in words what JSON lacks.
 
     Arguments:
         levels: number of levels of lists and objects that are allowed.
@@ -140,7 +137,7 @@ def clean_json(value: object, levels: int = MAX_DEPTH) -> JsonValue:
 
 
 def find_schema_error(schema: dict[str, Any]) -> str:
-    """Return why this is no JSON Schema, "" if it is one. Load no references to other documents."""
+    """Explain why a schema is not JSON Schema, "" if it is; loads no other documents."""
     import jsonschema_rs
 
     try:

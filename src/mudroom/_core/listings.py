@@ -1,4 +1,4 @@
-"""Lists of agents and skills in tool descriptions, as long as the window of the model allows."""
+"""Lists of agents and skills in tool descriptions, sized to the model's context window."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from msgspec import Struct
 
 from .token_counts import CHARACTERS_PER_TOKEN
 
+# Share of the context window that all lists together may take: every request pays for it.
 _FRACTION = 0.01
-"""Part of the window that all lists together may take."""
+# Tokens; assumed for a model whose window is unknown.
 _DEFAULT_WINDOW = 128_000
 _MIN_CHARACTERS = 1_000
 _MAX_CHARACTERS = 16_000
+# The "- ", ": " around a name in a list.
 _MARKUP = 4
-"""Characters around a name in a list."""
+# A description cut to fewer characters says nothing: then only names are listed.
 _MIN_DESCRIPTION = 20
-"""Characters below which a description says nothing."""
 _MAX_FOUND = 8
 
 Entries = Sequence[tuple[str, str]]
-"""Names and descriptions."""
 
 
 class ListingLimits(Struct, frozen=True):
-    """What the description of a tool may list.
+    """How much a tool description may list.
 
     Arguments:
         characters: of all lists together.
-        models: model strings that `task` offers.
+        models: model strings the tool `task` offers.
     """
 
     characters: int = int(_DEFAULT_WINDOW * _FRACTION) * CHARACTERS_PER_TOKEN
@@ -36,15 +36,15 @@ class ListingLimits(Struct, frozen=True):
 
 
 def count_listed_characters(window: int) -> int:
-    """Return the characters that all lists may have in a window in tokens; 0 is unknown."""
+    """Return the characters available to all lists; `window` is in tokens, 0 if unknown."""
     characters = int((window or _DEFAULT_WINDOW) * _FRACTION) * CHARACTERS_PER_TOKEN
     return max(_MIN_CHARACTERS, min(_MAX_CHARACTERS, characters))
 
 
 def choose_description_length(entries: Entries, characters: int) -> int | None:
-    """Return the maximum characters of one description; None if none must be cut, 0 for names only.
+    """Choose the maximum length of a description; None if none must be cut, 0 for names only.
 
-    Short descriptions stay whole; the others get equal shares. Names are always listed.
+    Short descriptions stay whole and the others get equal shares. Names are always listed.
     """
     left = characters - sum(len(name) + _MARKUP for name, _ in entries)
     lengths = sorted(len(description) for _, description in entries)
@@ -57,14 +57,14 @@ def choose_description_length(entries: Entries, characters: int) -> int | None:
 
 
 def format_entries(entries: Entries, length: int | None) -> str:
-    """Return the list, with descriptions of at most `length` characters."""
+    """Format a list, with each description cut to `length` characters."""
     if length == 0:
         return ", ".join(name for name, _ in entries)
     return "\n".join(f"- {name}: {_cut(description, length)}" for name, description in entries)
 
 
 def find_entries(words: str, entries: Entries) -> str:
-    """Return the entries that contain most of the words, with whole descriptions; "" for none."""
+    """Format the entries that contain most of the words, uncut; "" if none match."""
     wanted = words.lower().split()
     scored = [
         (sum(word in f"{name} {description}".lower() for word in wanted), name, description)
@@ -80,7 +80,7 @@ def _cut(text: str, length: int | None) -> str:
 
 
 def count_noun(count: int, noun: str) -> str:
-    """Return a number with its noun: "1 tool use", "1,200 tool uses"."""
+    """Format a count with its noun: "1 tool use", "1,200 tool uses"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

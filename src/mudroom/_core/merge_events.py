@@ -1,4 +1,4 @@
-"""Events of merges of the work of children that have isolated workspaces."""
+"""Events about merging the work of children in isolated workspaces."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ class Overlap(Struct, frozen=True, omit_defaults=True):
     """A file that at least two runs changed.
 
     Arguments:
-        path: relative to the folder. runs: their ids.
+        path: relative to the folder.
+        runs: ids of the runs that changed it.
         kind: "both-modified", "both-added", "modified-deleted", "binary" or "type".
-        lines: changed lines by run: the first and the last, in the file of the run.
+        lines: ranges of changed lines by run, first and last, counted in that run's file.
         is_mergeable: true if git can merge all changes of the file.
     """
 
@@ -28,10 +29,10 @@ class Overlap(Struct, frozen=True, omit_defaults=True):
     is_mergeable: bool = False
 
     def describe(self, names: Mapping[str, str]) -> str:
-        """Return the overlap as a line.
+        """Describe the overlap in one line.
 
         Arguments:
-            names: of runs by id; a run without one is named by its id.
+            names: names of runs by id; a run without a name is shown by its id.
 
         Example:
             src/config.py: alice 10-24, bob 18-19: conflict
@@ -49,25 +50,24 @@ def _format_ranges(ranges: tuple[tuple[int, int], ...] | None) -> str:
 
 
 class WorkMerged(Event, frozen=True, tag="work_merged"):
-    """The work of a child with an isolated workspace was merged into the files of the run, or not.
+    """The outcome of merging a child's isolated work into the files of the run.
 
     Arguments:
         child: id of the child run.
-        state: "merged", "conflict", "red" (a check failed), "refused" or
-            "dropped".
-        files: paths of the files that were changed, relative to the workspace.
+        state: "merged", "conflict", "red" (a check failed), "refused" or "dropped".
+        files: paths of the changed files, relative to the workspace.
         conflicts: the files that could not be merged, with the kinds of their conflicts.
         text: what the model of the run reads about it.
-        returned: id of the run with which the child gets its work back; "" if it does not.
-        base: id of the tree with the run's files at that time. tree: id of the tree with which that
-            run begins: both sides, with conflict marks.
-        check: command of the check; if it failed, also how, and the end of its output.
-        call: place of the call `merge` that asked for it; "" at the end of the child.
-        overlaps: files that other children changed, too.
-        open_conflicts: the same conflicts with what the child needs to decide them. own: id of the
-            tree with its own version of these files.
-        left_out: paths that the child changed and that are as the run had them, because the child
-            or a call of `merge` decided so.
+        returned: id of the child's next run, which gets the work back; "" if none does.
+        base: id of the tree with the run's files at that time.
+        tree: id of the tree that next run starts with: both sides, with conflict marks.
+        check: command of the check; if it failed, also how and the end of its output.
+        call: place of the call of `merge` that asked for it; "" when the child ended.
+        overlaps: files that other children changed as well.
+        open_conflicts: the same conflicts, with what the child needs to decide them.
+        own: id of the tree with the child's version of these files.
+        left_out: paths the child changed but that keep the run's version, because the child or a
+            call of `merge` decided so.
     """
 
     child: str
@@ -106,9 +106,9 @@ class CheckFinished(Event, frozen=True, tag="check_finished"):
     Arguments:
         command, tree, children: see CheckStarted.
         exit_code: exit code of the command.
-        timed_out: true if its time limit ended it.
+        timed_out: true if the time limit ended it.
         seconds: duration.
-        output: end of its output.
+        output: the end of its output.
     """
 
     command: str
@@ -121,12 +121,12 @@ class CheckFinished(Event, frozen=True, tag="check_finished"):
 
     @property
     def is_green(self) -> bool:
-        """True if the check succeeded."""
+        """True if the command succeeded within its time limit."""
         return self.exit_code == 0 and not self.timed_out
 
 
 def count_merges(events: Iterable[WorkMerged]) -> MergeCounts | None:
-    """Return what became of the work in the events, None without changed files.
+    """Count what became of the work in the events; None if no files were changed.
 
     Work that came back to its child counts once.
     """
@@ -159,7 +159,7 @@ def _has_changes(event: WorkMerged) -> bool:
 
 
 def describe_merges(counts: MergeCounts) -> str:
-    """Return the counts in words: "6 of 6 landed; 2 after a conflict; make test green"."""
+    """Describe the counts: "6 of 6 landed; 2 after a conflict; make test green"."""
     parts = [f"{counts.landed} of {counts.works} landed"]
     after = {"a conflict": counts.after_conflict, "a red check": counts.after_red}
     if any(after.values()):

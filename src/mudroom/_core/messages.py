@@ -1,7 +1,7 @@
-"""Messages between the engine and a model: blocks, user and assistant messages, token usage.
+"""Messages between the engine and a model: their blocks, and token usage.
 
-Sessions hold many of these values. None is part of a cycle, so with `gc=False` the garbage
-collector does not visit them.
+A long session holds very many of these values. None can be part of a cycle, so `gc=False` spares
+the garbage collector from visiting them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class TextBlock(Struct, frozen=True, gc=False, tag="text", omit_defaults=True):
 
     Arguments:
         signature: opaque data of the provider, sent back unchanged to the same wire.
-        is_continuation: the text continues the text block before it, in the same line.
+        is_continuation: the text continues the preceding text block on the same line.
 
     Example:
         UserMessage((TextBlock("Which testing framework?"),))
@@ -41,7 +41,7 @@ class ImageBlock(
     Arguments:
         media_type: "image/png", "image/jpeg", "image/gif" or "image/webp".
         data: the bytes of the image file; base64 in JSON.
-        width, height: in pixels, 0 if they are not known.
+        width, height: in pixels, 0 if unknown.
 
     Example:
         UserMessage((TextBlock("What is this?"), ImageBlock("image/png", b"...", 640, 480)))
@@ -54,16 +54,17 @@ class ImageBlock(
 
     @property
     def placeholder(self) -> str:
-        """Text that stands for the image, such as `[image: image/png, 640x480, 12 KB]`."""
+        """Text shown in place of the image, such as `[image: image/png, 640x480, 12 KB]`."""
         facts = [self.media_type]
         if self.width and self.height:
             facts.append(f"{self.width}x{self.height}")
+        # Round up: no image has 0 KB.
         facts.append(f"{-(-len(self.data) // 1000)} KB")
         return f"[image: {', '.join(facts)}]"
 
 
 def append_placeholders(text: str, images: Iterable[ImageBlock]) -> str:
-    """Return the text followed by one line for each image."""
+    """Append a line for each image to a text."""
     placeholders = [image.placeholder for image in images]
     return "\n".join([text, *placeholders] if text else placeholders)
 
@@ -85,10 +86,10 @@ class ThinkingBlock(Struct, frozen=True, gc=False, tag="thinking", omit_defaults
 
 
 class ToolCallBlock(Struct, frozen=True, gc=False, tag="tool_call", omit_defaults=True):
-    """One tool call that a model asks for.
+    """A tool call requested by a model.
 
     Arguments:
-        malformed: raw text of the arguments if they were not a JSON object. Such a call never runs.
+        malformed: raw text of the arguments if it was not a JSON object. Such a call never runs.
         signature: opaque data of the provider, sent back unchanged to the same wire.
 
     Example:
@@ -104,10 +105,10 @@ class ToolCallBlock(Struct, frozen=True, gc=False, tag="tool_call", omit_default
 
 
 class ProviderBlock(Struct, frozen=True, gc=False, tag="provider", omit_defaults=True):
-    """A step that the provider took itself, such as a web search.
+    """A step the provider took itself, such as a web search.
 
     Arguments:
-        kind: the provider's name of the block.
+        kind: the provider's name for the block.
         data: the provider's block as JSON, sent back unchanged to the same wire.
         text: what users read: the query, or the sources.
 
@@ -125,7 +126,7 @@ AssistantBlock = TextBlock | ThinkingBlock | ToolCallBlock | ProviderBlock
 
 
 class ToolResultBlock(Struct, frozen=True, gc=False, tag="tool_result", omit_defaults=True):
-    """Result of one tool call, as the model reads it.
+    """The result of one tool call, as the model reads it.
 
     Arguments:
         images: shown to the model after the text.
@@ -146,7 +147,7 @@ UserBlock = TextBlock | ImageBlock | ToolResultBlock
 
 
 class StopReason(StrEnum):
-    """Reason why a model stopped writing."""
+    """Why a model stopped writing."""
 
     END = "end"
     CALLS = "calls"
@@ -161,9 +162,9 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     Arguments:
         input_tokens: the whole prompt; includes `cache_read_tokens` and `cache_write_tokens`.
         output_tokens: the whole answer; includes `reasoning_tokens`.
-        usd: price in US dollars as the provider tells it; None if it tells none. A sum has it only
-            if all its parts have it.
-        searches: web searches by the provider.
+        usd: price in US dollars as reported by the provider, None if it reports none. A sum has
+            a price only if all its parts do.
+        searches: number of web searches by the provider.
 
     Example:
         (Usage(100, 20) + Usage(50, 5)).total_tokens == 175
@@ -190,7 +191,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def total_tokens(self) -> int:
-        """Sum of input and output tokens."""
+        """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
 
@@ -198,13 +199,13 @@ NO_USAGE = Usage()
 
 
 def _add_prices(first: Usage, second: Usage) -> float | None:
-    """Return the price of both, None if it is not known; no tokens cost nothing."""
+    # A usage without tokens costs nothing, even if no price is known.
     prices = [usage.usd for usage in (first, second) if usage.usd is not None or usage.total_tokens]
     return None if None in prices else sum(price for price in prices if price is not None)
 
 
 class UserMessage(Struct, metaclass=NamedFields, frozen=True, gc=False, tag="user"):
-    """Message to the model: a prompt, a note of the engine, the results of tool calls.
+    """Message to the model: a prompt, a note from the engine, or results of tool calls.
 
     Example:
         UserMessage((ToolResultBlock("c1", "read", "# On Mud"), TextBlock("Be brief.")))
@@ -217,12 +218,12 @@ class AssistantMessage(Struct, frozen=True, gc=False, tag="assistant", omit_defa
     """One complete answer of a model.
 
     Arguments:
-        wire: the wire that received the answer. Thinking, signatures and blocks of the provider go
-            back only to this wire.
-        id: the provider's id of the answer.
-        provider_stop_reason: the provider's own stop reason when `stop_reason` is LENGTH, REFUSAL
-            or OTHER, or when it refused the calls.
-        answered_by: the model string of the model that answered, if the run has several.
+        wire: the wire that received the answer. Thinking, signatures and provider blocks are sent
+            back only over this wire.
+        id: the provider's id for the answer.
+        provider_stop_reason: the provider's word for it when `stop_reason` is LENGTH, REFUSAL or
+            OTHER, or when it refused the calls.
+        answered_by: model string of the model that answered, if the run has several.
 
     Example:
         AssistantMessage((TextBlock("pytest."),), usage=Usage(100, 3)).text == "pytest."
@@ -245,7 +246,7 @@ class AssistantMessage(Struct, frozen=True, gc=False, tag="assistant", omit_defa
 
     @property
     def tool_calls(self) -> tuple[ToolCallBlock, ...]:
-        """The tool calls in the order of the answer."""
+        """The tool calls in the order the model wrote them."""
         return tuple([b for b in self.content if type(b) is ToolCallBlock])
 
 
@@ -261,7 +262,7 @@ Example:
 
 
 def join_texts(blocks: Iterable[UserBlock | AssistantBlock]) -> list[UserBlock | AssistantBlock]:
-    """Return the blocks; each text is joined with its continuations and loses its signature."""
+    """Join each text with its continuations; a joined text loses its signature."""
     joined: list[UserBlock | AssistantBlock] = []
     for block in blocks:
         last = joined[-1] if joined else None
@@ -273,7 +274,7 @@ def join_texts(blocks: Iterable[UserBlock | AssistantBlock]) -> list[UserBlock |
 
 
 def clean_answer(answer: AssistantMessage) -> AssistantMessage:
-    """Return an answer of a model in a form that can be recorded and sent again."""
+    """Make a model's answer safe to record and to send again."""
     return replace(
         answer,
         content=tuple(map(_clean_block, answer.content)),
@@ -297,12 +298,12 @@ def _clean_block(block: AssistantBlock) -> AssistantBlock:
 
 
 def get_sendable_arguments(call: ToolCallBlock) -> dict[str, Any]:
-    """Return the arguments for a request; a text that is no JSON object is put into one."""
+    """Return the arguments for a request; malformed text is wrapped in an object."""
     return {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
 
 
 def clean_call(call: ToolCallBlock) -> ToolCallBlock:
-    """Return a tool call in a form that can be recorded; `malformed` says why it cannot run."""
+    """Make a tool call recordable; `malformed` says why it cannot run."""
     is_clean = is_clean_json(call.arguments)
     others = (call.id, call.name, call.malformed, call.signature)
     is_object = type(call.arguments) is dict  # only a model in this process sends other values
@@ -323,13 +324,13 @@ def clean_call(call: ToolCallBlock) -> ToolCallBlock:
 
 
 class RecordedFailure(Struct, frozen=True):
-    """A recorded model call that gave no answer.
+    """A recorded model call without an answer.
 
     Arguments:
-        error: error of the call; if the call ended the run from outside, error of the run.
+        error: the call's error, or the run's if the run was stopped during the call.
         is_transient: the same call may succeed later.
-        partial_text: text that streamed before.
-        stop: reason of the run's end if the run was stopped during the call, else "".
+        partial_text: text that had streamed.
+        stop: the run's reason if it was stopped during the call, else "".
         is_overflow: the request was too long.
     """
 
@@ -341,7 +342,7 @@ class RecordedFailure(Struct, frozen=True):
 
 
 class RecordedConversation(Struct, frozen=True):
-    """Messages of a recorded run in order, and its model calls that gave no answer."""
+    """The messages of a recorded run in order, and its model calls without an answer."""
 
     run: str
     messages: tuple[Message, ...]
@@ -349,12 +350,13 @@ class RecordedConversation(Struct, frozen=True):
 
 
 def user_message(text: str) -> UserMessage:
-    """Return a user message with one text block."""
+    """Make a user message from one text."""
     return UserMessage((TextBlock(text),))
 
 
 def resolve_stop_reason(stop_reason: StopReason, content: Iterable[AssistantBlock]) -> StopReason:
-    """Return CALLS in place of END when an answer has tool calls: some servers mix them up."""
+    """Correct END to CALLS for an answer with tool calls."""
+    # Some OpenAI-compatible servers report "stop" for answers that contain tool calls.
     if stop_reason is StopReason.END and ToolCallBlock in map(type, content):
         return StopReason.CALLS
     return stop_reason

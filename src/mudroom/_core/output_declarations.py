@@ -1,4 +1,4 @@
-"""Declared outputs: reads them from names with descriptions, or from a JSON Schema."""
+"""Declared outputs, read from names with descriptions or from a JSON Schema."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from ..errors import quote_value, suggest_names
 from .agents import Output
 from .json_values import find_schema_error
 
+# Name of the only output when a schema describes one value instead of named fields.
 SINGLE_OUTPUT = "result"
-"""Name of the output when a JSON Schema describes one value and no named fields."""
 
 _TYPES = ("null", "boolean", "object", "array", "number", "string", "integer")
+# An object schema with only these keywords can be split: its fields are emitted and checked one
+# by one. Any other keyword may relate fields to each other.
 _FIELD_KEYWORDS = {
     *("type", "properties", "required", "additionalProperties", "$defs", "$schema", "$comment"),
     *("title", "description", "default", "examples", "deprecated"),
 }
-"""Keywords of an object schema whose fields can be emitted and checked one by one."""
 
 
+# Keywords found beside `type` in the schema of one value.
 _VALUE_KEYWORDS = {
     *("type", "items", "properties", "required", "additionalProperties", "format", "pattern"),
     *("minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum"),
 }
-"""Keywords that stand beside `type` in the schema of one value."""
 
+# An empty schema would not do: an `Output` without a schema is a text.
 _ANY_VALUE = {"type": list(_TYPES)}
-"""Schema of any value. An `Output` without a schema is a text."""
 
 
 class OutputDeclaration(Struct, frozen=True):
-    """Declared outputs by name.
+    """The outputs an agent or caller declares, by name.
 
     Arguments:
-        describes_one_value: true if the caller asks for one value and not for values by name. The
-            only output is then SINGLE_OUTPUT, and its value is that value.
+        describes_one_value: true if the caller asks for one value rather than values by name; the
+            only output is then SINGLE_OUTPUT.
     """
 
     outputs: dict[str, Output]
@@ -49,11 +50,11 @@ class OutputDeclaration(Struct, frozen=True):
 def parse_outputs(
     declared: Mapping[str, Any], read_type: Callable[[str, object], Output] | None = None
 ) -> OutputDeclaration:
-    """Return the outputs of a JSON Schema, or of a mapping of names.
+    """Read outputs from a JSON Schema or a mapping of names.
 
-    In a mapping of names each value is a description, a JSON Schema or an Output. The mapping is a
-    JSON Schema if `type` is a JSON type, a key begins with `$`, `properties` maps names to
-    schemas, or `enum`, `anyOf`, `oneOf` or `allOf` is a list.
+    In a mapping of names, each value is a description, a JSON Schema or an Output. The mapping is
+    taken as a JSON Schema if `type` is a JSON type, a key begins with `$`, `properties` maps names
+    to schemas, or `enum`, `anyOf`, `oneOf` or `allOf` is a list.
 
     Arguments:
         read_type: returns the Output for a name and any other value, such as a type.
@@ -73,7 +74,7 @@ def parse_outputs(
 
 
 def parse_schema(schema: dict[str, Any]) -> OutputDeclaration:
-    """Return one output per field if the fields can be checked one by one, else a single output.
+    """Declare one output per field if the fields can be checked one by one, else a single output.
 
     Raises ValueError if it is not a JSON Schema.
     """
@@ -95,23 +96,22 @@ def parse_schema(schema: dict[str, Any]) -> OutputDeclaration:
 
 
 def make_output(schema: dict[str, Any], *, is_optional: bool = False) -> Output:
-    """Return the output of a JSON Schema; an empty one accepts any value."""
+    """Make the output of a JSON Schema; an empty schema accepts any value."""
     description = str(schema.get("description", ""))
     return Output(description, schema or _ANY_VALUE, optional=is_optional)
 
 
 def _check_name(name: str) -> None:
-    """Raise ValueError for a name that a list in a prompt cannot show or a model cannot repeat."""
+    # Names are listed in a prompt, and the model has to repeat them exactly.
     if not name.strip() or not name.isprintable():
         raise ValueError(f"the output name {name!a} is blank or has characters that do not print")
 
 
 def _check_type(declared: Mapping[str, Any]) -> None:
-    """Raise ValueError if names are a JSON Schema whose `type` has a typing error.
-
-    They are if `type` is one word, and is like a JSON type or stands beside keywords only.
-    """
     kind = declared.get("type")
+    # A misspelt `type` would silently turn a schema into a mapping of names. It counts as
+    # misspelt if it is one word and either resembles a JSON type or stands among schema keywords
+    # only.
     if not isinstance(kind, str) or not kind.isidentifier():
         return
     remedy = suggest_names(kind, _TYPES)
@@ -162,7 +162,7 @@ def _maps_to_mappings(value: object) -> bool:
 
 
 def _resolve_reference(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition that the top-level `$ref` names, with the definitions beside it."""
+    """Follow a top-level `$ref`, as schemas generated from classes have it."""
     definitions = schema.get("$defs")
     path, _, name = str(schema.get("$ref", "")).rpartition("/")
     if path != "#/$defs" or not isinstance(definitions, Mapping) or name not in definitions:

@@ -1,4 +1,4 @@
-"""Runs: the input of a run (Brief), its output (Report), the reason of its end, messages to it."""
+"""Runs: their input (Brief), their output (Report), why they end, and messages to them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ else:
 
 
 class Reason(StrEnum):
-    """Reason why a run ended; set once.
+    """Why a run ended; set once.
 
     Example:
         report = await session.task("Find the author.")
@@ -46,7 +46,7 @@ class Check(Struct, frozen=True, omit_defaults=True):
     Arguments:
         command: a bash command; the exit code 0 is success.
         seconds: its time limit.
-        is_from_user: true if the user gave it, so it needs no confirmation.
+        is_from_user: true if it comes from the user and so needs no confirmation.
     """
 
     command: str
@@ -55,38 +55,37 @@ class Check(Struct, frozen=True, omit_defaults=True):
 
 
 class Brief(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """Complete input of a run; the run knows nothing else.
+    """The complete input of a run; the run knows nothing else.
 
     Arguments:
-        run_id: place of the run in the session: "1" is the first root run, "1.3.2" the child that
-            the second call of its third turn started.
+        run_id: place of the run in the session: "1" is the first root run, "1.3.2" the child
+            started by the second call of its third turn.
         parent: run id of the parent, "" for a root run.
-        call_id: the parent's tool call that waits for the report.
-        prompt: the first user message as text; a placeholder stands for each image.
+        call_id: id of the parent's tool call that waits for the report.
+        prompt: the first user message as text, with a placeholder for each image.
         content: blocks of that message; () if it is only the text.
         description: three to five words for screens.
         tools: names of the tools in order, already narrowed to what the caller allows.
         model: resolved model string.
         budget: limits after allocation from the parent's budget.
         mode: permission mode, already limited to the caller's.
-        inherited_patterns: call patterns of the agents above this one; they hold for this run, too.
-        workspace: the files that the run sees.
+        inherited_patterns: call patterns of the agents above, which restrict this run as well.
+        workspace: the files the run sees.
         depth: 0 for a root run.
         continues: run id whose conversation this run continues.
-        is_compaction: true if the run summarises that conversation. A run that continues it gets
-            only its prompt and its answer.
-        history: earlier messages of the conversation, oldest first. The journal stores them only
-            with the runs that they come from.
-        name: name of a child that later messages start again, "" for any other run.
-        teammates: the other named children when the run began: name and agent.
-        is_plan: true if the run may only read and ends with a plan, which its parent approves.
-        message_ids: messages that are the prompt: this run begins because of them.
-        board_task: id of the task of the board that the run works on; 0 for a run that another
-            message or a call began.
-        check: must succeed with the files of the run at its end, or the run has not reached its
-            goal. None for a child run: its work has a check when it is merged.
-        key: id that the caller gave a task, "" for none.
-        has_own_model: true if the model is for this prompt only.
+        is_compaction: true if the run summarises that conversation. A run that continues it sees
+            only its prompt and answer.
+        history: earlier messages of the conversation, oldest first. The journal stores each only
+            with the run it comes from.
+        name: name of a child that later messages can start again, "" for any other run.
+        teammates: name and agent of the other named children when the run began.
+        is_plan: true if the run may only read and ends with a plan for its parent to approve.
+        message_ids: ids of the messages that make up the prompt and started this run.
+        board_task: id of the board task the run works on; 0 if a message or call started it.
+        check: must succeed on the run's files at its end, or the run has not reached its goal. None
+            for a child run, whose work is checked when it is merged.
+        key: id the caller gave a task, "" for none.
+        has_own_model: true if the model was chosen for this prompt only.
     """
 
     run_id: str
@@ -131,17 +130,17 @@ class ToolDescription(Struct, frozen=True, gc=False):
 
 
 class RequestHead(Struct, frozen=True, omit_defaults=True, gc=False):
-    """System prompt and tools: the same in all requests of a run.
+    """System prompt and tools, the same in all requests of a run.
 
-    The record of a session has each text once. A head that an earlier event describes has only its
-    id.
+    The record of a session holds each text once: a head described by an earlier event is recorded
+    by its id alone.
 
     Arguments:
         id: digest of the head.
-        system, tools: ids of the system prompt and of the tools; earlier events have those that are
-            not in `parts`.
-        server_tools: names of the tools that the provider runs.
-        parts: system prompt and tools that no earlier event has, by id.
+        system, tools: ids of the system prompt and the tools; those not in `parts` were recorded
+            by earlier events.
+        server_tools: names of the tools the provider runs.
+        parts: system prompt and tools not recorded before, by id.
     """
 
     id: str
@@ -152,17 +151,17 @@ class RequestHead(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class InboxMessage(Struct, frozen=True, gc=False):
-    """A message to a run while it works.
+    """A message to a running run.
 
     Arguments:
-        id: unique in the session; a message that is sent twice is delivered once.
+        id: unique in the session; a message sent twice is delivered once.
         sender: "user", "mudroom", or the run id of the sender.
-        kind: "notification": the engine says that background work of the run has ended; `sender`
-            is the id of that work. "shutdown": a request to stop, with a deadline.
-        name: how the receiver addresses the sender: a name or "parent"; "" without one.
-        approve: the answer to a request: a plan, or a request to stop. None in other messages.
-        task: id of the task of the board that the engine claimed for the receiver, else 0.
-        notes: lines of the engine below the text.
+        kind: "notification" reports that background work has ended, and `sender` is the id of that
+            work; "shutdown" asks the run to stop, with a deadline.
+        name: how the receiver addresses the sender: a name or "parent"; "" if it cannot.
+        approve: the answer to a plan or to a request to stop; None in other messages.
+        task: id of the board task the engine claimed for the receiver, else 0.
+        notes: lines the engine adds below the text.
     """
 
     id: str
@@ -176,11 +175,13 @@ class InboxMessage(Struct, frozen=True, gc=False):
 
 
 class IgnoredFiles(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Files that a run made in its isolated workspace and that are not merged, as git ignores them.
+    """New files in an isolated workspace that are not merged because git ignores them.
 
     Arguments:
-        count: how many; at most about a thousand are counted. names: the first ones.
-        kept: how many are kept beside the work. tree: id of the tree that has them, "" for none.
+        count: how many; counting stops at about a thousand.
+        names: the first of them.
+        kept: how many are stored beside the work.
+        tree: id of the tree that stores them, "" for none.
     """
 
     count: int
@@ -190,17 +191,18 @@ class IgnoredFiles(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Work(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a run made of its isolated workspace.
+    """The changes a run made in its isolated workspace.
 
     Arguments:
-        base: id of the tree of files at its start. tree: id at its end.
+        base: id of the file tree at its start.
+        tree: id of the file tree at its end.
         files: paths of the files that differ, relative to the workspace.
         missing: files that could not be stored, with reasons.
-        conflicts: conflicts with which the run began and which it has not resolved. own: id of the
-            tree with its own version of these files.
-        ignored: files that git ignores and that are left out; None if there are none.
-        private: permission bits, such as 0o600, of new files that group or others may not read as
-            they may usually.
+        conflicts: conflicts the run started with and has not resolved.
+        own: id of the tree with the run's version of the files in conflict.
+        ignored: files left out because git ignores them; None if there are none.
+        private: permission bits, such as 0o600, of new files that are closed to the group or others
+            where new files usually are open to them.
 
     Example:
         report = await session.task("Rename the class.", agent="refactor")
@@ -218,7 +220,7 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def trees(self) -> tuple[str, ...]:
-        """Ids of the trees that the run made, and of the one that it began with."""
+        """Ids of the tree the run started with and of those it made."""
         kept = self.ignored.tree if self.ignored else ""
         return (self.base, self.tree, kept) if kept else (self.base, self.tree)
 
@@ -227,11 +229,12 @@ class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
     """What became of the work of children with isolated workspaces.
 
     Arguments:
-        works: children whose work was to be merged. landed: those whose work was merged.
-        after_conflict, after_red: those that landed after a conflict, or after a check that failed.
-        checks: commands that succeeded with merged files.
-        unmerged: what keeps the other work from landing, by id of the run that did it: "conflict",
-            "red" (a check failed), "refused" or "dropped".
+        works: number of children with work to merge.
+        landed: how many of them had their work merged.
+        after_conflict, after_red: how many landed after a conflict, or after a failed check.
+        checks: commands that succeeded on the merged files.
+        unmerged: why other work has not landed, by id of the run that did it: "conflict", "red" (a
+            check failed), "refused" or "dropped".
 
     Example:
         if report.merges:
@@ -247,38 +250,39 @@ class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """Output of a run.
+    """The output of a run.
 
     Arguments:
         text: the final answer, "" if there is none.
-        recovered: true if a limit ended the run and it still gave a summary.
+        recovered: true if a limit ended the run but it still gave a summary.
         outputs: emitted values by name; of the requested type if all required ones are there.
-        failed_outputs: outputs that the run was asked for as often as it may be, and did not give;
-            its reason is then ERROR. () for any other end.
-        usage: tokens of the run and all its descendants, as their providers counted.
-        usd: US dollars of the run and all its descendants; None if a price is unknown, or is in the
-            table of prices and prices are off. 0.0 if the model is free.
+        failed_outputs: outputs the run failed to give although it was asked repeatedly; its reason
+            is then ERROR. () otherwise.
+        usage: tokens of the run and all its descendants, as counted by their providers.
+        usd: US dollars of the run and all its descendants; None if a price is unknown or prices are
+            switched off, 0.0 if the model is free.
         turns: model calls of the run. seconds: wall-clock time.
-        calls: number of calls by tool name. failed: how many of those calls were errors.
+        calls: number of calls by tool name. failed: how many of those calls failed.
         files_read, files_changed: paths relative to the workspace as the engine saw them, each
             once, in order.
-        observed_changes: the files among `files_changed` that changed while effectful calls ran,
-            such as commands; another program or run may have changed them at the same time.
-        parallel_runs: ids of the runs, not below this one, whose commands ran at the same time in
-            the same files, and that may have changed the observed ones instead.
-        unknown_changes: why more files may have changed than those listed, for example because
-            commands ran without a sandbox; "" if all changes are known.
+        observed_changes: the files among `files_changed` that changed while effectful calls such
+            as commands ran; another program or run may have changed them at that time.
+        parallel_runs: ids of runs outside this one's tree whose commands ran on the same files at
+            the same time, and may have made the observed changes instead.
+        unknown_changes: why unlisted files may have changed, for example because commands ran
+            without a sandbox; "" if all changes are known.
         run_id: key of the transcript in the journal.
         spill: path of a file with the whole text if the parent received only a part, else "".
         error: cause of the reason ERROR, or why the run ended before its first turn.
-        stopped_commands: background commands that the end of the run stopped.
-        has_unknown_usage: true if answers were cut off, here or below; `usage` and `usd` lack them,
-            so they are minimums. Budgets count an estimate of them.
-        limit: the limit that ended the run, or that a run with the reason GOAL passed; None if it
-            was none, or that of a run above, or in records of older versions.
-        work: what the run made of its isolated workspace; None if it had none.
-        merges: what became of the work of its children with isolated workspaces; None without it.
-        unread_messages: messages to named children that no run of theirs has read, by name.
+        stopped_commands: background commands stopped by the end of the run.
+        has_unknown_usage: true if answers were cut off, here or below. `usage` and `usd` do not
+            include them and so are minimums; budgets count an estimate.
+        limit: the limit that ended the run, or that a run with the reason GOAL exceeded; None if
+            there was none, if it was an ancestor's, or in records of older versions.
+        work: the changes in its isolated workspace; None if it had none.
+        merges: what became of the isolated work of its children; None if there was none.
+        unread_messages: number of messages to named children that none of their runs has read, by
+            name.
         missing_tools: why tools of MCP servers were missing, one line each.
         is_interrupted: true if the run has not ended: the user interrupted it, its background work
             continues, and it waits for the next prompt.
@@ -325,13 +329,13 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defau
 
     @property
     def files_written(self) -> tuple[str, ...]:
-        """The files among `files_changed` that only tools for files wrote."""
+        """The files among `files_changed` written only by file tools."""
         observed = set(self.observed_changes)
         return tuple(path for path in self.files_changed if path not in observed)
 
 
 def has_summary(report: Report | None) -> bool:
-    """Return whether a summary run succeeded. If not, the conversation continues without it."""
+    """Return whether a summary run succeeded; if not, the conversation continues uncompacted."""
     if report is None or not report.text:
         return False
     return report.reason is Reason.GOAL or report.recovered
@@ -342,9 +346,9 @@ class RecordedTask(Struct, frozen=True, kw_only=True):
 
     Arguments:
         agent: name of its agent. prompt: its text.
-        key: id that the caller gave the task, "" for none.
+        key: id the caller gave the task, "" for none.
         is_prompt: true for a prompt of the conversation, false for a task or a scope.
-        report: its report; None if it has not ended. `outputs` has plain values by name.
+        report: its report, with `outputs` as plain values by name; None if it has not ended.
 
     Example:
         def describe(task: RecordedTask) -> str:

@@ -8,18 +8,18 @@ from ..errors import JournalBusy, UnknownName, UsageError
 
 _ID_CHARACTERS = frozenset("0123456789abcdef-")
 _MAX_LENGTH = 80
+# How many ids an error suggests.
 _MAX_SUGGESTED = 3
-"""Maximum number of ids that an error names."""
+# Characters of an id shown to users.
 _SHORT_ID_LENGTH = 8
-"""Characters of an id that is shown."""
 
 
 def select_session(text: str, ids: Sequence[str], names: Iterable[tuple[str, str]]) -> str:
     """Find the session that a user names by its id, the beginning of its id, or its name.
 
     Arguments:
-        ids: all ids, the last written first.
-        names: pairs of name and id; read only if no id begins with the text.
+        ids: all ids, the most recently written first.
+        names: pairs of name and id; read only if no id starts with the text, as reading is slow.
 
     Raises UnknownName if there is none, UsageError if several ids begin with the text.
 
@@ -77,11 +77,7 @@ def make_busy_error(writer: str, where: str) -> JournalBusy:
 
 
 def _make_unknown_error(text: str, ids: Sequence[str], names: Iterable[str]) -> UnknownName:
-    """Return the error for a text that selects no session. It names the nearest sessions.
-
-    Arguments:
-        ids: all ids, the last written first.
-    """
+    """Make the error for a text that selects no session, naming the nearest ones."""
     from difflib import get_close_matches  # slow to import
 
     length = max(_SHORT_ID_LENGTH, len(text))

@@ -1,7 +1,7 @@
-"""Numbers of tokens, computed from texts and message blocks without a provider.
+"""Token counts computed without a provider.
 
-An estimate is one number near the truth. The engine compares it with a context window.
-A range has a lower and an upper bound. Meters reserve its maximum for a request.
+An estimate is a number near the truth, compared with a context window. A range has a lower and an
+upper bound; meters reserve the upper bound for a request.
 """
 
 from __future__ import annotations
@@ -22,28 +22,25 @@ from .messages import (
     UserBlock,
 )
 
+# English text has 4 to 5 characters per token, code 3 to 4; for text that is not ASCII this
+# counts bytes. Providers count exactly, but only whole requests: estimates cover what came since,
+# and parts of a request.
 CHARACTERS_PER_TOKEN = 4
-"""Characters of one token in ASCII texts; bytes of one token in other texts.
-
-English texts have 4 to 5 characters per token, code 3 to 4. Providers count exactly, but only
-complete requests: an estimate is used for what came since, and for parts of a request.
-"""
+# About the most that a provider counts for one image.
 TOKENS_PER_IMAGE = 1_500
-"""Approximate maximum that a provider counts for one image."""
+# Tokens a block may take beyond its text, such as roles, ids and markup.
 _MAX_TOKENS_PER_BLOCK = 64
-"""Tokens that a block may have beside its text."""
 
 Block = UserBlock | AssistantBlock
 
 
 def estimate_tokens(text: str) -> int:
-    """Return about how many tokens a text has."""
+    """Estimate the tokens of a text."""
     length = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
     return -(-length // CHARACTERS_PER_TOKEN)
 
 
 def estimate_block_tokens(blocks: Iterable[Block]) -> int:
-    """Return about how many tokens blocks have."""
     return sum(map(_estimate_one_block, blocks))
 
 
@@ -62,7 +59,6 @@ def _estimate_one_block(block: Block) -> int:
 
 
 def estimate_message_tokens(messages: Iterable[Message]) -> int:
-    """Return about how many tokens messages have."""
     return sum(estimate_block_tokens(message.content) for message in messages)
 
 
@@ -77,12 +73,12 @@ class TokenRange(Struct, frozen=True):
 
 
 def compute_text_range(characters: int) -> TokenRange:
-    """Return the bounds for a text with this number of characters."""
+    """Bound the tokens of a text of this length: every character may be a token of its own."""
     return TokenRange(characters // CHARACTERS_PER_TOKEN, characters)
 
 
 def compute_block_range(blocks: Iterable[Block]) -> TokenRange:
-    """Return the bounds for blocks. A provider may leave out reasoning and blocks of its own."""
+    """Bound the tokens of blocks. Providers may not count reasoning and their own blocks."""
     characters = 0
     optional_characters = 0
     image_count = 0

@@ -1,4 +1,4 @@
-"""Names of tools in other programs, mapped to the names that mudroom uses."""
+"""Tool names of other programs, mapped to mudroom's own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 from .._platform.lazy_pattern import compile_later
 
+# Models fall back to the tool names they were trained with, and agent files are shared with other
+# programs. Compared in lower case.
 _ALIASES = {
     "bash": "run_shell_command shell shell_command local_shell container.exec developer__shell "
     "execute terminal exec_command background_run",
@@ -34,17 +36,20 @@ _ALIASES = {
     "skill": "activate_skill load_skill",
     "ask_user": "askuserquestion question",
 }
+# Tools of MCP servers are named `mcp__SERVER__TOOL`.
 SERVER_PREFIX = "mcp__"
-"""Begin of the names of tools of servers: `mcp__SERVER__TOOL`."""
+# Calls the tool named in its arguments. The record has that tool's name.
 FORWARDING_TOOL = "mcp_call"
-"""Tool that calls another tool by name. The record has the name of the other tool."""
 
+# Providers refuse any other character in the name of a tool.
 _ILLEGAL = compile_later(r"[^A-Za-z0-9_-]")
 
+# Known so that an agent file that names them gets no warning about a misspelt tool.
 _ONLY_ELSEWHERE = """
 notebookedit notebookread exitplanmode enterplanmode slashcommand lsp toolsearch
 save_memory apply_patch patch codesearch read_many_files write_stdin batch list_dir tree
 """
+# Some tools of other programs are one of mudroom's with an argument fixed.
 _IMPLIED_ARGUMENTS: dict[str, dict[str, Any]] = {
     "background_run": {"background": True},
     "broadcast": {"to": "*"},
@@ -64,9 +69,9 @@ _IMPLIED_ARGUMENTS: dict[str, dict[str, Any]] = {
     "bashoutput": {"timeout": 0},
 }
 STAND_INS: dict[str, tuple[str, dict[str, Any]]] = {"task_list": ("wait", {"timeout": 0})}
-"""Tools that a run lacks, with the tool and the arguments in their place.
+"""The tool and arguments to use in place of a tool the run does not have.
 
-Without a task board, the tool TaskList of kimi-cli lists the background work.
+Without a task board, `task_list` means kimi-cli's TaskList, which lists background work.
 """
 
 REPLACEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -94,7 +99,7 @@ REPLACEMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("bash",),
     ),
 }
-"""Tools of other programs that a run lacks: the way to the same outcome, and the tools it needs."""
+"""How to do without another program's tool: advice for the model, and the tools it needs."""
 
 _EDITORS = frozenset(
     ("str_replace_based_edit_tool", "str_replace_editor", "text_editor", "developer__text_editor")
@@ -105,9 +110,10 @@ _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in ali
 
 
 def normalize_tool_name(name: str) -> str:
-    """Return mudroom's name for another program's tool. Return an unknown name unchanged.
+    """Return mudroom's name for another program's tool; an unknown name stays unchanged.
 
-    The table is in `docs/tools.md`: Claude Code, Gemini CLI, opencode, Codex, kimi-cli, deepagents.
+    `docs/tools.md` shows the table for Claude Code, Gemini CLI, opencode, Codex, kimi-cli and
+    deepagents.
     """
     lower = name.lower()
     if lower in _ALIASES:
@@ -116,10 +122,10 @@ def normalize_tool_name(name: str) -> str:
 
 
 def split_editor_call(name: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """Return the tool and the arguments that a call of a text editor means; None for other calls.
+    """Return the tool and arguments meant by a text editor call; None for other calls.
 
-    Anthropic's text editor is several tools under one name: its argument `command` says which.
-    Raises ValueError for a command that no tool has.
+    Anthropic's text editor is several tools under one name, told apart by its argument `command`.
+    Raises ValueError for a command without an equivalent.
     """
     if name.lower() not in _EDITORS:
         return None
@@ -136,27 +142,27 @@ def split_editor_call(name: str, arguments: Mapping[str, Any]) -> tuple[str, dic
 
 
 def make_server_tool_name(server: str, tool: str) -> str:
-    """Return the name of a tool of a server for models, rules and the record."""
+    """Name a tool of an MCP server for models, rules and the record."""
     tool = tool if tool == "*" else _ILLEGAL.sub("_", tool)
     return f"{SERVER_PREFIX}{_ILLEGAL.sub('_', server)}__{tool}"
 
 
 def make_server_pattern(server: str) -> str:
-    """Return the pattern that matches all tools of a server."""
+    """Make the pattern that matches all tools of a server."""
     return make_server_tool_name(server, "*")
 
 
 def add_implied_arguments(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments with those that another program's tool has by its name."""
+    """Add the arguments implied by another program's name for the tool."""
     return {**_IMPLIED_ARGUMENTS.get(name.lower(), {}), **arguments}
 
 
 def is_known_elsewhere(name: str) -> bool:
-    """Return whether a tool of another program, or of an MCP server, has this name."""
+    """Return whether other programs or MCP servers have a tool of this name."""
     is_listed = normalize_tool_name(name) in _ALIASES or name.lower() in _ONLY_ELSEWHERE.split()
     return is_listed or name.startswith("mcp__")
 
 
 def choose_result_name(called: str, executed: str) -> str:
-    """Return the name in the result of a call: that of the call if it named another tool."""
+    """Return the tool name for the result of a call, which must match the call."""
     return called if called == FORWARDING_TOOL else executed

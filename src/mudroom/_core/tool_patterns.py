@@ -1,7 +1,7 @@
 """Tool patterns: entries of an agent's `tools`, such as `read`, `mcp__*`, `bash(git:*)`, `!write`.
 
-A pattern names a tool, or several with `*`. `!` in front excludes. Text in brackets limits a
-pattern to some calls of the tool; the permission policy reads it, not this module.
+A pattern names a tool, or several with `*`; a leading `!` excludes. Text in brackets limits a
+pattern to some calls of the tool. It is interpreted by the permission policy, not here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from msgspec import Struct
 from .._platform.lazy_pattern import compile_later
 from .tool_names import normalize_tool_name
 
+# Possessive quantifiers keep the match linear: patterns come from files of others.
 _PATTERN = compile_later(r"(!?)\s*+([^()]*+)(?:(\()(.*?)(\)?))?", re.DOTALL)
 _ALL_CALLS = ("", "*", ":*")
 
@@ -25,12 +26,12 @@ class ToolPattern(Struct, frozen=True):
 
     Arguments:
         text: the pattern as written.
-        tool: mudroom's name of the tool, or a name with `*`.
-        written_name: the name as written; a tool may have exactly this name.
+        tool: mudroom's name for the tool, or a name with `*`.
+        written_name: the name as written, since a tool may really be called that.
         calls: text in the brackets, "" for all calls.
-        has_brackets: true if the pattern is about single calls.
-        is_excluded: true if the pattern takes calls away.
-        is_valid: false for a missing name or bracket.
+        has_brackets: true if the pattern is about individual calls.
+        is_excluded: true if the pattern starts with `!`.
+        is_valid: false if the name or a bracket is missing.
     """
 
     text: str
@@ -42,7 +43,6 @@ class ToolPattern(Struct, frozen=True):
     is_valid: bool = True
 
     def matches_tool(self, name: str) -> bool:
-        """Return whether the pattern names this tool."""
         if name in (self.tool, self.written_name):
             return True
         return any(
@@ -55,13 +55,14 @@ class ToolPattern(Struct, frozen=True):
 def parse_tool_pattern(text: str) -> ToolPattern:
     """Parse one tool pattern.
 
-    Never raises: a pattern that cannot be understood has `is_valid` false.
+    Never raises: `is_valid` is false for a pattern that cannot be understood.
     """
     match = _PATTERN.fullmatch(text.strip())
     if match is None:
         return ToolPattern(text, text, text, is_valid=False)
     bang, name, opening, calls, closing = match.groups(default="")
     name, calls = name.rstrip(), calls.strip()
+    # `mcp__git` alone names a whole server, as in Claude Code's files.
     is_server = name.startswith("mcp__") and name.count("__") == 1 and not name.endswith("*")
     return ToolPattern(
         text,
@@ -75,24 +76,24 @@ def parse_tool_pattern(text: str) -> ToolPattern:
 
 
 def parse_tool_patterns(texts: Iterable[str] | None) -> tuple[ToolPattern, ...]:
-    """Parse the patterns of an agent; None gives an empty tuple."""
+    """Parse an agent's patterns; None has none."""
     return tuple(map(parse_tool_pattern, texts or ()))
 
 
 def select_tools(names: Iterable[str], patterns: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the names that a pattern includes and none excludes; all names if `patterns` is None.
+    """Select the names that some pattern includes and none excludes; None selects all.
 
-    `bash(git:*)` includes the tool bash; `!bash(git push:*)` does not exclude it. The permission
-    policy decides which calls are allowed.
+    `bash(git:*)` includes the tool bash, while `!bash(git push:*)` does not exclude it: which calls
+    are allowed is up to the permission policy.
     """
     if patterns is None:
         return tuple(names)
     return _select_tools(tuple(names), tuple(patterns))
 
 
+# Cached because all children of one answer ask for the same selection.
 @lru_cache(maxsize=256)
 def _select_tools(names: tuple[str, ...], patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """See `select_tools`. The children of one answer ask the same."""
     parsed = parse_tool_patterns(patterns)
     included = [pattern for pattern in parsed if not pattern.is_excluded]
     excluded = [pattern for pattern in parsed if pattern.is_excluded and not pattern.has_brackets]
@@ -105,17 +106,17 @@ def _select_tools(names: tuple[str, ...], patterns: tuple[str, ...]) -> tuple[st
 
 
 def list_server_patterns(tools: Iterable[str]) -> tuple[str, ...]:
-    """Return the entries of a brief's tools that are about tools of servers."""
+    """Return the entries of a brief's tools that are about tools of MCP servers."""
     return tuple(text for text in tools if text.startswith(("mcp__", "!mcp__")))
 
 
 def narrow_server_patterns(
     granted: Iterable[str], patterns: Iterable[str] | None
 ) -> tuple[str, ...]:
-    """Return what an agent's patterns select of granted server patterns.
+    """Narrow granted server patterns to what an agent's own patterns select.
 
-    The tools of a server may not be known yet, so the result has patterns, too: what is granted
-    and selected, and what is excluded of it.
+    A server's tools may not be known yet, so the result consists of patterns as well: those granted
+    and selected, followed by exclusions.
     """
     granted = tuple(granted)
     if patterns is None or not granted:
@@ -147,9 +148,9 @@ def narrow_server_patterns(
 
 
 def list_call_patterns(patterns: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the patterns with brackets, which limit single calls.
+    """Return the patterns with brackets, which restrict individual calls.
 
-    Leaves out `read(a.txt)` if another pattern, such as `read`, includes all calls of the tool.
+    `read(a.txt)` is left out if another pattern, such as `read`, includes all calls of the tool.
     """
     return _list_call_patterns(tuple(patterns)) if patterns else ()
 

@@ -1,4 +1,4 @@
-"""Tools: a name, a text for the model, a JSON Schema and one async function."""
+"""Tools: each has a name, a text for the model, a JSON Schema and an async function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .type_checks import NamedFields
 
 
 class Effect(StrEnum):
-    """Kinds of tools by effect: decides which calls may run again after a crash or in parallel.
+    """What a tool may change: decides which calls may run again after a crash, or in parallel.
 
     Example:
         @tool(effect=Effect.PURE)
@@ -28,15 +28,15 @@ class Effect(StrEnum):
     """
 
     PURE = "pure"
-    """Changes nothing: may run again, always runs in parallel."""
+    """Changes nothing: may run again, and always runs in parallel."""
     KEYED = "keyed"
-    """Has a key (a file, a child): its effect happens exactly once; one call at a time per key."""
+    """Acts on one thing, its key (a file, a child): exactly once, one call per key at a time."""
     EFFECTFUL = "effectful"
-    """Any effect: it happens at most once, never in parallel with another call with an effect."""
+    """May do anything: at most once, and never beside another call that has an effect."""
 
 
 class ToolCategory(StrEnum):
-    """Kinds of tools by what they act on. Permission modes and rules depend on it."""
+    """What a tool acts on. Permission modes and rules depend on it."""
 
     READ = "read"
     """Reads files, or nothing outside the run."""
@@ -53,22 +53,22 @@ class ToolCategory(StrEnum):
 
 
 class ToolResult(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defaults=True):
-    """Result of a tool call for its three readers: the model, the user, a developer.
+    """The result of a tool call, for its three readers: the model, the user and the developer.
 
     Arguments:
         text: for the model.
-        error: true if the call failed; `text` then says what to do instead.
-        display: for the user, one line; "" means the first line of `text`.
+        error: true if the call failed; `text` should then say what to do instead.
+        display: one line for the user; "" means the first line of `text`.
         detail: for debugging; JSON values only.
-        reads, changes: files that the tool read or changed, relative to the workspace.
-        observed_changes: other files that changed while an effectful call ran: by a command, or by
-            something else at the same time. The engine sets them.
-        parallel_runs: ids of other runs whose commands ran at the same time in the same files. The
-            engine sets them.
+        reads, changes: files the tool read or changed, relative to the workspace.
+        observed_changes: other files that changed while an effectful call ran, through a command
+            or something else at the time. Set by the engine.
+        parallel_runs: ids of other runs whose commands ran on the same files at the same time. Set
+            by the engine.
         unknown_changes: why more may have changed, or "". The engine adds its own reasons.
-        spill: path of the whole output if `text` is only its head and tail.
-        images: for the model, after the text. A model that takes no images gets a placeholder.
-        context: text of hooks for the model, after the result.
+        spill: path of the full output if `text` is only its head and tail.
+        images: images for the model, after the text. Models without vision get placeholders.
+        context: text from hooks for the model, after the result.
 
     Example:
         @tool
@@ -91,7 +91,7 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defa
     parallel_runs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise TypeError for a field of another type: a record could not hold it."""
+        # msgspec does not check types on construction, and a record could not hold other values.
         if not isinstance(self.error, bool) or not isinstance(self.detail, OBJECT_TYPES):
             raise TypeError("error of a ToolResult must be a bool, and detail a dict")
         if isinstance(self.reads, str) or isinstance(self.changes, str):
@@ -103,7 +103,7 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defa
 
 
 def clean_result(result: ToolResult) -> ToolResult:
-    """Return a result in a form that can be recorded and sent to a model."""
+    """Make a result safe to record and to send to a model."""
     own = (result.text, result.display, result.spill, result.context)
     texts = (*own, *result.reads, *result.changes)
     if all(map(str.isascii, texts)) and is_clean_json(result.detail):
@@ -121,26 +121,24 @@ def clean_result(result: ToolResult) -> ToolResult:
 
 
 def join_reasons(*reasons: str) -> str:
-    """Return the reasons of several `unknown_changes`, each once, separated by "; ".
-
-    They are sorted: after a resume or in a replay the engine may learn them in another order.
-    """
+    """Join several `unknown_changes`, each reason once, separated by "; "."""
+    # Sorted, because after a resume or in a replay the reasons may arrive in another order.
     return "; ".join(sorted({each for reason in reasons for each in reason.split("; ") if each}))
 
 
 def make_result_block(call_id: str, name: str, result: ToolResult) -> ToolResultBlock:
-    """Return the result of a tool call as the model reads it."""
+    """Make the block with a tool call's result as the model reads it."""
     text = f"{result.text}\n\n{result.context}" if result.context else result.text
     return ToolResultBlock(call_id, name, text, result.error, images=result.images)
 
 
 def find_no_key(_: object) -> str | None:
-    """Return None: the calls of a tool act on no particular thing."""
+    """Return None: calls of the tool act on nothing in particular."""
     return None
 
 
 PreviewLine = tuple[str, str]
-"""A line that screens show of a call: its sign and its text.
+"""A line of a call's preview on screens: a sign and a text.
 
 Signs: "+" added, "-" removed, " " unchanged, "" not part of a difference.
 """
@@ -156,53 +154,54 @@ ToolView = Literal["", "command", "diff", "content", "lines", "todos", "run"]
 
 
 class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
-    """One tool. A tool is a value: to register it, put it into a list.
+    """A tool. It is a plain value: to register a tool, put it into a list.
 
-    All facts about a tool are here; permissions and screens have no tables of tool names.
+    Everything about a tool is here; permissions and screens keep no tables of tool names.
 
     Arguments:
-        name: name by which the model calls it.
+        name: the name the model calls it by.
         description: text for the model.
         parameters: JSON Schema of the arguments, an object.
         parse: converts the model's arguments to the second argument of `run`. Raises ValueError
-            with the path of the wrong argument and the reason.
+            naming the wrong argument and the reason.
         run: takes a ToolContext and the parsed arguments, returns a ToolResult. An exception
             becomes an error result for the model.
         effect: see Effect.
-        get_key: takes the parsed arguments, returns the file or other thing that the call works on,
-            or None.
-        is_parallel: calls of an effectful tool may run beside calls of other tools that have it.
-        argument_aliases: other names of arguments, each with its name in `parameters`.
+        get_key: takes the parsed arguments, returns the file or other thing the call acts on, or
+            None.
+        is_parallel: true if calls of this effectful tool may run beside calls of other tools that
+            also set it.
+        argument_aliases: alternative argument names, each with its name in `parameters`.
         ignored_arguments: arguments of other programs' tools that have no effect here.
-        adapt: takes the name by which a model called the tool, in lower case, and the arguments
-            after renaming. Returns them in this tool's terms: other programs have other units, or
-            a list where this tool has a text. Raises ValueError for what the tool cannot do.
-        needs_confirmation: a user must approve each call.
+        adapt: takes the name the model called the tool by, in lower case, and the renamed
+            arguments. Returns them in this tool's terms, since other programs use other units, or
+            a list in place of a text. Raises ValueError for what the tool cannot do.
+        needs_confirmation: true if a user must approve each call.
         confirmation_reason: why a user must approve each call even if a rule allows it, or "".
-        forward: takes the arguments, returns the name and the arguments of the tool to call in
-            place of this one. Raises ValueError for arguments that name none.
-        make_reminder: takes a ToolContext, returns a note to add to the results of a turn, or None.
+        forward: takes the arguments, returns the name and arguments of the tool to call instead.
+            Raises ValueError if the arguments name none.
+        make_reminder: takes a ToolContext, returns a note to add to a turn's results, or None.
         category: see ToolCategory; None means READ for a pure tool, else no category.
-        path_argument: name of the argument that is a path; permission rules match it. An empty
+        path_argument: name of the argument that is a path, which permission rules match. An empty
             value means the workspace.
         is_search: true if the tool reads all files below its path.
-        rule_argument: without `path_argument`, name of the argument that permission rules match:
-            a command, the name of an agent, an address.
+        rule_argument: name of the argument that permission rules match if there is no
+            `path_argument`: a command, an agent's name, an address.
         is_stateful: true if the tool keeps a memo; a resumed run repeats its calls to restore it.
         title_argument: name of the argument that describes a call in one line; by default the rule
             or path argument, else the first text.
         view: see ToolView; "run" for tools that start child runs.
-        preview: takes arguments and ToolResult, returns the lines that screens show of a call.
-        preview_lines: number of these lines on a screen; 0 shows the call in one line.
-        propose: takes a Workspace and checked arguments, returns the lines of the change that a
-            call would make, for the question whether it may.
-        is_server_tool: the provider runs the tool; `run` is never called.
-        needs_children: only runs that may start children have the tool, all or none of them.
-        offered_to: runs that have the tool unless their agent leaves it out: "all", only "root"
-            runs, or "request": none. An agent that names the tool has it in any case.
-        keeps_results: results stay in the conversation when the engine clears old ones.
-        uses_context: `run` uses its ToolContext. If not, the session's process can execute calls of
-            runs in worker processes.
+        preview: takes arguments and ToolResult, returns the lines screens show of a call.
+        preview_lines: number of these lines to show; 0 shows the call in one line.
+        propose: takes a Workspace and validated arguments, returns the lines of the change the call
+            would make, shown when the user is asked to approve it.
+        is_server_tool: true if the provider runs the tool; `run` is never called.
+        needs_children: true if only runs that may start children get the tool.
+        offered_to: which runs get the tool by default: "all", only "root" runs, or none until an
+            agent names it ("request"). An agent that names the tool always gets it.
+        keeps_results: true if its results survive when the engine clears old ones.
+        uses_context: true if `run` uses its ToolContext. If not, the session's process can execute
+            calls for runs in worker processes.
         reference: "module:name" by which worker processes import the tool, or "".
 
     Example:
@@ -252,21 +251,21 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
 
     @property
     def definition_bytes(self) -> int:
-        """Bytes of the definition as a model gets it."""
+        """Size in bytes of the definition as sent to a model."""
         return len(self.name) + len(self.description) + len(msgspec.json.encode(self.parameters))
 
     def parse_arguments(self, arguments: Mapping[str, Any]) -> object:
-        """Return the argument of `run` for the arguments of a call. Raises ValueError."""
+        """Convert a call's arguments to the second argument of `run`. Raises ValueError."""
         return self.parse(self.read_arguments(arguments))
 
     def read_arguments(self, arguments: Mapping[str, Any], *, called: str = "") -> dict[str, Any]:
-        """Return the arguments of a model in this tool's terms, each as its schema means it.
+        """Translate a model's arguments into this tool's terms, with types as in the schema.
 
         Arguments:
-            called: the name by which the model called the tool; "" for its own.
+            called: the name the model called the tool by; "" for its own.
 
-        Raises ValueError for an argument that is given twice with different values, or that means
-        something this tool cannot do.
+        Raises ValueError if an argument is given twice with different values, or asks for something
+        this tool cannot do.
         """
         aliases = self.argument_aliases
         if not aliases.keys().isdisjoint(arguments):
@@ -286,12 +285,12 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         return self.adapt((called or self.name).lower(), read) if self.adapt else read
 
     def rename_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return arguments under their names in `parameters`."""
+        """Rename aliased arguments to their names in `parameters`."""
         aliases = self.argument_aliases
         return {aliases.get(key, key): value for key, value in arguments.items()}
 
     def _check_given_once(self, arguments: Mapping[str, Any]) -> None:
-        """Refuse two names of one argument: rules would judge one value, and the other be lost."""
+        # Permission rules would judge one of the two values, and the tool might use the other.
         names: dict[str, str] = {}
         for given, value in arguments.items():
             name = self.argument_aliases.get(given, given)
@@ -302,14 +301,13 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     def list_proposed(
         self, workspace: object, arguments: Mapping[str, Any]
     ) -> tuple[PreviewLine, ...]:
-        """Return the lines of the change that a call would make; none if the tool cannot tell."""
+        """List the lines of the change a call would make; empty if the tool cannot tell."""
         try:
             return tuple(self.propose(workspace, arguments)) if self.propose else ()
         except (MudroomError, ValueError, OSError):
             return ()
 
     def has_category(self, category: ToolCategory) -> bool:
-        """Return whether the tool belongs to a category."""
         if self.category is None:
             return category is ToolCategory.READ and self.effect is Effect.PURE
         return self.category is category

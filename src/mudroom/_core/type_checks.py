@@ -1,4 +1,4 @@
-"""Check of values of callers against the type hints of the parameters that they are for."""
+"""Checks values from callers against the type hints of the parameters they are passed for."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ _get_hints = cache(read_hints)
 
 
 def check_type(name: str, value: object, hint: object, where: str = "") -> None:
-    """Raise UsageError if a value does not fit a type hint. Check fields of structs, too.
+    """Raise UsageError if a value does not fit a type hint, including fields of structs.
 
     Arguments:
-        name: name of the argument. where: the class or function that it belongs to.
+        name: name of the argument.
+        where: class or function it belongs to, for the error.
     """
     if problem := _find_misfit(name, value, hint):
         remedy = "Pass a value of that type."
@@ -47,7 +48,6 @@ def check_type(name: str, value: object, hint: object, where: str = "") -> None:
 
 
 def _find_misfit(name: str, value: object, hint: object) -> str:
-    """Return which part of a value has another type than its hint, "" if none has."""
     origin = get_origin(hint)
     arguments = get_args(hint)
     if hint is Any or isinstance(hint, TypeVar) or origin is type:
@@ -56,6 +56,7 @@ def _find_misfit(name: str, value: object, hint: object) -> str:
         return _find_misfit(name, value, arguments[0])
     if origin in (Union, UnionType):
         problems = [_find_misfit(name, value, choice) for choice in arguments]
+        # A misfit inside one of the choices says more than "must be A or B".
         inner = [problem for problem in problems if not problem.startswith(f"{name} must")]
         return (inner[0] if inner else _describe(name, value, hint)) if all(problems) else ""
     if origin is Literal:
@@ -85,7 +86,6 @@ def _is_instance(value: object, kind: object) -> bool:
 def _list_parts(
     name: str, value: object, kind: object, arguments: tuple[Any, ...]
 ) -> Iterable[tuple[str, object, Any]]:
-    """Return name, value and hint of each part of a value of the right kind."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         title = getattr(value, "name", "")
         place = kind.__name__
@@ -96,6 +96,7 @@ def _list_parts(
         by_name = dict(defaults)
         for field in kind.__struct_fields__:
             part = getattr(value, field)
+            # Defaults fit by construction, and most fields have theirs.
             if part is not by_name.get(field, NODEFAULT):
                 yield f"{field} of {place}", part, hints[field]
     elif isinstance(value, Mapping) and arguments:
@@ -120,12 +121,11 @@ def _name_hint(hint: object) -> str:
 
 
 class NamedFields(StructMeta):
-    """Type of structs whose constructor names an unknown field, and the nearest known one."""
+    """Metaclass of structs whose constructor names an unknown argument and the nearest one."""
 
     if not TYPE_CHECKING:  # Type checkers read the fields of the struct.
 
         def __call__(cls, *values: object, **fields: object) -> object:
-            """Construct a struct. Raises UnknownName for an argument that is no field."""
             try:
                 return super().__call__(*values, **fields)
             except TypeError:

@@ -1,8 +1,8 @@
-"""Paths as models write them: with `~`, as an address, with variables, or as Windows has them.
+"""Paths as models write them: with `~`, as an address, with variables, or in Windows form.
 
-A file tool is no shell. Taken as it stands, `~/notes.txt` makes a folder named `~`, and whoever
-tidies up with `rm -rf ~` loses everything. So what has one meaning is expanded, and the rest is
-refused. A name that exists is always taken as it stands: `$HOME`, `a\\b` and `~` may be file names.
+A file tool is not a shell. Taken literally, `~/notes.txt` creates a folder named `~`, and tidying
+up with `rm -rf ~` then loses everything. So what has only one meaning is expanded, and the rest is
+refused. A name that exists is always taken literally: `$HOME` and `~` may be file names.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _VARIABLE = compile_later(
     r"\$[A-Z_][A-Z0-9_]+(?![a-z0-9])|\$\{[^}/]*\}?|\$\([^)/]*\)?|`[^`]+`"
     r"|%[A-Za-z_][A-Za-z0-9_()]*%"
 )
+# Only at the start of a path: web frameworks have folders such as `routes/$id`.
 _LEADING_VARIABLE = compile_later(r"\$(?:env:)?[A-Za-z_]\w*(?=[/\\]|$)", re.I)
-"""Not in the middle of a path: web frameworks have folders such as `routes/$id`."""
 _BACKSLASHES = compile_later(r"\\+")
 _ESCAPED = compile_later(r"\\([^0-9A-Za-z/])")
 
 
 def read_path_argument(text: str, exists: Callable[[str], bool]) -> str:
-    r"""Return the path that a tool's argument means. Links and `..` are left to the workspace.
+    r"""Return the path a tool's argument means. Links and `..` are left to the workspace.
 
-    `~` and `file://` addresses are expanded. A backslash in front of a character that patterns or
-    shells treat specially is dropped if that names a file: `app/\[id\]/page.tsx`.
+    `~` and `file://` addresses are expanded. A backslash before a character that is special in
+    patterns or shells is dropped if the result names a file: `app/\[id\]/page.tsx`.
 
     Arguments:
         exists: tells whether a path of the workspace names something.
@@ -86,7 +86,7 @@ def _read_address(text: str, scheme: str, server: str, path: str) -> str:
 
 
 def _refuse_foreign(text: str, exists: Callable[[str], bool]) -> None:
-    """Raise ValueError for a new name that would hold a variable, or be a path of Windows."""
+    """Raise ValueError for a new name that contains a variable or is a Windows path."""
     _refuse_drive(text)
     names = text.split("/")
     present = len(names) - 1

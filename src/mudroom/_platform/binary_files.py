@@ -1,11 +1,11 @@
-"""Contents that are not text, as git tells them."""
+"""Tells binary contents from text, as git does."""
 
 from __future__ import annotations
 
+# Git looks for a NUL in as many bytes at the start.
 _HEAD_BYTES = 8_000
-"""Bytes at the start of a content in which a NUL means that it is not text."""
 
 
 def is_binary(*contents: bytes) -> bool:
-    """Return whether one of the contents is not text."""
+    """Return whether any of the contents is binary."""
     return any(b"\0" in content[:_HEAD_BYTES] for content in contents)

@@ -1,7 +1,7 @@
 """Programs that a thread runs to their end, and that die with this process.
 
-They share a process group. Its leader, a small shell, kills the group when the pipe to this process
-closes, so not even `kill -9` of this process leaves a program behind.
+They share a process group whose leader, a small shell, kills the group when its pipe to this
+process closes. So not even `kill -9` of this process leaves a program behind.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import IO, BinaryIO
 
 _LEADER = "trap '' HUP INT TERM; read -r _; kill -s KILL 0"
 
+# Between two looks at a running program.
 _LOOK_SECONDS = 0.25
-"""Time between two looks at a program that runs."""
 
+# For a killed program to end; only the kernel can keep it longer.
 _END_SECONDS = 2.0
-"""Time for a killed program to end; only the kernel can keep it longer."""
 
 _STOP: ContextVar[threading.Event | None] = ContextVar("stop_programs", default=None)
 
 
 class StoppedError(Exception):
-    """A program that was killed because nobody waits for its output any more."""
+    """A program was killed because no one waits for its output any more."""
 
 
 @contextmanager
 def stop_programs(stop: threading.Event) -> Generator[None]:
-    """Kill the programs that this thread runs in the block as soon as an event is set."""
+    """Kill the programs that this thread runs inside the block, once an event is set."""
     token = _STOP.set(stop)
     try:
         yield
@@ -50,10 +50,11 @@ class _ProcessGroup:
         self._owner = 0
 
     def find_id(self) -> int:
-        """Return the id of the group. Its leader is started, and started again if it is gone."""
+        """Return the id of the group, starting its leader if it is not running."""
         with self._lock:
             leader = self._leader
-            # A fork has the leader of its parent; after setsid the group is in another session.
+            # A forked process inherits the leader of its parent, which is not its own. And after
+            # setsid the group belongs to another session, which a program cannot join.
             if leader is None or self._owner != os.getpid() or leader.poll() is not None:
                 leader = self._start()
             elif os.getsid(leader.pid) != os.getsid(0):
@@ -97,19 +98,22 @@ def run_program(
     write_to: BinaryIO | None = None,
     look: Callable[[int], None] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program to its end. It is killed when this process ends, or the block above stops.
+    """Run a program to its end. It is killed if this process ends or `stop_programs` stops it.
 
     Arguments:
-        folder: where it starts. environ: its whole environment.
-        data: standard input. read_from: file for it. write_to: file for the output.
-        look: called with the process id while the program runs, four times a second. If it
-            raises, the program is killed.
+        folder: its working folder.
+        environ: its complete environment.
+        data: its standard input.
+        read_from: a file to use as its standard input instead.
+        write_to: a file for its output.
+        look: called with the process id four times a second while the program runs. If it raises,
+            the program is killed.
 
     Raises OSError if the program cannot be started, and StoppedError.
     """
     stop = _STOP.get()
     with ExitStack() as stack:
-        if data:  # a pipe would have to be written while the output is read
+        if data:  # a file, because a pipe would have to be fed while the output is read
             read_from = stack.enter_context(tempfile.TemporaryFile())
             read_from.write(data)
             read_from.seek(0)
@@ -140,12 +144,12 @@ def run_program(
 
 
 def find_program(name: str, path: str, ignored: str = "") -> str:
-    """Return the path of a program, "" if there is none.
+    """Find a program; "" if there is none.
 
     Arguments:
-        path: folders to look in, as in the variable PATH; relative ones are ignored.
-        ignored: folder whose programs are ignored, such as a workspace; "" for none. A command
-            could have put one there.
+        path: folders to search, as in PATH; relative ones are ignored.
+        ignored: folder whose programs are ignored, such as a workspace, where a command could have
+            put one; "" for none.
     """
     prefix = f"{ignored.rstrip('/')}/" if ignored else ""
     for folder in path.split(os.pathsep):

@@ -1,8 +1,8 @@
-"""Limits of the connections that a server accepts, whichever framework answers their requests.
+"""Limits on the connections a server accepts, whichever framework answers the requests.
 
-Web frameworks bound the requests that they have read, but not the connections that never send one:
-a client that opens hundreds and sends half a header on each would hold them, and their
-descriptors, for as long as it likes. Every listener of mudroom accepts its connections here.
+Web frameworks bound the requests they have read, but not connections that never send one: a client
+that opens hundreds, each with half a header, would hold them and their descriptors for as long as
+it likes. Every listener of mudroom accepts its connections here.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from msgspec import Struct
 from .open_files import get_open_file_limit
 
 _MAX_CONNECTIONS = 1000
+# How long a refused client has to send something, after which it can read the answer.
 _REFUSAL_SECONDS = 1.0
-"""Seconds that a refused client has to send something, after which it can read the answer."""
 _REFUSAL_TEXT = b"The server has too many open connections. Close some, or try again later.\n"
 _REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nRetry-After: 1\r\n"
@@ -28,17 +28,17 @@ _REFUSAL = (
 
 
 class ConnectionLimits(Struct, frozen=True, kw_only=True):
-    """Limits of the connections to one server.
+    """Limits on the connections to one server.
 
     Arguments:
-        head_seconds: time for the head of a request, from the opening of the connection or from
-            the first byte of a later head. TLS has the same time for its handshake.
-        idle_seconds: time that a connection may stay open between two requests, and for a client
-            to read on from a response that is ready. Longer than the 60 s that reverse proxies
-            keep theirs, so that they do not send a request into a connection that is closing.
-        total: connections at the same time; None for a quarter of the files that the process may
-            have open, at most 1,000.
-        per_address: those of one client address; None for half of `total`.
+        head_seconds: time for the head of a request, from the opening of the connection or the
+            first byte of a later head. The TLS handshake has the same time.
+        idle_seconds: how long a connection may stay open between requests, and how long a client
+            may pause while reading a response. Longer than the 60 s reverse proxies keep theirs, so
+            that they do not send a request into a closing connection.
+        total: connections at the same time; None for a quarter of the files the process may have
+            open, at most 1,000.
+        per_address: connections from one client address; None for half of `total`.
     """
 
     head_seconds: float = 20.0
@@ -48,15 +48,15 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
 
 
 class LimitedConnections:
-    """The connections to one server. Those that work on a request are never cut.
+    """The connections to one server. One that is working on a request is never cut.
 
-    At the limit, a new connection takes the place of the one that has waited longest without a
-    request, so that half-open connections cannot keep others out. If all of them work, the new one
-    gets HTTP status 503.
+    At the limit, a new connection replaces the one that has waited longest without a request, so
+    that half-open connections cannot lock others out. If all are working, the new one gets HTTP
+    status 503.
 
     Arguments:
-        is_behind_proxy: all clients have the address of a proxy, so the limit for one address does
-            not count.
+        is_behind_proxy: true if all clients have the address of a proxy, so that the limit per
+            address does not apply.
     """
 
     def __init__(self, limits: ConnectionLimits, *, is_behind_proxy: bool = False) -> None:
@@ -65,7 +65,7 @@ class LimitedConnections:
         self.limits = limits
         self._total = total
         self._per_address = total if is_behind_proxy else per_address
-        # In the order in which they began to wait for a request.
+        # A dict for its order: the connection that has waited longest comes first.
         self._waiting: dict[_Connection, None] = {}
         self._open: set[_Connection] = set()
         self._by_peer: dict[object, _Connection] = {}
@@ -74,7 +74,7 @@ class LimitedConnections:
     def limit(
         self, make_protocol: Callable[..., asyncio.Protocol]
     ) -> Callable[..., asyncio.Protocol]:
-        """Return a factory of the same protocols, for `loop.create_server`, with limits."""
+        """Wrap a protocol factory for `loop.create_server` so that the limits apply."""
 
         def make(*args: Any, **options: Any) -> asyncio.Protocol:
             return _Connection(self, make_protocol(*args, **options))
@@ -83,10 +83,10 @@ class LimitedConnections:
 
     @contextmanager
     def work(self, peer: object) -> Generator[None]:
-        """Note that the head of a request has arrived, until its response is made.
+        """Mark a connection as working, from the head of a request until its response is made.
 
         Arguments:
-            peer: address of the client, as the transport has it. An unknown one is ignored.
+            peer: the client's address as the transport reports it. An unknown one is ignored.
         """
         connection = self._by_peer.get(_make_key(peer))
         if connection is None:
@@ -104,7 +104,7 @@ class LimitedConnections:
                 connection.start_timer(self.limits.idle_seconds)
 
     def add(self, connection: _Connection) -> bool:
-        """Add a new connection; return False if there is no room for it."""
+        """Add a new connection; return False if there is no room."""
         host = connection.host
         is_crowded = self._by_address.get(host, 0) >= self._per_address
         if is_crowded or len(self._open) >= self._total:
@@ -120,7 +120,6 @@ class LimitedConnections:
         return True
 
     def remove(self, connection: _Connection) -> None:
-        """Remove a connection that has ended."""
         if connection not in self._open:
             return
         self._open.remove(connection)
@@ -133,11 +132,12 @@ class LimitedConnections:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: passes everything on to the protocol of the framework.
+    """A connection that passes everything on to the framework's protocol.
 
     Attributes:
-        peer: identifies it among the open ones. host: the address of the client.
-        requests: those whose heads have arrived and whose responses are not made yet.
+        peer: identifies it among the open connections.
+        host: the client's address.
+        requests: number of requests whose heads have arrived but whose responses are not made.
     """
 
     def __init__(self, connections: LimitedConnections, protocol: asyncio.Protocol) -> None:
@@ -173,7 +173,7 @@ class _Connection(asyncio.Protocol):
         self._protocol.data_received(data)
 
     def _refuse(self) -> None:
-        """Answer only what the client has sent: it could not read an answer before that."""
+        """Answer once the client has sent something: before that, it could not read an answer."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
             transport.write(_REFUSAL)
@@ -198,13 +198,12 @@ class _Connection(asyncio.Protocol):
             self._protocol.resume_writing()
 
     def start_timer(self, seconds: float, *, is_head: bool = False) -> None:
-        """Cut the connection after some seconds, unless a request begins."""
+        """Cut the connection after this time, unless a request begins."""
         self.stop_timer()
         self._has_head_begun = is_head
         self._timer = asyncio.get_running_loop().call_later(seconds, self._end_wait, seconds)
 
     def stop_timer(self) -> None:
-        """Let the connection stay open."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -219,14 +218,13 @@ class _Connection(asyncio.Protocol):
         self.cut()
 
     def cut(self) -> None:
-        """Close the connection at once."""
         self._connections.remove(self)
         if self._transport is not None:
             self._transport.abort()
 
 
 def _make_key(peer: object) -> object:
-    """Return the host and the port of an address: those of IPv6 have more fields."""
+    """Return host and port of an address; IPv6 addresses have more fields."""
     return cast("tuple[object, ...]", peer)[:2] if isinstance(peer, tuple) else peer
 
 

@@ -1,4 +1,4 @@
-"""Event loop of processes that belong to mudroom: that of uvloop, where it is installed."""
+"""The event loop of mudroom's own processes: uvloop, where it is installed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 
 
 def run_event_loop(main: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine to its end in a new event loop and return its result."""
+    """Run a coroutine in a new event loop and return its result."""
     try:
         from uvloop import new_event_loop
     except ImportError:  # the extra `uvloop` is not installed
@@ -21,7 +21,7 @@ def run_event_loop(main: Coroutine[Any, Any, _T]) -> _T:
 
 
 async def finish_in_thread(work: Coroutine[Any, Any, _T], stop: threading.Event) -> _T:
-    """Wait for work in a thread. When cancelled, stop the work and wait for the thread to end."""
+    """Wait for work in a thread. If cancelled, stop the work and wait for the thread to end."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

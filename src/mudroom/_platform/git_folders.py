@@ -1,7 +1,7 @@
-"""Git folders of others, read as data: no program git looks at them here.
+"""Git folders of strangers, read as data: git itself never looks at them here.
 
-Whoever can write a folder decides what its `.git` says, and mudroom shows git folders to commands
-in a sandbox. So a folder outside is believed only if it names the folder inside as well.
+Whoever can write a folder decides what its `.git` says, and mudroom shows git folders to sandboxed
+commands. So a folder outside is believed only if it also names the folder inside.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from .lazy_pattern import compile_later
 from .regular_files import read_regular_file
 
+# Bytes; a pointer holds one path.
 _MAX_POINTER = 4096
 
 _SECTION = compile_later(r'\[\s*([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\.)*)")?\s*\]')
@@ -31,7 +32,7 @@ class GitFolders(NamedTuple):
 
     Arguments:
         directory: the git folder itself.
-        common: the one with objects and branches; linked worktrees share it.
+        common: the folder with objects and branches, which linked worktrees share.
     """
 
     directory: str
@@ -39,11 +40,11 @@ class GitFolders(NamedTuple):
 
 
 def find_git_folders(top: str) -> GitFolders | None:
-    """Return the git folder of a working tree whose absolute path has no links; None without one.
+    """Find the git folder of a working tree, given by absolute path without links; None if none.
 
-    - A folder `.git` must be there itself, not as a symbolic link.
-    - A linked worktree must be the one that its git folder names, and this git folder must be
-      `worktrees/NAME` of the common one.
+    - `.git` must be a real folder, not a symbolic link.
+    - A linked worktree must be the one its git folder names, and this git folder must be
+      `worktrees/NAME` in the common one.
     - The git folder of a submodule must name the submodule in `core.worktree`.
     """
     path = os.path.join(top, ".git")
@@ -70,7 +71,7 @@ def find_git_folders(top: str) -> GitFolders | None:
 
 
 def _check(folders: GitFolders) -> GitFolders | None:
-    """Return git folders if they look like some."""
+    """Return git folders if they look like git folders, else None."""
     has_head = all(os.path.lexists(os.path.join(folder, "HEAD")) for folder in folders)
     is_own = folders.common == folders.directory
     is_whole = has_head and (is_own or os.path.isdir(os.path.join(folders.common, "objects")))
@@ -78,10 +79,10 @@ def _check(folders: GitFolders) -> GitFolders | None:
 
 
 def read_first_line(path: str) -> str:
-    """Return the first line of a small regular file, "" if there is none."""
+    """Read the first line of a small regular file, "" if there is none."""
     try:
         data = read_regular_file(path, max_bytes=_MAX_POINTER, follow_link=False)
-    except (OSError, ValueError):  # ValueError: a zero byte in a path that a file names
+    except (OSError, ValueError):  # ValueError: a NUL in a path taken from a file
         return ""
     return os.fsdecode(data).partition("\n")[0].strip()
 
@@ -92,9 +93,9 @@ def _read_name(directory: str, name: str) -> str:
 
 
 def read_git_config(path: str) -> dict[str, str]:
-    """Return the settings of a configuration file by name; {} if it cannot be read.
+    """Read the settings of a configuration file by name; {} if it cannot be read.
 
-    Includes are not followed. The last of several values of one name counts.
+    Includes are not followed. If a name occurs several times, its last value counts.
     """
     try:
         data = read_regular_file(path, follow_link=False)
@@ -104,10 +105,10 @@ def read_git_config(path: str) -> dict[str, str]:
 
 
 def parse_git_config(text: str) -> dict[str, str]:
-    """Return the settings of a configuration by name: "core.bare", "remote.Origin.url".
+    """Parse the settings of a configuration by name: "core.bare", "remote.Origin.url".
 
-    Names are in lower case, but for a part in quotes. A name without a value is "true". What
-    follows an error in the text, with which git reads nothing of it, is left out.
+    Names are in lower case except for quoted parts. A name without a value is "true". Everything
+    after a syntax error is left out; git itself would reject the whole text.
 
     ```python
     parse_git_config("[core]\\n\\tworktree = ../..  # of the submodule\\n")
@@ -144,7 +145,7 @@ def _find_line_end(text: str, place: int) -> int:
 
 
 def _unquote(value: str) -> str:
-    """Return a value as it is meant: without quotes, escapes and the blanks around it."""
+    """Resolve quotes and escapes, and strip surrounding blanks."""
     parts: list[str] = []
     end = 0  # after it are only blanks
     for quoted, letter in _PARTS.findall(value):

@@ -1,8 +1,8 @@
-"""Patterns for the names in a path: *, ? and [a-z] within a name, ** for any number of folders.
+"""Path patterns: *, ? and [a-z] within a name, ** for any number of folders.
 
-Matching takes linear time in the pattern and quadratic time in the path at worst. One regular
-expression for the whole pattern backtracks: with many stars it never ends, and no other thread runs
-meanwhile.
+Matching takes linear time in the pattern and at worst quadratic time in the path. A single regular
+expression for the whole pattern would backtrack: with many stars it never ends, and no other thread
+runs in the meantime.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from collections.abc import Callable, Sequence
 NameMatcher = Callable[[str], object]
 
 
+# Characters. Names have at most 255 bytes, and `fnmatch` takes quadratic time for brackets.
 _LONGEST_PATTERN = 500
-"""Characters. A name has at most 255 bytes, and `fnmatch` takes quadratic time for brackets."""
 
 
 def compile_names(names: Sequence[str]) -> list[NameMatcher | None]:
-    """Return a function for each name of a pattern that tells if a name matches; None for **."""
+    """Compile each name of a pattern to a function that tests a name; None for **."""
     return [None if name == "**" else _compile_name(name) for name in names]
 
 
 def _compile_name(name: str) -> NameMatcher:
     if len(name) > _LONGEST_PATTERN:
         return _match_nothing
-    # fnmatch builds regular expressions with atomic groups: they do not backtrack.
+    # fnmatch builds regular expressions with atomic groups, which do not backtrack.
     return re.compile(fnmatch.translate(name)).match
 
 
@@ -35,7 +35,7 @@ def _match_nothing(name: str) -> None:
 
 
 def match_names(tests: Sequence[NameMatcher | None], names: Sequence[str]) -> bool:
-    """Compare from left to right; on a mismatch the last ** (None) takes one name more."""
+    """Match from left to right; on a mismatch, the last ** takes in one more name."""
     test = 0
     name = 0
     last_star = -1

@@ -1,4 +1,4 @@
-"""Opening of paths beneath a folder's descriptor: no link leads out, not even in a race."""
+"""Opens paths beneath a folder's descriptor so that no link leads out, not even in a race."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ import struct
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+# System call and flags from linux/openat2.h; Python has no function for them.
 _OPENAT2 = 437
 _BENEATH = 0x08
 _NO_MAGICLINKS = 0x02
 _MAX_TRIES = 128
+# System calls refuse longer paths. Checked by hand where each call gets only one name.
 _PATH_MAX = 4096
-"""Bytes of a path that a system call refuses; without openat2 each call gets only one name."""
 
 Opener = Callable[[int, str, int], int]
-"""(descriptor of a folder, relative path, flags) -> descriptor.
+"""(folder descriptor, relative path, flags) -> descriptor.
 
-Raises OSError; its errno is EXDEV or ELOOP for a path that leads out.
+Raises OSError, with errno EXDEV or ELOOP for a path that leads out.
 """
 
 
 def choose_opener(*, kernel: bool | None = None) -> Opener:
-    """Return the best opener: openat2, or one step at a time.
+    """Choose the best opener: openat2, or one step at a time.
 
-    openat2 follows links that stay beneath the folder; the other one follows no links.
+    openat2 follows links that stay beneath the folder, while the other follows no links.
 
     Arguments:
         kernel: True or False selects one; None uses openat2 if the kernel has it.
@@ -37,7 +38,7 @@ def choose_opener(*, kernel: bool | None = None) -> Opener:
 
 
 def open_with_openat2(folder: int, path: str, flags: int) -> int:
-    """Open with openat2 and RESOLVE_BENEATH; try again when a rename interferes (EAGAIN)."""
+    """Open with openat2 and RESOLVE_BENEATH, retrying when a rename interferes (EAGAIN)."""
     for _ in range(_MAX_TRIES):
         try:
             return _openat2(folder, os.fsencode(path), flags | os.O_CLOEXEC)
@@ -47,7 +48,7 @@ def open_with_openat2(folder: int, path: str, flags: int) -> int:
 
 
 def open_step_by_step(folder: int, path: str, flags: int) -> int:
-    """Open one component after the other and follow no link."""
+    """Open one component after another, following no link."""
     if len(os.fsencode(path)) >= _PATH_MAX:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
     *folders, last = path.split("/")
@@ -65,7 +66,7 @@ def open_step_by_step(folder: int, path: str, flags: int) -> int:
         raise OSError(errno.ELOOP, "a component is a link or a file") from error
     finally:
         os.close(current)
-    # O_PATH with O_NOFOLLOW opens the link itself.
+    # O_PATH with O_NOFOLLOW does not fail for a link but opens the link itself.
     if flags & os.O_PATH and stat.S_ISLNK(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.ELOOP, "it is a link")
@@ -73,11 +74,10 @@ def open_step_by_step(folder: int, path: str, flags: int) -> int:
 
 
 def find_real_path(path: str) -> str:
-    """Return a path without links, as `os.path.realpath` does.
+    """Resolve links like `os.path.realpath`, which fails if a link changes while it looks.
 
-    That function raises OSError if a link on the way is exchanged while it looks. Here it tries
-    again; of a path that never holds still, the links stay in the result. Open it with
-    `open_real_path`, which follows none.
+    Here it is retried, and a path that keeps changing is returned with its links. Open the result
+    with `open_real_path`, which follows none.
     """
     for _ in range(_MAX_TRIES):
         try:
@@ -88,9 +88,9 @@ def find_real_path(path: str) -> str:
 
 
 def open_real_path(path: str, beneath: str, flags: int) -> int:
-    """Open a path, given without links, below a folder, given without links too.
+    """Open a path below a folder, both given without links.
 
-    A link in it means that something was exchanged since the path was resolved: OSError.
+    A link in it means that something changed since the path was resolved, and raises OSError.
     """
     folder = os.open(beneath, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -100,9 +100,9 @@ def open_real_path(path: str, beneath: str, flags: int) -> int:
 
 
 def open_new_file(folder: int, path: str, mode: int) -> int:
-    """Create a file below an open folder, with the folders that it lacks; follow no link.
+    """Create a file and its missing folders below an open folder, following no link.
 
-    Raises FileExistsError, and other OSErrors for a path that goes through a link.
+    Raises FileExistsError, and other OSErrors for a path through a link.
     """
     *names, last = path.split("/")
     parent = open_new_folders(folder, names)
@@ -114,7 +114,7 @@ def open_new_file(folder: int, path: str, mode: int) -> int:
 
 
 def open_new_folders(folder: int, names: Iterable[str]) -> int:
-    """Open a folder below an open one; create what is missing on the way; follow no link."""
+    """Open a folder below an open one, creating missing folders and following no link."""
     current = os.dup(folder)
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     for name in names:
@@ -128,8 +128,8 @@ def open_new_folders(folder: int, names: Iterable[str]) -> int:
     return current
 
 
+# struct open_how: flags, mode, resolve.
 _OPEN_HOW = struct.Struct("QQQ")
-"""struct open_how: flags, mode, resolve."""
 
 
 def _check_name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Clean-up after killed processes: their scratch directories, and commands that outlived them."""
+"""Cleans up after killed processes: their scratch directories, and commands that outlived them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from functools import cache
 from .processes import list_pids, read_environ
 from .scratch_dirs import SCRATCH_NAME, choose_default_base, open_abandoned, remove_dir
 
+# Folders open at the same time.
 _BATCH_SIZE = 64
-"""Folders that are open at the same time."""
+# Searches for a folder's processes: a single one may miss a process that is just starting.
 _MAX_ROUNDS = 8
-"""Maximum number of searches for processes of a folder: one may miss a process that just starts."""
+# Seconds between two searches.
 _ROUND_DELAY = 0.02
-"""Seconds between two searches."""
+# Seconds, after which processes being started during the first pass can be seen.
 _SECOND_PASS_DELAY = 0.2
 
 THREAD_NAME = "orphan clean-up"
@@ -24,14 +25,13 @@ THREAD_NAME = "orphan clean-up"
 
 @cache
 def remove_orphans_once() -> None:
-    """Call `remove_orphans_in_background` on the first call only."""
     remove_orphans_in_background()
 
 
 def remove_orphans_in_background() -> None:
     """Remove orphans in the usual temporary folders, in another thread.
 
-    A second pass follows, for processes that were just being started during the first one.
+    A second pass finds processes that were just being started during the first.
     """
     threading.Thread(target=_remove_twice, name=THREAD_NAME, daemon=True).start()
 
@@ -46,8 +46,8 @@ def _remove_twice() -> None:
 def remove_orphans(base: str) -> None:
     """Remove this user's abandoned scratch directories in a folder, and kill their processes.
 
-    A process belongs to a directory if its environment names it. What cannot be removed stays, and
-    so does a directory while it is unknown whether a process belongs to it.
+    A process belongs to a directory named in its environment. Whatever cannot be removed stays, and
+    so does a directory while it is uncertain whether a process belongs to it.
     """
     paths = _list_scratch_paths(base)
     for start in range(0, len(paths), _BATCH_SIZE):
@@ -55,7 +55,7 @@ def remove_orphans(base: str) -> None:
 
 
 def _remove_abandoned(paths: list[str]) -> None:
-    """Remove those of these folders that are abandoned, and kill their processes."""
+    """Remove those of the folders that are abandoned, and kill their processes."""
     abandoned: dict[str, int] = {}
     try:
         for path in paths:
@@ -78,10 +78,10 @@ def _list_scratch_paths(base: str) -> list[str]:
 
 
 def _kill_processes_of(folders: list[str]) -> bool:
-    """Kill the processes started with one of the folders in a variable, and their new children.
+    """Kill the processes with one of the folders in their environment, and their new children.
 
-    Folders named in this process's own environment are left out: their processes are related to it.
-    Returns True if it is certain that no such process is left.
+    Folders named in this process's own environment are skipped, since their processes are related
+    to it. Return True if certainly no such process is left.
     """
     own_values = tuple(os.environ.values())
     marks = [
@@ -100,12 +100,12 @@ def _kill_processes_of(folders: list[str]) -> bool:
 
 
 def _kill_marked(pid: int, marks: list[bytes]) -> bool:
-    """Kill a process if its environment holds a mark.
+    """Kill a process if its environment contains a mark.
 
-    Returns True if it was killed, or if its environment is not known yet.
-    The descriptor makes sure that no other process that gets the same id is killed.
+    Return True if it was killed, or if its environment is not known yet.
     """
     try:
+        # The descriptor names this very process, even if its id is reused before the kill.
         process = os.pidfd_open(pid)
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""Host names of a local web server: the answer to a page whose name another site points here."""
+"""Host names of a local web server, to refuse pages whose name another site points here."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ ALL_INTERFACES = frozenset({"0.0.0.0", "::", ""})
 def is_own_host(
     header: str, host: str, port: int, *, names: Collection[str] = (), default_port: str = "80"
 ) -> bool:
-    """Return True if a Host header names this server.
+    """Return whether a Host header names this server.
 
     Arguments:
-        host: address that the server is bound to. port: its port.
-        names: more names of the server, with any port.
-        default_port: port of a header without one.
+        host: address the server is bound to.
+        port: its port.
+        names: further names of the server, with any port.
+        default_port: port assumed for a header without one.
     """
     name, port_text = split_host(header, default_port)
     if name in names:
@@ -33,7 +34,7 @@ def is_own_host(
 
 
 def split_host(header: str, default_port: str) -> tuple[str, str]:
-    """Return the name, in lower case and without brackets, and the port of a Host header."""
+    """Split a Host header into the name, in lower case and without brackets, and the port."""
     name = header
     port_text = default_port
     if ":" in header and not header.endswith("]"):
@@ -42,7 +43,7 @@ def split_host(header: str, default_port: str) -> tuple[str, str]:
 
 
 def is_ip_address(name: str) -> bool:
-    """Return True for an IP address: another site can point its name here, but no address."""
+    """Return whether a name is an IP address, which another site cannot point here."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

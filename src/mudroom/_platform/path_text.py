@@ -1,7 +1,7 @@
 r"""Paths as valid text: a byte of a file name that is not UTF-8 is written as \xNN.
 
-Python gives such a byte as half of a surrogate pair, which no JSON and no request can hold. A
-backslash in front of text that looks like such an escape is written as \x5c.
+Python represents such a byte by half of a surrogate pair, which fits in no JSON and no request. A
+backslash before text that looks like such an escape is written as \x5c.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOOKS_ESCAPED = compile_later(r"\\(?=x(?:5cx)*[89a-f][0-9a-f])")
 
 
 def path_to_text(path: str) -> str:
-    """Return the valid text of a path of the file system."""
+    """Return the text form of a file system path."""
     if path.isascii() and "\\" not in path:
         return path
     marked = _LOOKS_ESCAPED.sub(lambda _: r"\x5c", path)
@@ -23,9 +23,9 @@ def path_to_text(path: str) -> str:
 
 
 def path_from_text(text: str) -> str:
-    """Return the path of the file system that a text stands for.
+    """Return the file system path for a text.
 
-    Escapes that `path_to_text` does not write are left alone, so that a path has one spelling.
+    Escapes that `path_to_text` would not write are left alone, so that a path has one spelling.
     """
     if "\\x" not in text:
         return text

@@ -25,10 +25,10 @@ def make_private_file(path: Path) -> None:
 
 
 def make_spill_file(folder: str, name: str) -> str:
-    """Create an empty file for text that is too long for a model; return its path.
+    """Create an empty file for text too long for a model; return its path.
 
-    All runs of a session share the folder, and each may open a file whose path it knows. So the
-    path ends with 16 random digits: a run can read what it was told of, and guess nothing else.
+    All runs of a session share the folder, and a run may open any file in it whose path it knows.
+    So the path ends in 16 random digits: a run can open files it was given, but guess no others.
     """
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, f"{name}-{os.urandom(8).hex()}.txt")
@@ -44,7 +44,7 @@ def write_private_file(path: Path, data: bytes) -> None:
 
 
 def replace_private_file(path: Path, data: bytes) -> None:
-    """Write a whole file at once: another process sees the old content or the new one."""
+    """Replace a file atomically: other processes see either the old or the new content."""
     import tempfile  # slow to import
 
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)

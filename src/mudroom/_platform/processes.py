@@ -1,7 +1,7 @@
-"""Process table of Linux, read from procfs. Without procfs every function returns nothing.
+"""The process table of Linux, read from procfs. Without procfs, every function returns nothing.
 
-Standard library only: the sandbox daemon imports this module. Every command reads the table when it
-ends, so it is also the fastest way (see docs/adr).
+Standard library only, because the sandbox daemon imports this module. It is also the fastest way
+(see docs/adr), which matters because the table is read at the end of every command.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 
 class Process(NamedTuple):
-    """One process.
+    """A process.
 
     Arguments:
         state: the kernel's letter; "Z" and "X" are dead.
-        started: clock ticks since the machine started.
+        started: start time in clock ticks since the machine started.
     """
 
     pid: int
@@ -29,12 +29,11 @@ class Process(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """True if the process has ended; it may still wait to be reaped."""
+        """True if the process has ended, even if it has not been reaped."""
         return self.state in "ZX"
 
 
 def list_pids() -> list[int]:
-    """Return the ids of all processes."""
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
@@ -42,20 +41,19 @@ def list_pids() -> list[int]:
 
 
 def list_processes() -> Iterator[Process]:
-    """Yield all processes."""
     for pid in list_pids():
         if process := read_process(pid):
             yield process
 
 
 def read_process(pid: int) -> Process | None:
-    """Return a process, or None if it does not exist."""
+    """Read a process, None if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             line = file.read(1024)
     except OSError:
         return None
-    # The program's name stands in brackets and may hold blanks and brackets itself.
+    # The program's name is in brackets and may itself contain blanks and brackets.
     fields = line[line.rindex(b")") + 2 :].split()
     return Process(
         pid=pid,
@@ -68,11 +66,11 @@ def read_process(pid: int) -> Process | None:
 
 
 class Activity(NamedTuple):
-    """What a process does at one moment.
+    """What a process is doing at one moment.
 
     Arguments:
-        is_runnable: one of its threads runs, or waits for a processor.
-        cpu_seconds: processor time it has used since its start.
+        is_runnable: true if one of its threads runs or waits for a processor.
+        cpu_seconds: CPU time used since its start.
     """
 
     is_runnable: bool
@@ -80,7 +78,7 @@ class Activity(NamedTuple):
 
 
 def read_activity(pid: int) -> Activity | None:
-    """Return what a process does, or None if it does not exist."""
+    """Read what a process is doing, None if it does not exist."""
     states: set[bytes] = set()
     ticks = 0
     try:
@@ -96,10 +94,9 @@ def read_activity(pid: int) -> Activity | None:
 
 
 def read_environ(pid: int) -> bytes | None:
-    """Return the environment a process was started with, b"" if it cannot be read.
+    """Read the environment a process was started with, b"" if that is impossible.
 
-    Returns None while the process starts a program: the kernel shows its environment a moment
-    later.
+    None while the process is starting a program, whose environment the kernel shows a moment later.
     """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
@@ -117,13 +114,13 @@ def _has_environ(pid: int) -> bool:
         line = file.read(1024)
     fields = line[line.rindex(b")") + 2 :].split()
     memory, code, start, end = (int(fields[n]) for n in (20, 23, 47, 48))
-    # Kernel threads and dead processes have no memory. During `exec` the kernel sets the address
-    # of the code last: until then the environment may look empty.
+    # Kernel threads and dead processes have no memory. During `exec`, the kernel sets the address
+    # of the code last, and until then the environment may look empty.
     return memory > 0 and (code == 0 or start < end)
 
 
 def read_memory() -> int:
-    """Return the bytes of memory that this process has, without those swapped out."""
+    """Return the memory of this process in bytes, without what is swapped out."""
     try:
         with open("/proc/self/statm") as file:
             pages = int(file.read().split()[1])
@@ -133,7 +130,7 @@ def read_memory() -> int:
 
 
 def list_children(pid: int | None = None) -> list[int]:
-    """Return the ids of the children that the first thread of a process has, by default of this."""
+    """Return the ids of the children of a process's first thread; of this process by default."""
     pid = pid or os.getpid()
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as file:
@@ -143,7 +140,7 @@ def list_children(pid: int | None = None) -> list[int]:
 
 
 def count_user_threads() -> int:
-    """Return the number of this user's threads, as the kernel counts them for RLIMIT_NPROC."""
+    """Count this user's threads as the kernel does for RLIMIT_NPROC."""
     count = 0
     for pid in list_pids():
         try:
@@ -156,7 +153,7 @@ def count_user_threads() -> int:
 
 
 def kill_process(pid: int) -> None:
-    """Kill a process if it exists and may be killed; pid 0 means none."""
+    """Kill a process, if it exists and may be killed. Id 0 means none."""
     if not pid:
         return
     try:
@@ -166,7 +163,7 @@ def kill_process(pid: int) -> None:
 
 
 def reap_process(pid: int) -> None:
-    """Reap a child that has ended; do nothing if it runs or is not a child of this process."""
+    """Reap a child that has ended; do nothing if it is running or not a child."""
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:

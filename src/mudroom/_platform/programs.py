@@ -1,8 +1,8 @@
-"""Programs that asyncio starts. Neither a cancel nor their end makes asyncio lose their exit code.
+"""Starts and ends programs with asyncio without losing their exit codes.
 
-asyncio waits for each program in a thread. `Process.kill`, and a cancel while a program starts,
-poll the program in another thread. The one that comes second finds no such process, and asyncio
-logs "Unknown child process".
+asyncio waits for each program in a thread. `Process.kill`, and a cancel while a program is
+starting, poll the program in another thread. Whichever comes second finds no such process, and
+asyncio logs "Unknown child process".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CHUNK = 1 << 16
 
 
 async def start_program(*command: str, **options: Any) -> asyncio.subprocess.Process:
-    """Start a program, as `asyncio.create_subprocess_exec` does. A cancel ends it first."""
+    """Start a program like `asyncio.create_subprocess_exec`. A cancel first ends it."""
     starting = asyncio.create_task(asyncio.create_subprocess_exec(*command, **options))
     try:
         return await asyncio.shield(starting)
@@ -28,10 +28,10 @@ async def start_program(*command: str, **options: Any) -> asyncio.subprocess.Pro
 
 
 async def end_program(program: asyncio.subprocess.Process) -> None:
-    """Kill a program if it runs, and wait for its end."""
+    """Kill a program if it is running, and wait for its end."""
     if program.returncode is None:
         kill_process(program.pid)
-    # asyncio does not see the end of a process whose pipes are not empty.
+    # asyncio does not notice the end of a process whose pipes are not empty.
     for stream in (program.stdout, program.stderr):
         while stream and await stream.read(_CHUNK):
             pass

@@ -1,17 +1,17 @@
-"""Protected names: files of a workspace that decide which programs the user's own tools run.
+"""Protected names: files in a workspace that decide which programs the user's own tools run.
 
-Commands and file tools may read them but not change them. Standard library only: the sandbox daemon
-imports this module.
+Commands and file tools may read but not change them. Standard library only, because the sandbox
+daemon imports this module.
 """
 
 from __future__ import annotations
 
+# All of mudroom's own files start with it.
 OWN_PREFIX = ".mudroom"
-"""Prefix of mudroom's own files."""
 
+# Files being written. They are not protected, because they are renamed a moment later, and code
+# that checks names would find them gone.
 UNFINISHED_PREFIX = f"{OWN_PREFIX}-unfinished"
-"""Prefix of files that are being written. They are not protected: they are renamed a moment later,
-and code that checks them by name would find them gone."""
 
 _LISTED = """
 .git .gitmodules .gitconfig .githooks .husky
@@ -19,15 +19,15 @@ _LISTED = """
 .envrc .claude .agents .codex .gemini .cursor .windsurf .opencode .mcp.json
 .vscode .idea .devcontainer .ripgreprc
 """
+# Settings of git, shells, agents and editors. Texts that agents often write, such as AGENTS.md,
+# are not protected.
 PROTECTED_NAMES = frozenset(_LISTED.split())
-"""Settings of git, shells, agents and editors. Texts that agents often write (AGENTS.md) are not
-protected."""
 
 
 def is_protected(name: str) -> bool:
-    """Return whether one component of a path is protected.
+    """Return whether a path component is protected.
 
-    Names that a file system may treat as equal (letter case, Unicode form) count as equal.
+    Names that some file system treats as equal (letter case, Unicode form) count as equal.
     """
     if not name.isascii():
         import unicodedata

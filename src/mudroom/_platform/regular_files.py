@@ -9,11 +9,11 @@ import stat
 
 from .open_beneath import open_real_path
 
+# Size of the largest file that is read.
 MAX_BYTES = 1 << 20
-"""Bytes of the largest file that is read."""
 
+# O_NONBLOCK, because a pipe may have replaced the file a moment ago: opening it must not block.
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""O_NONBLOCK opens a pipe at once, too: it may have replaced the file a moment ago."""
 
 
 def read_regular_file(
@@ -23,14 +23,14 @@ def read_regular_file(
     follow_link: bool = True,
     beneath: str = "",
 ) -> bytes:
-    """Read a file. Never wait for a pipe and never read a device.
+    """Read a regular file, never waiting for a pipe or touching a device.
 
     Arguments:
-        beneath: folder that the file must lie in, even if something is exchanged meanwhile. Both
-            paths are given without links then. "" for anywhere.
+        beneath: folder the file must lie in, even if something changes meanwhile; both paths are
+            then given without links. "" allows any place.
 
-    Raises OSError, also for a folder, a pipe, a device, and a file of more than `max_bytes`, and
-    without `follow_link` for a symbolic link.
+    Raises OSError, also for a folder, a pipe, a device, a file of more than `max_bytes` and, unless
+    `follow_link`, a symbolic link.
     """
     if beneath:
         descriptor = open_real_path(os.fspath(path), beneath, _FLAGS)
@@ -40,14 +40,14 @@ def read_regular_file(
 
 
 def open_regular_file(path: str | os.PathLike[str], *, follow_link: bool = True) -> int:
-    """Open a regular file for reading and return its descriptor. Raises OSError for all others."""
-    # Opening a device can have effects, so look first.
+    """Open a regular file for reading and return its descriptor. Raises OSError for any other."""
+    # Look first, because opening a device can have effects.
     check_regular(os.stat(path, follow_symlinks=follow_link), str(path))
     return os.open(path, _FLAGS if follow_link else _FLAGS | os.O_NOFOLLOW)
 
 
 def read_open_file(descriptor: int, path: str, *, max_bytes: int = MAX_BYTES) -> bytes:
-    """Read an open file and close it. `path`: for the errors, which are OSError."""
+    """Read an open file and close it. `path` is used in errors, which are OSError."""
     with open(descriptor, "rb") as file:
         check_regular(os.fstat(descriptor), path)
         data = file.read(max_bytes + 1)
@@ -57,7 +57,7 @@ def read_open_file(descriptor: int, path: str, *, max_bytes: int = MAX_BYTES) ->
 
 
 def copy_open_file(descriptor: int, path: str, target: str, *, max_bytes: int) -> None:
-    """Copy an open file to a new path, with its mode, and close it. Raises OSError."""
+    """Copy an open file to a new path with its mode and times, and close it. Raises OSError."""
     with open(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
         check_regular(facts, path)
@@ -70,7 +70,7 @@ def copy_open_file(descriptor: int, path: str, target: str, *, max_bytes: int) -
 
 
 def check_regular(facts: os.stat_result, path: str) -> None:
-    """Raise OSError if something at a path is no regular file."""
+    """Raise OSError unless this is a regular file."""
     if stat.S_ISLNK(facts.st_mode):
         raise OSError(errno.ELOOP, "a symbolic link", path)
     if not stat.S_ISREG(facts.st_mode):
@@ -78,6 +78,6 @@ def check_regular(facts: os.stat_result, path: str) -> None:
 
 
 def is_missing(path: str | os.PathLike[str], error: Exception) -> bool:
-    """Return whether an error means that there is nothing at the path, not even a broken link."""
+    """Return whether an error means that nothing is at the path, not even a broken link."""
     is_absent = isinstance(error, FileNotFoundError | NotADirectoryError)
     return is_absent and not os.path.islink(path)

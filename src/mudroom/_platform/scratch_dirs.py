@@ -1,9 +1,8 @@
 """Scratch directories: temporary folders that a later process can recognize as abandoned.
 
-The owner holds a lock on its folder. The kernel releases the lock when the owner dies, however it
-dies. So a locked folder is in use, in whichever container its owner runs, and a folder without a
-lock is abandoned; see `orphan_cleanup`. Standard library only: the sandbox daemon imports this
-module.
+The owner holds a lock on its folder, which the kernel releases however the owner dies. So a locked
+folder is in use, in whichever container its owner runs, and an unlocked one is abandoned; see
+`orphan_cleanup`. Standard library only, because the sandbox daemon imports this module.
 """
 
 from __future__ import annotations
@@ -14,18 +13,18 @@ import os
 from .lazy_pattern import compile_later
 
 SCRATCH_NAME = compile_later(r"mudroom-\d+-[0-9a-f]{12}")
+# Levels of folders open at a time while they are removed.
 _LEVELS = 50
-"""Levels of folders that are open at a time while they are removed."""
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ScratchDir:
-    """Temporary folder that only this user may enter. As a context it gives its path.
+    """A temporary folder that only this user may enter. As a context manager it yields its path.
 
     Arguments:
-        base: the absolute path of the parent folder, "" for the process's temporary folder.
+        base: absolute path of the parent folder, "" for the process's temporary folder.
 
-    Raises OSError if it cannot be made.
+    Raises OSError if it cannot be created.
     """
 
     def __init__(self, base: str = "") -> None:
@@ -38,11 +37,11 @@ class ScratchDir:
             try:
                 self._lock = os.open(self.path, _OPEN_DIR)
             except FileNotFoundError:
-                continue  # a clean-up saw the folder before it was locked, and has removed it
+                continue  # a clean-up saw the folder before it was locked and removed it
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                pass  # a clean-up is removing it
+                pass  # a clean-up is about to remove it: make another one
             except OSError:
                 return  # a file system without locks: no clean-up will touch the folder
             else:
@@ -57,9 +56,9 @@ class ScratchDir:
         self.remove()
 
     def remove(self) -> None:
-        """Remove the folder with its content, as far as possible.
+        """Remove the folder and its content, as far as possible.
 
-        Does nothing in another process than the one that made it, and the second time.
+        Does nothing the second time, or in a process that has not created it, such as a fork.
         """
         if self._lock >= 0 and self._owner == os.getpid():
             remove_dir(self.path, self._lock)
@@ -68,7 +67,7 @@ class ScratchDir:
 
 
 def choose_default_base() -> str:
-    """Return the absolute path of this process's folder for temporary files."""
+    """Return the absolute path of this process's temporary folder."""
     import tempfile
 
     return os.path.abspath(tempfile.gettempdir())
@@ -77,8 +76,8 @@ def choose_default_base() -> str:
 def open_abandoned(path: str) -> int | None:
     """Lock an abandoned scratch folder of this user and return its descriptor.
 
-    Returns None if it has an owner, belongs to another user, is a link, or is gone. On a file
-    system without locks it always returns None.
+    None if it has an owner, belongs to another user, is a link, or is gone, and always on a file
+    system without locks.
     """
     try:
         descriptor = os.open(path, _OPEN_DIR)
@@ -95,7 +94,7 @@ def open_abandoned(path: str) -> int | None:
 
 
 def remove_dir(path: str, descriptor: int) -> None:
-    """Remove a folder with its content, as far as possible."""
+    """Remove a folder and its content, as far as possible."""
     try:
         _remove_content(descriptor)
         os.rmdir(path)
@@ -104,7 +103,7 @@ def remove_dir(path: str, descriptor: int) -> None:
 
 
 def remove_tree(path: str | os.PathLike[str]) -> None:
-    """Remove a folder with its content, as far as possible, however deep it is."""
+    """Remove a folder and its content, however deep, as far as possible."""
     try:
         descriptor = os.open(path, _OPEN_DIR)
     except OSError:
@@ -116,17 +115,17 @@ def remove_tree(path: str | os.PathLike[str]) -> None:
 
 
 def _remove_content(top: int) -> None:
-    """Remove everything in a folder. Works on descriptors, so no link is ever followed."""
+    """Remove everything in a folder. It works on descriptors, so no link is ever followed."""
     while _remove_levels(top, top, _LEVELS):
         pass
 
 
 def _remove_levels(directory: int, top: int, levels: int) -> bool:
-    """Remove the content of a folder; move what is deeper than `levels` to the top.
+    """Remove the content of a folder, moving what is deeper than `levels` to the top.
 
-    A command can nest folders deeper than a process may open or call itself. Returns True if
-    something was moved, and is to be removed there.
+    Return True if something was moved and has yet to be removed there.
     """
+    # A command can nest folders more deeply than a process can open files or recurse.
     has_moved = False
     for name in os.listdir(directory):
         try:

@@ -1,4 +1,4 @@
-"""Clock of this machine: implements the port Clock."""
+"""The port Clock, with this machine's real time."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ class SystemClock:
         self._time: Callable[[], float] | None = None
 
     def now(self) -> float:
-        """Return the seconds since 1970."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Return the seconds of the event loop's clock, which asyncio's timeouts follow."""
+        """Return the event loop's time, which asyncio's timeouts follow."""
         if self._time is None:
             # Kept, because finding the loop takes a system call.
             self._time = asyncio.get_running_loop().time
         return self._time()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
         await asyncio.sleep(seconds)

@@ -1,19 +1,19 @@
-"""Queue of futures that are done a few at a time, so that the event loop never hangs."""
+"""Completes futures a few at a time, so that the event loop never hangs."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 
+# Futures completed per iteration of the event loop. Each wakes a run for 0.1 to 0.2 ms.
 _MAX_WAKES = 32
-"""Futures that are done in one iteration of the event loop. Each wakes a run for 0.1 to 0.2 ms."""
 
 
 class WakeQueue:
-    """Futures of one event loop that are done in order.
+    """Completes futures of one event loop in order.
 
-    Thousands of answers and stored events can arrive together. Timers, input and cancels come in
-    between.
+    Thousands of answers and stored events can arrive together. Timers, input and cancels get a turn
+    in between.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class WakeQueue:
         self._woken = 0
 
     def wake(self, future: asyncio.Future[None], error: Exception | None = None) -> None:
-        """Set the result of a future, or an error, now or in one of the next iterations."""
+        """Complete a future, or fail it with an error, in this iteration or one of the next."""
         if self._woken == 0:
             asyncio.get_running_loop().call_soon(self._continue)
         if self._woken < _MAX_WAKES:
@@ -39,7 +39,6 @@ class WakeQueue:
             future.set_exception(error)
 
     def _continue(self) -> None:
-        """Start the next iteration."""
         self._woken = 0
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._continue)

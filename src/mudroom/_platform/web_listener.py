@@ -1,6 +1,6 @@
-"""Listener for an application of `aiohttp.web`, with limits for its connections.
+"""Serves an application of `aiohttp.web`, with limits on its connections.
 
-Import this module late: it imports the package.
+Import this module late, because it imports that package.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from aiohttp.typedefs import Middleware
 
 from .connection_limits import LimitedConnections
 
+# Connections the kernel queues until the server accepts them.
 _BACKLOG = 128
-"""Connections that wait until the server accepts them."""
 
 
 @asynccontextmanager
@@ -32,13 +32,13 @@ async def open_listener(
     shutdown_seconds: float,
     logger: Logger = server_logger,
 ) -> AsyncGenerator[int]:
-    """Serve an application in the block; yield the port.
+    """Serve an application inside the block; yield the port.
 
     Raises OSError if the server cannot listen.
 
     Arguments:
-        place: sockets that listen already, or host and port.
-        shutdown_seconds: time for responses to end after the block.
+        place: sockets already listening, or host and port.
+        shutdown_seconds: time that responses get to finish after the block.
     """
     limits = connections.limits
     app.middlewares.insert(0, _make_middleware(connections))

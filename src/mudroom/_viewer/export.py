@@ -1,4 +1,4 @@
-"""Export of a session as one HTML file: the page, its scripts and the events, without a server."""
+"""Exports a session as one HTML file: the page, its scripts and the events, without a server."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _SCRIPT_LINK = re.compile(r'<script defer src="([\w.-]+)"></script>')
 
 
 def load_page_files() -> dict[str, bytes]:
-    """Return the files of the page by name, with a script that has the words of screens."""
+    """Load the page's files by name, with a generated script of words used on screens."""
     folder = files("mudroom._viewer").joinpath("page")
     words = b"const REASON_WORDS = %b;\n" % msgspec.json.encode(REASON_WORDS)
     return {file.name: file.read_bytes() for file in folder.iterdir()} | {"reason_words.js": words}
 
 
 async def render_single_file(source: SessionSource, session: str) -> AsyncIterator[str]:
-    """Yield the text of a page that contains one session.
+    """Yield the text of a page with one session in it.
 
     Arguments:
-        session: the whole id of a session of the source.
+        session: the full id of a session of the source.
 
     Raises UnknownName, JournalError.
     """
@@ -38,6 +38,8 @@ async def render_single_file(source: SessionSource, session: str) -> AsyncIterat
     head, foot = texts["index.html"].split("</body>")
     script = "\n".join(texts[name] for name in _SCRIPT_LINK.findall(head))
     style = "\n".join(texts[name] for name in _STYLE_LINK.findall(head))
+    # The file is opened from disk and holds text of strangers: only these two blocks, by digest,
+    # may run.
     policy = (
         f"default-src 'none'; script-src '{_compute_digest(script)}'; "
         f"style-src '{_compute_digest(style)}'; "
@@ -72,6 +74,7 @@ async def _render_events(source: SessionSource, session: str) -> AsyncIterator[s
 
 
 def _escape_json(json: str) -> str:
+    # "</script>" would end the element; U+2028 and U+2029 end a line in older JavaScript.
     return json.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

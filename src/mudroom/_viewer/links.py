@@ -1,4 +1,4 @@
-"""Addresses that open one session in the viewer."""
+"""Addresses that open a session in the viewer."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from urllib.parse import quote
 
 from .sources import SessionSource
 
+# Characters of an id in an address, few enough for an address to fit in 80 columns.
 LINK_CHARACTERS = 8
-"""Characters of an id in an address: with them, an address fits in 80 columns."""
 
 
 async def make_session_link(url: str, source: SessionSource, session: str) -> str:
-    """Return the address of a session in a running viewer.
+    """Make the address of a session in a running viewer.
 
-    The address has only the first characters of the id if no other listed session begins with
-    them: the page finds the session by them.
+    It contains only the first characters of the id if they are unique among the listed sessions;
+    the page completes them.
 
     Arguments:
-        url: address of the viewer, with its token. session: "" for the list of sessions.
+        url: address of the viewer, with its token.
+        session: full id, "" for the list of sessions.
     """
     if not session:
         return url

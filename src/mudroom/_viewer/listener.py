@@ -1,4 +1,4 @@
-"""Listener of the viewer: its address is known before the web server is imported."""
+"""Listens for the viewer, so that its address is known before the web server is imported."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from msgspec import Struct
 from ..errors import UsageError
 
 FIRST_PORT = 7575
+# Number of ports tried, counting from the first.
 PORT_TRIES = 25
-"""Number of ports that are tried, from the first one on."""
 
+# Connections the kernel queues until the server accepts them.
 _BACKLOG = 128
-"""Connections that wait until the server accepts them."""
 
 _PORT_UNAVAILABLE = frozenset({errno.EADDRINUSE, errno.EACCES})
 
 
 class ViewerAddress(Struct, frozen=True):
-    """Address of a viewer; `url` contains the token."""
+    """The address of a viewer; `url` contains the token."""
 
     url: str
     port: int
@@ -29,10 +29,10 @@ class ViewerAddress(Struct, frozen=True):
 
 
 class Listener(Struct, frozen=True):
-    """Sockets to which browsers can connect. A server accepts the connections later.
+    """Sockets that browsers can connect to. A server accepts the connections later.
 
     Arguments:
-        host: the address that the sockets are bound to.
+        host: the address the sockets are bound to.
     """
 
     host: str
@@ -40,7 +40,6 @@ class Listener(Struct, frozen=True):
     sockets: list[socket.socket]
 
     def close(self) -> None:
-        """Close the sockets."""
         for each in self.sockets:
             each.close()
 
@@ -49,10 +48,10 @@ def listen(*, host: str = "127.0.0.1", port: int = FIRST_PORT) -> Listener:
     """Listen on the first free port.
 
     Arguments:
-        host: the address to bind. Beyond loopback only the token protects the sessions.
-        port: the first port to try; 0 is any free one.
+        host: the address to bind. Beyond loopback, only the token protects the sessions.
+        port: the first port to try; 0 picks any free port.
 
-    Raises UsageError when no port is free, or the host is not an address of this machine.
+    Raises UsageError if no port is free or the host is not an address of this machine.
     """
     token = secrets.token_urlsafe(24)
     sockets = _bind_first(host, port)
@@ -80,9 +79,9 @@ def _bind_first(host: str, port: int) -> list[socket.socket]:
 
 
 def _bind(host: str, port: int) -> list[socket.socket]:
-    """Return sockets for all addresses of a host name, with one port. Raises OSError.
+    """Bind sockets to all addresses of a host name, on one port. Raises OSError.
 
-    An address family that this machine does not have is left out, if another one remains.
+    An address family this machine lacks is skipped as long as another one remains.
     """
     sockets: list[socket.socket] = []
     missing: OSError | None = None

@@ -1,4 +1,4 @@
-"""Web server of the viewer: a static page, the list of sessions, and their events, read-only."""
+"""The viewer's web server: a static page, the list of sessions and their events, read-only."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from .work import WorkQuery
 
 T = TypeVar("T")
 
+# Between two checks of a session that is being written.
 POLL_SECONDS = 0.25
-"""Seconds between two checks of a session that is being written."""
 
+# Without changes for this long, a live stream sends a comment and reads the session anyway,
+# because file times are too coarse to be relied on.
 KEEPALIVE_SECONDS = 3.0
-"""Seconds without a change after which a live stream sends a comment and reads the session anyway.
-Reading is necessary because file times are coarse."""
 
+# Time that responses get to finish once the viewer is closed.
 _CLEANUP_SECONDS = 0.2
-"""Seconds that responses have to end after the viewer was closed."""
 
 _CONTENT_TYPES = {
     ".html": "text/html",
@@ -52,7 +52,7 @@ async def open_viewer(
         source: the sessions to show.
         host, port: see `listen`.
 
-    Raises UsageError as `listen` does.
+    Raises UsageError like `listen`.
     """
     async with serve(source, listen(host=host, port=port)) as address:
         yield address
@@ -91,8 +91,6 @@ async def serve(
 
 
 class _Handlers:
-    """Request handlers."""
-
     def __init__(self, source: SessionSource) -> None:
         self._source = source
         self._files = load_page_files()
@@ -113,7 +111,7 @@ class _Handlers:
     async def send_sessions(self, request: web.Request) -> web.Response:
         """Respond with the list of sessions.
 
-        The parameter `limit` is its maximum length, `start` the beginning of their ids.
+        The parameter `limit` is its maximum length, and `start` a prefix of the ids.
         """
         limit = request.query.get("limit")
         error = "`limit` must be a number of sessions.\n"
@@ -143,12 +141,13 @@ class _Handlers:
         return web.Response(body=msgspec.json.encode(page), content_type="application/json")
 
     async def stream_events(self, request: web.Request) -> web.StreamResponse:
-        """Stream events as they are recorded; the id of each is its position.
+        """Stream events as they are recorded; each event's id is its position.
 
         The stream starts after `Last-Event-ID`, or after position `after`.
         """
         last_id = request.headers.get("Last-Event-ID")
         after = _parse_position(last_id or request.query.get("after"))
+        # Before the page, so that an event recorded in between counts as a change.
         stamp = await self._read_stamp(request)
         page = await self._read_page(request, after)
         stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -187,7 +186,7 @@ class _Handlers:
 
 
 async def _await_source(work: Awaitable[T]) -> T:
-    """Await a call of the source; its errors become HTTP errors."""
+    """Await a call of the source, turning its errors into HTTP errors."""
     try:
         return await work
     except UsageError as error:
@@ -213,12 +212,13 @@ def _parse_number(text: str | None, error: str) -> int:
     return int(text or 0)
 
 
+# Nothing from other sites, nothing inline, no text parsed as markup: transcripts contain text of
+# strangers.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Policy of each response: nothing from other sites, nothing inline, no text parsed as markup."""
 
 _HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -232,10 +232,10 @@ _USE_PRINTED_ADDRESS = "Use the whole address that `mudroom view` printed.\n"
 
 
 def make_auth_middleware(token: str, host: str) -> Middleware:
-    """Return a middleware that refuses requests without the token or for another host name.
+    """Make a middleware that refuses requests without the token or for another host name.
 
     Arguments:
-        token: expected in the query of the first request, then in a cookie; or in an
+        token: expected in the query of the first request and then in a cookie, or in an
             Authorization header.
         host: the address the server is bound to.
     """
@@ -249,17 +249,18 @@ def make_auth_middleware(token: str, host: str) -> Middleware:
 
 
 async def add_security_headers(_: web.Request, response: web.StreamResponse) -> None:
-    """Add the headers to a response before it is sent; a signal handler of the server."""
+    """Add the security headers to a response before it is sent."""
     response.headers.update(_HEADERS)
 
 
 def get_cookie_name(request: web.Request) -> str:
-    """Return the name of the cookie; it contains the port, because ports share cookies."""
+    """Return the cookie's name. It contains the port, because all ports share cookies."""
     return f"mudroom-{request.url.port}"
 
 
 def _refuse(request: web.Request, token: str, host: str) -> web.Response | None:
-    """Return the response to a request that is not allowed, None for an allowed one."""
+    """Return the response that refuses a request, None if the request is allowed."""
+    # A page of another site can point its own host name at this address (DNS rebinding).
     if not is_own_host(request.headers.get("Host", ""), host, _get_bound_port(request)):
         text = f"The viewer is not known by this host name. {_USE_PRINTED_ADDRESS}"
         return web.Response(status=421, text=text)
@@ -279,7 +280,7 @@ def _refuse(request: web.Request, token: str, host: str) -> web.Response | None:
 
 
 def _move_token_to_cookie(request: web.Request, token: str) -> web.Response | None:
-    """Return a redirect that sets the cookie, if the page's address contains the token."""
+    """Redirect to an address without the token, setting the cookie; None if it has no token."""
     if "token" not in request.query or request.method != "GET" or request.path != "/":
         return None
     query = urlencode([(key, value) for key, value in request.query.items() if key != "token"])

@@ -1,4 +1,4 @@
-"""Sources of the viewer: the sessions of a store, or one complete session."""
+"""Where the viewer's sessions come from: a store, or one complete session."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .._projections.session_summary import SessionSummary, summarize_session
 from ..errors import JournalError, UnknownName
 from .work import WorkPage, WorkQuery, read_work
 
+# Sessions in the list, newest first, unless the reader asks for more.
 MAX_LISTED = 200
-"""Number of sessions in the list, newest first, unless the reader asks for more."""
 
+# A page of events ends after this much JSON.
 PAGE_BYTES = 2 << 20
-"""Bytes of JSON after which a page of events ends."""
 
+# For this long after a write, a session always counts as changed.
 FRESH_SECONDS = 2.0
-"""Seconds after a write in which a session always counts as changed."""
 
+# Characters of a prompt in the list.
 MAX_PROMPT = 400
-"""Characters of a prompt in the list."""
 
 
 NO_WORK = WorkPage(error="The files of this run are not kept here.")
@@ -42,7 +42,7 @@ class EventPage(Struct, frozen=True):
     """Consecutive events of a session, as (position, JSON).
 
     Arguments:
-        has_more: there are further events now.
+        has_more: true if there are already further events.
         error: why further events cannot be read, "" if they can.
     """
 
@@ -52,25 +52,25 @@ class EventPage(Struct, frozen=True):
 
 
 class SessionList(Struct, frozen=True):
-    """Sessions, the one written last first. `total`: how many there are, also older ones."""
+    """Sessions, the most recently written first. `total` also counts those not listed."""
 
     sessions: list[SessionSummary]
     total: int
 
 
 class SessionSource(Protocol):
-    """Sessions to show."""
+    """Provides the sessions to show."""
 
     async def list_sessions(self, limit: int = MAX_LISTED, start: str = "") -> SessionList:
         """Return the newest sessions, at most `limit`. Raises JournalError.
 
         Arguments:
-            start: only sessions whose id begins so; no others are read.
+            start: prefix of the ids; no other sessions are read.
         """
         ...
 
     async def list_ids(self) -> list[str]:
-        """Return the ids of these sessions, without reading them."""
+        """Return the ids of all sessions, without reading them."""
         ...
 
     async def read_page(self, session: str, after: int) -> EventPage:
@@ -81,7 +81,7 @@ class SessionSource(Protocol):
         ...
 
     async def read_change_stamp(self, session: str) -> object:
-        """Return a value that differs when events may have been added; cheaper than reading."""
+        """Return a value that changes if events may have been added; cheaper than reading."""
         ...
 
     async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
@@ -93,7 +93,7 @@ class StoredSessions:
     """The sessions of a store.
 
     Arguments:
-        home: mudroom's state folder, with the isolated workspaces; "" for none.
+        home: mudroom's state folder, which has the isolated workspaces; "" for none.
     """
 
     def __init__(self, store: SessionStore, home: str = "") -> None:
@@ -102,17 +102,15 @@ class StoredSessions:
         self._summaries: dict[str, tuple[object, SessionSummary]] = {}
 
     async def list_sessions(self, limit: int = MAX_LISTED, start: str = "") -> SessionList:
-        """Return the newest sessions; a session is read again only after it has changed."""
+        """Return the newest sessions, rereading only those that have changed."""
         infos = [info for info in await self._store.list() if info.id.startswith(start)]
         sessions = [await self._summarize(info) for info in infos[:limit]]
         return SessionList(sessions, len(infos))
 
     async def list_ids(self) -> list[str]:
-        """Return the ids of the sessions, without reading them."""
         return [info.id for info in await self._store.list()]
 
     async def read_page(self, session: str, after: int) -> EventPage:
-        """Return events of one session, by its whole id."""
         journal = await self._store.open(session, read_only=True)
         try:
             return await _read_page(journal.read(after), after)
@@ -120,7 +118,7 @@ class StoredSessions:
             await journal.close()
 
     async def read_change_stamp(self, session: str) -> object:
-        """Return time and size of the session, or a new value after a recent write.
+        """Return the session's time and size, or a new value after a recent write.
 
         A commit changes the files before readers can see it.
         """
@@ -129,7 +127,6 @@ class StoredSessions:
         return object() if is_fresh else info
 
     async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
-        """Return what a run changed in its isolated workspace."""
         if not self._home:
             return NO_WORK
         info = await self._store.read_info(session)
@@ -163,26 +160,21 @@ class SingleSession:
         self._listed = _shorten(summarize_session(summary, events))
 
     async def list_sessions(self, limit: int = MAX_LISTED, start: str = "") -> SessionList:
-        """Return the one session."""
         listed = [self._listed] if self._listed.id.startswith(start) else []
         return SessionList(listed, len(listed))
 
     async def list_ids(self) -> list[str]:
-        """Return the id of the one session."""
         return [self._listed.id]
 
     async def read_page(self, session: str, after: int) -> EventPage:
-        """Return events of the session."""
         if session != self._listed.id:
             raise UnknownName("session", session, [self._listed.id])
         return await _read_page(_iterate(self._events[after:]), after)
 
     async def read_change_stamp(self, session: str) -> object:
-        """Return a constant: the session never changes."""
         return session
 
     async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
-        """Return a page without files: they are not kept with these events."""
         return NO_WORK
 
 
@@ -222,7 +214,7 @@ async def _iterate(events: Iterable[StoredEvent]) -> AsyncIterator[StoredEvent]:
 
 
 def encode_page(page: EventPage) -> bytes:
-    """Return the page as JSON: {"events": [[position, event], …], "more": …, "error": …}."""
+    """Encode a page as JSON: {"events": [[position, event], …], "more": …, "error": …}."""
     events = b",".join(b"[%d,%b]" % (position, body) for position, body in page.events)
     rest = msgspec.json.encode({"more": page.has_more, "error": page.error})[1:]
     return b'{"events":[%b],%b' % (events, rest)

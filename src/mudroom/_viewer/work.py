@@ -1,4 +1,4 @@
-"""Work of isolated workspaces for the viewer: differences, and the sides of conflicts."""
+"""Work done in isolated workspaces, for the viewer: differences, and the sides of conflicts."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from .._adapters.workspaces.isolated.git_store import GitStore
     from .._adapters.workspaces.isolated.trees import FileChange
 
+# Changed files that are compared; the rest is only counted.
 MAX_FILES = 500
-"""Changed files that are compared; the rest is counted."""
 
+# Larger contents are neither compared nor shown.
 MAX_BYTES = 1 << 20
-"""Size of a content up to which it is compared and shown."""
 
 
 class WorkQuery(Struct, frozen=True):
-    """Ids of the trees of one run's work, from its events.
+    """Ids of the trees of a run's work, taken from its events.
 
     Arguments:
-        base, tree: ids of the trees at the start and at the end of the run.
+        base, tree: ids of the trees at the start and the end of the run.
         ours: tree of the parent's files when the merge had a conflict, "" without one.
         both: tree with both sides between conflict marks, "" if there is none.
-        conflicts: paths of the files with conflicts.
+        conflicts: paths of the files in conflict.
     """
 
     base: str
@@ -44,14 +44,15 @@ class WorkQuery(Struct, frozen=True):
 
 
 class WorkQueries:
-    """The queries for the work of all runs of a session, from its events."""
+    """Collects the queries for the work of all runs from a session's events."""
 
     def __init__(self) -> None:
         self._works: dict[str, Work] = {}
         self._conflicts: dict[str, WorkMerged] = {}
 
     def observe(self, body: bytes) -> None:
-        """Read the next event, as JSON."""
+        """Take in the next event, as JSON."""
+        # A quick test, which spares decoding nearly all events.
         if b'"run_finished"' in body or b'"work_merged"' in body:
             event = decode_event(body)
             if isinstance(event, RunFinished) and event.report.work:
@@ -60,7 +61,7 @@ class WorkQueries:
                 self._conflicts[event.child] = event
 
     def list_all(self) -> Iterator[tuple[str, WorkQuery]]:
-        """Yield the id of each run with work, and the query for it."""
+        """Yield the id of each run that has work, with its query."""
         for run, work in self._works.items():
             query = WorkQuery(work.base, work.tree)
             if conflict := self._conflicts.get(run):
@@ -70,11 +71,11 @@ class WorkQueries:
 
 
 class ChangedFile(Struct, frozen=True):
-    """A file that a run changed.
+    """A file changed by a run.
 
     Arguments:
         change: "added", "modified", "deleted" or "type".
-        lines: the difference; empty if the content is no text, or too large.
+        lines: the difference; empty if the content is binary or too large.
     """
 
     path: str
@@ -84,7 +85,7 @@ class ChangedFile(Struct, frozen=True):
 
 
 class ConflictSides(Struct, frozen=True):
-    """The contents of a file with a conflict; None for no file, or one that is no text."""
+    """The contents of a file in conflict; None for no file or a binary one."""
 
     path: str
     base: str | None
@@ -94,10 +95,10 @@ class ConflictSides(Struct, frozen=True):
 
 
 class WorkPage(Struct, frozen=True):
-    """The changes of one run.
+    """The changes made by a run.
 
     Arguments:
-        omitted: number of further changed files.
+        omitted: number of changed files not listed.
         error: why the work cannot be read, "" if it can.
     """
 
@@ -108,12 +109,12 @@ class WorkPage(Struct, frozen=True):
 
 
 def read_work(home: str, session: str, query: WorkQuery) -> WorkPage:
-    """Return the changes of a run. The function blocks.
+    """Read the changes made by a run. The function blocks.
 
     Arguments:
         home: mudroom's state folder.
 
-    Raises UsageError if the query has no ids of trees.
+    Raises UsageError if the query does not consist of tree ids.
     """
     from .._adapters.workspaces.isolated.kept_work import open_kept  # slow to import
 
@@ -148,13 +149,13 @@ def _read_sides(store: GitStore, query: WorkQuery) -> list[ConflictSides]:
 
 
 def _read_files(store: GitStore, tree: str, paths: Sequence[str]) -> dict[str, str | None]:
-    """Return the texts of the files of a tree that exist."""
+    """Read those of the files that exist in a tree, as text."""
     entries = store.list_entries(tree, paths)
     return {path: _read_text(store, entry.id) for path, entry in entries.items()}
 
 
 def _read_text(store: GitStore, content: str) -> str | None:
-    """Return a content as text, "" for no file, None if it is no text or too large."""
+    """Read a content as text, "" for no file, None if it is binary or too large."""
     data = store.read(content) if content else b""
     if len(data) > MAX_BYTES or is_binary(data):
         return None

@@ -1,6 +1,6 @@
-"""Permission rules: which tool calls are allowed, denied or need confirmation.
+"""Permission rules: which tool calls are allowed, denied, or need confirmation.
 
-The names listed here are public: pass `Session(permissions=Permissions.of(deny=["Bash(rm:*)"]))`.
+The names listed here are public. Pass `Session(permissions=Permissions.of(deny=["Bash(rm:*)"]))`.
 
 Example:
     rule: Rule = parse_rule("Bash(git push:*)", Verdict.DENY)

@@ -1,4 +1,4 @@
-"""Allow rules that the user approves at the prompt: for the session, or kept for a folder."""
+"""Allow rules the user approves at the prompt, for the session or kept for a folder."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ FOLDER_ORIGIN = f"approved for this folder, in {APPROVED_FILE}"
 
 
 class ApprovedRules:
-    """Rules that the user approved, and the calls that they allow.
+    """The rules the user approved, and the calls they allow.
 
-    Deny rules and ask rules of the session come first, as for all allow rules.
+    As with all allow rules, the session's deny and ask rules come first.
 
     Arguments:
-        permissions: those of the session.
+        permissions: the session's own permissions.
         tools: the built-in tools by name.
         tier: returns the tier of the session's sandbox.
     """
@@ -57,20 +57,22 @@ class ApprovedRules:
         self._policy = self._make_policy(*self.rules)
 
     def remove(self, rule: Rule) -> None:
-        """Remove the rules with the tool and the pattern of a rule."""
+        """Remove all rules with this rule's tool and pattern, whatever their origin."""
         text = format_rule(rule)
         self.rules = [each for each in self.rules if format_rule(each) != text]
         self._policy = self._make_policy(*self.rules)
 
     def allow(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Return whether approved rules allow a call."""
+        """Return whether the approved rules allow a call."""
         if tool not in self._tools:
             return any(rule.names(tool) for rule in self.rules)
         findings = self._policy.collect_findings(self._tools[tool], arguments)
+        # Some part must be allowed by an approved rule: what other rules allow is not decided
+        # here.
         return _allows_all(findings) and any(finding.rule in self.rules for finding in findings)
 
     def suggest(self, tool: str, arguments: Mapping[str, Any]) -> tuple[Rule, ...]:
-        """Return the rules that would allow this call and similar ones; () if no rule can."""
+        """Suggest rules that would allow this call and similar ones; () if no rule can."""
         known = self._tools.get(tool)
         if known is None:
             return (Rule(Verdict.ALLOW, tool, origin=SESSION_ORIGIN, is_approved=True),)
@@ -84,12 +86,14 @@ class ApprovedRules:
             if rule is None:
                 return ()
             rules.append(rule)
-        if not self._allows(known, arguments, *rules):  # other parts of the command change it
+        # Each part alone is allowed by its rule, but the whole need not be: an earlier part may
+        # change what a later one does.
+        if not self._allows(known, arguments, *rules):
             return ()
         return tuple(dict.fromkeys(rules))
 
     def list_open_findings(self, tool: str, arguments: Mapping[str, Any]) -> list[CallFinding]:
-        """Return the findings of the parts of a call that no rule allows."""
+        """List the findings for those parts of a call that no rule allows."""
         if tool not in self._tools:
             return []
         findings = self._policy.collect_findings(self._tools[tool], arguments)
@@ -111,7 +115,7 @@ class ApprovedRules:
     def _list_candidates(
         self, tool: Tool, arguments: Mapping[str, Any], finding: CallFinding
     ) -> Iterator[Rule]:
-        """Yield rules for one finding, the most general one first."""
+        """Yield rules that may cover one finding, the most general first."""
         base = self._context.workspace
         if tool.category is ToolCategory.RUN:
             patterns = _list_command_patterns(finding.command)
@@ -130,7 +134,7 @@ def _allows_all(findings: list[CallFinding]) -> bool:
 
 
 def _list_command_patterns(command: str) -> Iterator[str]:
-    """Yield patterns for a simple command: its program with similar arguments, then itself."""
+    """Yield patterns for a simple command: first with similar arguments, then exactly this one."""
     from .program_approvals import find_approved_prefix
     from .program_wrappers import get_program_name, strip_wrappers
     from .shell_parser import parse_command
@@ -141,12 +145,13 @@ def _list_command_patterns(command: str) -> Iterator[str]:
         return
     if prefix := find_approved_prefix(words):
         yield f"{prefix}:*"
+    # A rule has no way to escape a star: the pattern would match other commands.
     if "*" not in command:
         yield command
 
 
 def load_approved(home: str, folder: str) -> tuple[Rule, ...]:
-    """Return the rules that the user keeps for a folder or one of its parents.
+    """Load the rules the user keeps for a folder or one of its parents.
 
     Arguments:
         home: mudroom's state folder.
@@ -167,7 +172,7 @@ def load_approved(home: str, folder: str) -> tuple[Rule, ...]:
 
 
 def keep_approved(home: str, folder: str, rules: tuple[Rule, ...]) -> str:
-    """Keep rules for a folder and all below it; return the path of the file."""
+    """Keep rules for a folder and everything below it; return the path of the file."""
     path = Path(home, APPROVED_FILE)
     kept = _read(path)
     texts = kept.setdefault(os.path.realpath(folder), [])
@@ -177,7 +182,7 @@ def keep_approved(home: str, folder: str, rules: tuple[Rule, ...]) -> str:
 
 
 def forget_approved(home: str, rule: Rule) -> None:
-    """Remove a rule that `load_approved` returned from its file."""
+    """Remove a rule returned by `load_approved` from its file."""
     path = Path(home, APPROVED_FILE)
     kept = _read(path)
     texts = [text for text in kept.get(rule.base, []) if text != format_rule(rule)]
@@ -186,7 +191,7 @@ def forget_approved(home: str, rule: Rule) -> None:
 
 
 def format_rule(rule: Rule) -> str:
-    """Return a rule as it is written in settings."""
+    """Format a rule as it is written in settings."""
     return f"{rule.tool}({rule.pattern})" if rule.pattern else rule.tool
 
 

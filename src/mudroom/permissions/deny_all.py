@@ -1,4 +1,4 @@
-"""Approver for sessions without a user: refuses every tool call that needs confirmation."""
+"""The approver for sessions without a user, which refuses whatever needs confirmation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .._core.ports import ApprovalDecision, ApprovalRequest
 
 
 class DenyAllApprover:
-    """The port Approver when no one can be asked."""
+    """The port Approver when there is no one to ask."""
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         """Refuse at once."""

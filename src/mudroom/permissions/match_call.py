@@ -1,4 +1,4 @@
-"""Matching of rules with calls, by the facts that each tool states about itself."""
+"""Matches rules with calls, using the facts each tool states about itself."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .rules import Rule, Verdict, matches_agent, matches_pattern
 
 
 class CallMatcher:
-    """Matcher of rules and calls.
+    """Matches rules with calls.
 
-    A rule with a path, such as `Read(./secrets/**)`, also applies to the other tools that access
-    files in the same way: `glob` and `grep` for `read`, `write` for `edit`.
+    A rule with a path, such as `Read(./secrets/**)`, also applies to other tools that access files
+    in the same way: `glob` and `grep` for `read`, `write` for `edit`.
 
     Arguments:
         tools: the built-in tools by name.
@@ -32,12 +32,12 @@ class CallMatcher:
         return bool(rule.pattern) and access is not None and access is self.get_rule_access(rule)
 
     def get_rule_access(self, rule: Rule) -> ToolCategory | None:
-        """Return the file access, READ or WRITE, that a rule is about; None for other rules."""
+        """Return the kind of file access a rule is about, READ or WRITE; None for other rules."""
         tool = self.tools.get(rule.tool)
         return get_file_access(tool) if tool else None
 
     def applies_to_access(self, rule: Rule, access: ToolCategory) -> bool:
-        """Return whether a rule is about a tool with this file access."""
+        """Return whether a rule is about any tool with this kind of file access."""
         tools: Iterable[Tool] = self.tools.values()
         return any(self.applies(rule, tool) for tool in tools if get_file_access(tool) is access)
 
@@ -46,7 +46,8 @@ class CallMatcher:
         if not rule.pattern:
             return True
         if tool.is_server_tool:
-            # Nothing here sees a single call: a rule that limits some calls denies all.
+            # The provider runs the tool, so single calls are not seen here: a rule that forbids
+            # some calls must forbid all, and one that allows some can allow none.
             return rule.verdict != Verdict.ALLOW
         if tool.path_argument:
             paths = self.context.resolve_links(get_call_path(tool, arguments))
@@ -64,12 +65,12 @@ class CallMatcher:
 
 
 def get_file_access(tool: Tool) -> ToolCategory | None:
-    """Return READ or WRITE for a tool with a path argument, None for others."""
+    """Return READ or WRITE for a tool with a path argument, None for any other."""
     return tool.category if tool.path_argument else None
 
 
 def get_call_path(tool: Tool, arguments: Mapping[str, Any]) -> str:
-    """Return the file or folder that a call works on, "" for a tool without a path."""
+    """Return the file or folder a call works on, "" for a tool without a path."""
     if not tool.path_argument:
         return ""
     return str(arguments.get(tool.path_argument) or ".")
@@ -81,7 +82,7 @@ def _matches_name(pattern: str, value: str, tool: Tool) -> bool:
 
 
 def _is_on_domain(url: str, domain: str) -> bool:
-    """Return whether the URL's host is the domain. `*.x.com` matches every host below x.com."""
+    """Return whether a URL's host is the domain; `*.x.com` matches every host below x.com."""
     from urllib.parse import urlsplit
 
     try:

@@ -1,4 +1,4 @@
-"""Matching of files against the path patterns of rules, by name and by the target of links."""
+"""Matches files with the path patterns of rules, by name and by the target of links."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 
+# Links in procfs to a process's current folder and file system root. Which process is meant is
+# unknown until the command runs, so they count as the workspace and "/".
 _PROC_LINK = compile_later(r"/proc/(?:self|thread-self|\d+)/(?:task/\d+/)?(cwd|root)(?=/|$)")
-"""Links in procfs to the current folder of a process and to the root of the file system."""
 
 
 class PathContext(Struct, frozen=True):
-    """Base folders of relative paths and of `~`, both absolute."""
+    """The absolute folders that relative paths and `~` refer to."""
 
     workspace: str
     user_home: str
 
     def make_absolute(self, path: str, folder: str = "") -> str:
-        """Return a path of a tool call or command as a normalized absolute path.
+        """Make a path of a tool call or command absolute and normalized.
 
-        Links are not followed, except those of procfs to a process's folder and root.
+        Links are not followed, except those in procfs to a process's folder and root.
 
         Arguments:
-            folder: the folder of the workspace that a relative path is relative to.
+            folder: the folder in the workspace that a relative path refers to.
         """
         path = path if path.startswith("~") else os.path.join(folder, path)
         if path == "~" or path.startswith("~/"):
@@ -48,19 +49,20 @@ class PathContext(Struct, frozen=True):
         return os.path.normpath(os.path.join(self.workspace, path))
 
     def resolve_links(self, path: str, folder: str = "") -> tuple[str, ...]:
-        """Return the absolute path and, if links change it, the path of its target."""
+        """Return the absolute path and, if it leads through links, that of its target."""
         absolute = self.make_absolute(path, folder)
         paths = [absolute, os.path.realpath(absolute)]
-        if "\\x" in absolute:  # the file tools read it as a byte of a name
+        if "\\x" in absolute:  # how the file tools spell a byte that is not UTF-8
             paths.append(path_to_text(os.path.realpath(path_from_text(absolute))))
         return tuple(dict.fromkeys(paths))
 
     def is_inside(self, path: str, folders: Sequence[str] = ("",)) -> bool:
-        """Return whether the path and its target lie in the workspace.
+        """Return whether a path and its target lie in the workspace.
 
         Arguments:
-            folders: possible working folders; relative to each, the path must lie inside.
+            folders: possible working folders; the path must lie inside relative to each of them.
         """
+        # With a link in front of it, `..` leads elsewhere than the text says.
         if ".." in path.split("/"):
             return False
         return all(
@@ -70,12 +72,12 @@ class PathContext(Struct, frozen=True):
         )
 
     def is_file_inside(self, path: str) -> bool:
-        """Return whether the path of a file lies in the workspace, whether or not it has `..`."""
+        """Return whether a file lies in the workspace, even if its path contains `..`."""
         real = os.path.realpath(os.path.join(self.workspace, path))
         return self.is_inside(self.make_absolute(path)) and self.is_inside(real)
 
     def make_relative(self, path: str, folder: str = "") -> str:
-        """Return the path relative to the workspace, or absolute if it lies outside."""
+        """Return a path relative to the workspace, or absolute if it lies outside."""
         absolute = self.make_absolute(path, folder)
         relative = _strip_folder(absolute, self.workspace)
         return absolute if relative is None else relative
@@ -84,11 +86,12 @@ class PathContext(Struct, frozen=True):
 def matches_file(
     rule: Rule, paths: Collection[str], context: PathContext, *, match_all: bool
 ) -> bool:
-    """Return whether a file rule is about a file.
+    """Return whether a file rule applies to a file.
 
     Arguments:
-        paths: absolute paths of the file: its own and that of its target.
-        match_all: every path must match. If False, one match is enough and letter case is ignored.
+        paths: absolute paths of the file and of its link target.
+        match_all: whether every path must match, as for allow rules. Otherwise one match is enough
+            and letter case is ignored, as for deny rules.
     """
     if not rule.pattern:
         return True
@@ -97,11 +100,10 @@ def matches_file(
 
 
 def covers_path(rule: Rule, path: str, context: PathContext, *, ignore_case: bool) -> bool:
-    """Return whether a rule's pattern matches an absolute path. Links are not followed.
+    """Return whether a rule's pattern matches an absolute path, without following links.
 
     Arguments:
-        ignore_case: treat names as equal that differ in case or Unicode form, as some file systems
-            do.
+        ignore_case: ignore differences in case and Unicode form, as some file systems do.
     """
     bases, pattern = _resolve_pattern(rule.pattern, rule.base, context)
     if ignore_case:
@@ -113,13 +115,14 @@ def covers_path(rule: Rule, path: str, context: PathContext, *, ignore_case: boo
 
 
 def could_cover(rule: Rule, path: str, context: PathContext) -> bool:
-    """Return whether a path with wildcards of bash could name a file that a rule matches.
+    """Return whether a bash wildcard path could expand to a file that a rule matches.
 
-    Whether the file exists does not matter: it may be made before the command runs.
+    The file need not exist: it may be created before the command runs.
     """
     bases, pattern = _resolve_pattern(rule.pattern, rule.base, context)
     parts = pattern.strip("/").split("/")
     if "/" not in pattern.rstrip("/"):
+        # As in .gitignore, a pattern without a slash matches at any depth.
         parts.insert(0, "**")
     named = _fold_case(path).strip("/").split("/")
     for base in dict.fromkeys(bases):
@@ -132,7 +135,7 @@ def could_cover(rule: Rule, path: str, context: PathContext) -> bool:
 
 
 def _parts_meet(pattern: Sequence[str], named: Sequence[str]) -> bool:
-    """Return whether a pattern of .gitignore, and one of bash, could match the same path."""
+    """Return whether a .gitignore pattern and a bash pattern could match the same path."""
     if not pattern:
         return True
     if not named:
@@ -146,14 +149,16 @@ def _parts_meet(pattern: Sequence[str], named: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _meet(name: str, pattern: str) -> bool:
-    """Return whether two patterns of one name could match the same name.
+    """Return whether two patterns for a single name could match the same name.
 
     Arguments:
-        pattern: one of bash, whose wildcards match no dot at the start of a name.
+        pattern: a bash pattern, whose wildcards do not match a leading dot.
     """
     if name.startswith(".") and pattern[:1] in ("*", "?", "["):
         return False
     first, second = map(_replace_classes, (name, pattern))
+    # Both patterns are walked at once, as two automata: `reached` holds the places in the second
+    # that some text matched by the first so far leads to.
     reached = {0}
     for c in first:
         reached = _step(reached, c, second)
@@ -161,12 +166,12 @@ def _meet(name: str, pattern: str) -> bool:
 
 
 def _replace_classes(pattern: str) -> str:
-    """Return a pattern with `?` for each class; a bracket that is never closed stays."""
+    """Widen each class to `?`, to err on the side of a match; an unclosed bracket stays."""
     return re.sub(r"\[[^\]]*+(\]?)", lambda part: "?" if part[1] else part[0], pattern)
 
 
 def _step(reached: set[int], c: str, pattern: str) -> set[int]:
-    """Return the places in a pattern that are reached after one more character `c`."""
+    """Return the places reached in a pattern after one more character of the other."""
     places = _skip_stars(reached, pattern)
     if c == "*":
         return set(range(min(places, default=len(pattern) + 1), len(pattern) + 1))
@@ -190,10 +195,10 @@ def _skip_stars(reached: set[int], pattern: str) -> set[int]:
 def _resolve_pattern(
     text: str, rule_folder: str, context: PathContext
 ) -> tuple[tuple[str, ...], str]:
-    """Return the two paths of a pattern's base folder, and the pattern in gitignore form.
+    """Return a pattern's base folder, with links resolved and as written, and its gitignore form.
 
-    The paths are the real one and the one as written. `//x` is relative to the root of the file
-    system, `~/x` to the home folder, and `/x` to the folder of the rule's settings file.
+    `//x` is relative to the root of the file system, `~/x` to the home folder, and `/x` to the
+    folder of the rule's settings file.
     """
     base = context.workspace
     pattern = text
@@ -218,7 +223,7 @@ def _fold_case(text: str) -> str:
 
 
 def _strip_folder(path: str, folder: str) -> str | None:
-    """Return the path relative to a folder, or None if it lies outside."""
+    """Return a path relative to a folder, None if it lies outside."""
     if path == folder:
         return "."
     start = folder if folder.endswith("/") else folder + "/"

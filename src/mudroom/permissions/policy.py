@@ -1,4 +1,4 @@
-"""Policy port: decides each call by the rules, the permission mode and the agents' patterns."""
+"""The policy of a session: decides each call by rules, permission mode and agents' patterns."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _SANDBOXED = "no rule is against it, and it runs within the sandbox"
 _UNATTENDED = "no rule is against it, and no user can be asked"
+# In the other tiers nothing holds a command back.
 _SANDBOX_TIERS = ("full", "file")
 _ALLOWED = PermissionVerdict(Verdict.ALLOW, _SANDBOXED)
 _ALLOWED_UNATTENDED = PermissionVerdict(Verdict.ALLOW, _UNATTENDED)
@@ -50,13 +51,13 @@ _KINDS = {
 
 
 class RulePolicy:
-    """Policy of a session: implements the port Policy.
+    """The port Policy for a session.
 
     Arguments:
         workspace, user_home: absolute paths.
-        tools: the built-in tools by name; they say which rules are about files.
-        tier: returns the sandbox's tier; called only when it is needed.
-        asks_before_edits: false if file changes need no confirmation where a user can be asked.
+        tools: the built-in tools by name, which tell the rules about files.
+        tier: returns the sandbox's tier; called only when needed.
+        asks_before_edits: false if file changes need no confirmation even with a user to ask.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class RulePolicy:
     def judge(
         self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief
     ) -> PermissionVerdict:
-        """Decide on a call of a run."""
+        """Decide about a call of a run."""
         mode = brief.mode.limit_to(self._permissions.mode)
         call_patterns = collect_call_patterns(brief)
         if not call_patterns:
@@ -104,7 +105,7 @@ class RulePolicy:
         return narrowed.decide(tool, arguments, mode)
 
     def filter_workspace(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
-        """Return the workspace without the files this tool may not read in this run."""
+        """Hide the files a tool may not read in this run."""
         call_patterns = collect_call_patterns(brief)
         if not call_patterns and not self.read_denials:
             return workspace
@@ -123,13 +124,13 @@ class RulePolicy:
         return FilteredWorkspace(workspace, find_refusal)
 
     def denies_reading(self, path: str) -> bool:
-        """Return whether a rule denies all runs to read a file. `path`: absolute."""
+        """Return whether a rule forbids every run to read a file, given by absolute path."""
         return any(
             covers_path(rule, path, self._context, ignore_case=True) for rule in self.read_denials
         )
 
     def _narrow_to(self, call_patterns: CallPatterns) -> tuple[RulePolicy, list[AgentPatterns]]:
-        """Return this policy with the agents' deny rules added, and the patterns of each agent."""
+        """Add the agents' deny rules to this policy; return it with the patterns of each agent."""
         if call_patterns not in self._narrowed:
             denials = tuple(rule for texts in call_patterns for rule in make_deny_rules(texts))
             policy = RulePolicy(
@@ -145,7 +146,7 @@ class RulePolicy:
         return self._narrowed[call_patterns]
 
     def decide(self, tool: Tool, arguments: Mapping[str, Any], mode: Mode) -> PermissionVerdict:
-        """Decide on a call in a permission mode. The strictest verdict of its parts counts."""
+        """Decide about a call in a permission mode; the strictest verdict of its parts counts."""
         if (
             self._allows_all
             and not (tool.needs_confirmation or tool.confirmation_reason)
@@ -158,7 +159,7 @@ class RulePolicy:
         return min(verdicts, key=lambda verdict: RULE_VERDICTS.index(Verdict(verdict.verdict)))
 
     def collect_findings(self, tool: Tool, arguments: Mapping[str, Any]) -> list[CallFinding]:
-        """Return the finding of each part of a call, before the mode is applied."""
+        """Judge each part of a call, before the mode is applied."""
         if tool.category is not ToolCategory.RUN:
             return [self._judge_call(tool, arguments)]
         command = str(arguments.get(tool.rule_argument, ""))
@@ -188,6 +189,7 @@ class RulePolicy:
             for rule in self._rules[verdict]:
                 if not self._matcher.applies(rule, tool):
                     continue
+                # Such a tool asks every time, whatever the allow rules say.
                 if verdict is Verdict.ALLOW and tool.confirmation_reason:
                     continue
                 if self._matcher.matches(rule, tool, arguments):
@@ -207,7 +209,7 @@ class RulePolicy:
         return CallFinding(verdict, kind, why)
 
     def apply_mode(self, finding: CallFinding, mode: Mode) -> PermissionVerdict:
-        """Turn a finding into a verdict by the permission mode."""
+        """Turn a finding into a verdict, according to the permission mode."""
         rule = str(finding.rule) if finding.rule else ""
 
         def decide_as(verdict: Verdict, why: str = "") -> PermissionVerdict:
@@ -228,7 +230,7 @@ class RulePolicy:
         return decide_as(Verdict.ASK)
 
     def _runs_unasked(self, kind: CallKind, mode: Mode) -> bool:
-        """Return whether an undecided call runs without asking the user."""
+        """Return whether an undecided call runs without a question to the user."""
         if mode is Mode.ACCEPT_EDITS and kind == CallKind.EDIT:
             return True
         if not self._permissions.can_ask:
@@ -247,20 +249,20 @@ def _get_call_kind(tool: Tool) -> CallKind:
 
 
 CallPatterns = tuple[tuple[str, ...], ...]
-"""The call patterns of a run's agent and of each agent above it. Every one must let a call pass."""
+"""The call patterns of a run's agent and of each agent above it, all of which must allow a call."""
 PATTERN_ORIGIN = "its agent's tools"
 
 
 def collect_call_patterns(brief: Brief) -> CallPatterns:
-    """Return the call patterns that apply to a run."""
+    """Collect the call patterns that restrict a run."""
     own = brief.agent.call_patterns if brief.agent.tools else ()
     return (*brief.inherited_patterns, own) if own else brief.inherited_patterns
 
 
 def make_deny_rules(texts: tuple[str, ...]) -> Iterator[Rule]:
-    """Yield a deny rule for each excluding pattern.
+    """Make a deny rule of each excluding pattern.
 
-    If the text in the brackets is not valid, the rule denies all calls of the tool.
+    If the text in brackets is invalid, the rule denies all calls of the tool.
     """
     for pattern in parse_tool_patterns(texts):
         if pattern.is_excluded:
@@ -269,7 +271,7 @@ def make_deny_rules(texts: tuple[str, ...]) -> Iterator[Rule]:
 
 
 class AgentPatterns:
-    """The call patterns of one agent: of a tool that has some, it may call only what matches one.
+    """The call patterns of one agent; where a tool has any, a call must match one of them.
 
     Arguments:
         texts: see Agent.call_patterns.
@@ -283,7 +285,7 @@ class AgentPatterns:
         ]
 
     def _find_rules(self, tool: Tool) -> list[Rule] | None:
-        """Return the rules of which one must match, or None if the tool has no call patterns."""
+        """Return rules of which one must match, None if the tool has no call patterns."""
         patterns = [pattern for pattern in self._patterns if pattern.matches_tool(tool.name)]
         valid = [pattern for pattern in patterns if pattern.is_valid]
         if not patterns or not all(pattern.calls for pattern in valid):
@@ -291,7 +293,7 @@ class AgentPatterns:
         return [Rule(Verdict.ALLOW, each.tool, each.calls, PATTERN_ORIGIN) for each in valid]
 
     def find_refusal(self, tool: Tool, arguments: Mapping[str, Any]) -> PermissionVerdict | None:
-        """Return the reason why this agent may not make a call, or None if it may."""
+        """Explain why this agent may not make a call; None if it may."""
         rules = self._find_rules(tool)
         if rules is None or tool.is_search:
             return None  # the results of a search are filtered by find_read_refusal
@@ -318,7 +320,7 @@ class AgentPatterns:
         return None
 
     def find_read_refusal(self, tool: Tool, path: str) -> str:
-        """Return the reason why a tool may not read an absolute path, "" if it may."""
+        """Explain why a tool may not read an absolute path; "" if it may."""
         rules = self._find_rules(tool)
         is_read = get_file_access(tool) is ToolCategory.READ
         if rules is None or not is_read or not self._context.is_inside(path):
@@ -336,14 +338,14 @@ def _explain(tool: str, rules: list[Rule]) -> str:
 
 
 FindRefusal = Callable[[str], str]
-"""Maps an absolute path to the reason why it may not be read, "" if it may."""
+"""Maps an absolute path to why it may not be read, "" if it may."""
 
 
 class FilteredWorkspace(WorkspaceWrapper):
-    """Workspace port that filters another workspace.
+    """A workspace that hides some files of another.
 
     Arguments:
-        find_refusal: called with the name of a file and with the path it leads to.
+        find_refusal: called with a file's path, and with the path it leads to.
     """
 
     def __init__(self, inner: Workspace, find_refusal: FindRefusal) -> None:
@@ -352,14 +354,14 @@ class FilteredWorkspace(WorkspaceWrapper):
 
     @property
     def local(self) -> FilteredWorkspace | None:
-        """Access to the open files that may be read."""
+        """Access by file descriptor to the files that may be read."""
         return None if self.inner.local is None else self
 
     def open(self, path: str) -> int:
         """Open a regular file and return its descriptor.
 
-        The file that was really opened is checked, so replacing a link in between has no effect.
-        Raises WorkspaceError if it may not be read.
+        The check is made on the file actually opened, so that swapping a link in between has no
+        effect. Raises WorkspaceError if the file may not be read.
         """
         if self.inner.local is None:
             raise WorkspaceError(f"{path} is not a file of this machine")
@@ -375,7 +377,7 @@ class FilteredWorkspace(WorkspaceWrapper):
         return descriptor
 
     def read_link(self, path: str) -> LinkTarget | None:
-        """Return the path in a link, None for anything else."""
+        """Read a symbolic link; None for anything else."""
         return self.inner.local.read_link(path) if self.inner.local else None
 
     def read(self, path: str, offset: int, size: int) -> bytes:
@@ -409,7 +411,7 @@ class FilteredWorkspace(WorkspaceWrapper):
     def _filter(
         self, path: str, infos: Iterator[FileInfo], skipped: list[str] | None
     ) -> Iterator[FileInfo]:
-        """Yield the readable files among those below a folder; count the others.
+        """Drop the files that may not be read, counting them.
 
         Links are not followed, but the folder itself may be reached through one.
         """
@@ -426,7 +428,7 @@ class FilteredWorkspace(WorkspaceWrapper):
 
 
 def _read_descriptor_path(descriptor: int, path: str) -> str:
-    """Return the path of an open file; where procfs is missing, the resolved path."""
+    """Return the path of an open file, or the resolved path where procfs is missing."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:

@@ -1,4 +1,4 @@
-"""Commands that an approval covers besides the one that was approved."""
+"""Which similar commands an approval covers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .shell_words import Word
 
 
 def find_approved_prefix(words: Sequence[Word]) -> str:
-    """Return the first words of a command if one approval covers them with similar arguments.
+    """Return the first words of a command, if approving it covers similar arguments.
 
-    They are its program, subcommand or module. "" is returned for a command that could run
-    something else, or whose arguments are not known to be harmless.
+    These are its program with subcommand or module. "" if the command could run something else, or
+    its arguments are not known to be harmless.
     """
     values = [word.value for word in words]
     if (values[0], *values[1:2]) in APPROVED_RUNNERS:
@@ -41,6 +41,7 @@ def _covers(prefix: str, arguments: Sequence[Word]) -> bool:
     operands = [value for value in values if not value.startswith("-")]
     return (
         all(re.fullmatch(approval.flags, flag) for flag in flags)
+        # Many programs read options from `@file`; cargo picks another toolchain with `+name`.
         and not any(operand.startswith(("@", "+")) for operand in operands)
         and bool(re.fullmatch(approval.operands, " ".join(operands), re.DOTALL))
     )

@@ -1,4 +1,4 @@
-"""Risk of single commands: programs or files that they may run or write unexpectedly."""
+"""Risks of single commands: what programs may run or write unexpectedly."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from .shell_words import Word
 
 _SHELL_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
 _DATE_FORMAT = re.compile(r"\+.*|-u|-I\w*|--utc|--iso-8601(=\w+)?|-R")
+# Only `p`, `d`, `q`, `=` and `s///` without the flags `e` and `w`, which run and write.
 _HARMLESS_SED = re.compile(
     r"(?:\d+|\$)?(?:,(?:\d+|\$))?[pdq=]"
     r"|s([/|,#:@])(?:(?!\1)[^\\\n]|\\.)*\1(?:(?!\1)[^\\\n]|\\.)*\1[gpiI0-9]*"
@@ -36,10 +37,10 @@ _HARMLESS_SED = re.compile(
 
 
 def is_safe_variable(name: str, *, exported: bool) -> bool:
-    """Return whether setting this variable does not change what later commands run.
+    """Return whether setting a variable cannot change what later commands run.
 
     Arguments:
-        exported: the variable is set for a command, not only in the shell.
+        exported: true if it is set for a command, not only in the shell.
     """
     if SAFE_VARIABLE.fullmatch(name):
         return True
@@ -47,7 +48,7 @@ def is_safe_variable(name: str, *, exported: bool) -> bool:
 
 
 def find_risk(words: Sequence[Word]) -> str:
-    """Return why the command's name is not enough to allow it, "" if it is enough."""
+    """Explain why a command's name is not enough to allow it; "" if it is."""
     name = get_program_name(words)
     if not name:
         return "which program it runs is known only when it runs"
@@ -90,6 +91,7 @@ def _find_git_risk(words: Sequence[Word]) -> str:
     if any(word.value is None and not starts_plainly(word) for word in words[1:]):
         return "a word of this git command could become a flag that runs or writes something"
     arguments = [word.value for word in words[1:]]
+    # A transport such as `ext::sh -c …`, in a URL or the value of a setting, is a program.
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     for value in options:
         if value and (GIT_RISKY_FLAG.fullmatch(value) or re.search(r"(?:^|=)[\w-]+::", value)):
@@ -129,7 +131,7 @@ def _find_sed_risk(arguments: Sequence[str | None]) -> str:
 
 
 def _find_test_risk(words: Sequence[Word]) -> str:
-    """Judge `test` and `[`: `-v` and `-R` can run a substitution in an array's index."""
+    """Judge `test` and `[`, whose `-v` and `-R` run substitutions in an array's index."""
     unsafe = ("-v", "-R")
     operands = [word for word in words[1:] if word.value not in ("]", "!")]
     is_known = len(operands) < 2
@@ -143,7 +145,7 @@ def _find_test_risk(words: Sequence[Word]) -> str:
 
 
 def is_read_only(words: Sequence[Word]) -> bool:
-    """Return whether the command changes nothing and runs nothing else."""
+    """Return whether a command changes nothing and runs nothing else."""
     name = words[0].value if words else None
     if not name or find_risk(words):
         return False
@@ -164,7 +166,7 @@ def is_read_only(words: Sequence[Word]) -> bool:
 
 
 def obeys_folder(words: Sequence[Word]) -> bool:
-    """Return whether files of the working folder decide what a command that only reads runs."""
+    """Return whether files in the working folder decide what a reading command runs."""
     name = strip_version(get_program_name(words))
     return name in FOLDER_PROGRAMS and not (name == "git" and words[1].value == "--version")
 

@@ -1,7 +1,7 @@
-"""Facts about programs: what they read, write and run, by their flags and operands.
+"""What programs read, write and run, depending on their flags and operands.
 
-This is the only table of such facts. `program_risk` and `program_writes` read single commands with
-it, `program_approvals` the commands that an answer of the user covers.
+This is the only table of such facts. `program_risk` and `program_writes` judge single commands by
+it, and `program_approvals` decides which commands an approval covers.
 """
 
 from __future__ import annotations
@@ -11,26 +11,25 @@ from msgspec import Struct
 from .._platform.lazy_pattern import compile_later
 from .shell_words import split_word_set
 
+# Programs that only read, with any flags except those `find_risk` reports. None of them runs a
+# program because of a file in the working folder: rg takes its configuration only from
+# RIPGREP_CONFIG_PATH, and jq modules cannot start anything.
 READING_PROGRAMS = split_word_set(
     "cat head tail wc pwd whoami id ls du df cut tr nl rev tac paste comm diff cmp md5sum sha1sum "
     "sha256sum sha512sum cksum stat uname basename dirname realpath readlink column expand "
     "unexpand fold od strings seq grep egrep fgrep rg jq which type cd"
 )
-"""Programs that only read, with any flags except those that `find_risk` reports.
 
-None of them runs a program because of a file in the working folder. rg takes its configuration from
-the file in RIPGREP_CONFIG_PATH only, and jq modules cannot start anything.
-"""
-
+# Programs that open no files.
 FILELESS_PROGRAMS = split_word_set(
     "echo printf true false : test [ sleep exit return break continue shift"
 )
-"""Programs that open no file."""
 
 GIT_READING_COMMANDS = split_word_set(
     "status log diff show rev-parse ls-files ls-tree blame describe shortlog cat-file rev-list "
     "name-rev merge-base whatchanged grep"
 )
+# Git commands that only list with these arguments; "" means no argument.
 GIT_LISTING_ARGUMENTS = {
     "branch": {"", "-a", "-r", "-v", "-vv", "--list", "--all", "--show-current", "-av"},
     "remote": {"", "-v"},
@@ -38,10 +37,10 @@ GIT_LISTING_ARGUMENTS = {
     "stash": {"list"},
     "worktree": {"list"},
 }
-"""Git commands that only list with these arguments; "" is no argument."""
 GIT_OPTIONS_WITH_VALUE = split_word_set(
     "-C -c --git-dir --work-tree --namespace --exec-path --config-env --super-prefix --attr-source"
 )
+# Git commands that run no program named by their arguments. Any other name may be an alias.
 GIT_PLAIN_COMMANDS = (
     GIT_READING_COMMANDS
     | GIT_LISTING_ARGUMENTS.keys()
@@ -57,16 +56,13 @@ GIT_PLAIN_COMMANDS = (
         "update-index update-ref var verify-commit verify-pack verify-tag version write-tree"
     )
 )
-"""Git commands that run no program named by their arguments. Any other name may be an alias."""
+# Programs that only print their version with `--version`.
 VERSION_PROGRAMS = split_word_set("python node npm pip cargo rustc go ruby git make")
-"""Programs that only print their version with `--version`."""
+# Reading programs that obey files in the working folder. A repository's settings and attributes
+# name programs that git runs (`core.fsmonitor`, filters, `textconv`, the transport of a partial
+# clone). Version managers stand in for the others and read files such as `rust-toolchain.toml` or
+# `.python-version` to choose what to start.
 FOLDER_PROGRAMS = split_word_set("git python node npm pip cargo rustc go ruby")
-"""Programs among the reading ones that obey files of the working folder.
-
-The settings and attributes of a repository name programs that git runs (`core.fsmonitor`, filters,
-`textconv`, the transport of a partial clone). Version managers stand in for the others, and read
-files such as `rust-toolchain.toml` or `.python-version` to choose what they start.
-"""
 
 SHELLS = split_word_set("sh bash dash zsh ksh ash fish rbash mksh csh tcsh yash nu xonsh elvish")
 INTERPRETERS = split_word_set(
@@ -74,6 +70,7 @@ INTERPRETERS = split_word_set(
     "gawk mawk nawk R julia guile erl elixir iex ipython bpython tsx ts-node coffee groovy jshell "
     "racket sbcl clisp ghci runghc ocaml octave wish gjs qjs irb"
 )
+# Programs that run their own arguments.
 RUNNERS = SHELLS | split_word_set(
     "env sudo doas su xargs timeout gtimeout nohup setsid nice ionice stdbuf time command builtin "
     "exec busybox toybox coreutils eval source ssh watch parallel script flock chroot unshare "
@@ -87,9 +84,9 @@ RUNNERS = SHELLS | split_word_set(
     "chronic ifne pee dotenv dotenvx doppler aws-vault sops concurrently cross-env ccache distcc "
     "sccache mosh pdsh xterm dtach abduco ld.so ld-linux-x86-64.so wine ldd nix nix-shell ssh-agent"
 )
-"""Programs that run their own arguments."""
+# For these, an allow rule also allows the program they run.
 PACKAGE_RUNNERS = split_word_set("npx uvx pipx uv")
-"""Runners for which an allow rule also allows the program that they run."""
+# Programs that may run a text given as an argument.
 TEXT_RUNNERS = (
     RUNNERS
     | INTERPRETERS
@@ -98,22 +95,19 @@ TEXT_RUNNERS = (
         "vim vi nvim ex ed emacs less man tar rsync scp sftp socat nc ncat sqlite3 psql mysql m4 dc"
     )
 )
-"""Programs that may run a text they get as an argument."""
+# No rule with a wildcard allows these: their name does not tell what they run, or what they
+# change for later commands.
 NEVER_ALLOWED = split_word_set(
     "eval source . exec trap alias enable coproc watch setsid su builtin hash shopt set read "
     "mapfile readarray getopts ed ex vi vim nvim emacs expect sqlite3 psql mysql m4 dc socat at "
     "batch crontab"
 )
-"""Programs that no rule with a wildcard allows.
-
-Their name does not tell what they run, or what they change for later commands.
-"""
+# The word after such a flag is a program to run.
 EXECUTING_FLAG = compile_later(r"-(exec|execdir|ok|okdir|x|X)|--(pre|exec|exec-batch|hostname-bin)")
-"""Flags whose next word is a program to run."""
 
 
 def _match_flags(names: str) -> str:
-    """Return a pattern of long flags, alone or with a value. `*` ends the shortest abbreviation."""
+    """Make a pattern for long flags, alone or with a value; `*` ends the shortest abbreviation."""
     choices: list[str] = []
     for name in names.split():
         start, _, rest = name.partition("*")
@@ -130,6 +124,7 @@ _COMPILER = (
     r"|--(specs|ld-path|config|sysroot|plugin).*|@.*"
 )
 
+# Program -> flags that make it run something, or write something unexpected.
 RISKY_FLAGS = {
     "find": r"-(exec|execdir|ok|okdir|delete|fprint\w*|fls|files0-from)",
     "fd": r"-\w*[xX]\w*|--exec.*",
@@ -174,10 +169,10 @@ RISKY_FLAGS = {
     "clang": _COMPILER,
     "clang++": _COMPILER,
 }
-"""Program -> the flags by which it writes something unexpected or runs something."""
 GIT_RISKY_FLAG = compile_later(
     r"-[cOx].*|--(exe|conf|upl|rec|ext|textc|ou|op|git-d|work|no-i|pag).*"
 )
+# Git command -> further flags that make it run something.
 GIT_COMMAND_FLAGS = {
     "clone": r"-\w*[uc].*|" + _match_flags("u*pload-pack te*mplate conf*ig separ*ate-git-dir"),
     "init": _match_flags("te*mplate separ*ate-git-dir"),
@@ -187,18 +182,17 @@ GIT_COMMAND_FLAGS = {
     "archive": _match_flags("exe*c o*utput"),
     "push": _match_flags("e*xec rece*ive-pack"),
 }
-"""Git command -> further flags by which it runs something."""
 
 
 class Writing(Struct, frozen=True):
-    """How a program's words tell which files it changes.
+    """How to tell from a command's words which files it changes.
 
     Arguments:
-        operands: which operands it changes: "all"; "last", the target of a copy; "moved", the
-            sources and the target; "packed", all, with and without a suffix; "downloads" from
-            addresses; "archive"; "of=", as dd; "unknown", if its words do not tell.
-        flags: pattern of the flags with which this is true.
-        recursive: pattern of the flags with which it also changes what is in folders.
+        operands: which operands it changes: "all"; "last", the target of a copy; "moved", sources
+            and target; "packed", all, with and without a suffix; "downloads" from addresses;
+            "archive"; "of=", like dd; "unknown", if the words do not tell.
+        flags: pattern of the flags for which this holds.
+        recursive: pattern of the flags that make it change the contents of folders.
     """
 
     operands: str
@@ -215,6 +209,7 @@ _DOWNLOADING_FLAGS = (
     r"|directory-prefix|quiet|no-verbose|timeout|tries|insecure|version)(=.*)?"
 )
 
+# Program -> how it writes. Neither readers nor programs with unknown habits are listed.
 WRITING_PROGRAMS = {
     "touch": Writing("all", r"-[acmfh]+|-[rdt]|--(no-create|date|reference|time)(=.*)?"),
     "mkdir": Writing("all", r"-[pvm]+|--(parents|verbose|mode)(=.*)?"),
@@ -270,15 +265,14 @@ WRITING_PROGRAMS = {
     "git checkout": Writing("all", r"-[bBqf]+|--(track|detach|quiet)|--"),
     "git clone": Writing("all", r"-[qvn]+|-b|--(depth|branch|quiet|single-branch)(=.*)?"),
 }
-"""Program -> how it writes. Readers are not listed; nor are programs with unknown habits."""
 
 
 class Approval(Struct, frozen=True):
-    """Arguments that one approval of a program covers, because they make it run nothing else.
+    """The arguments that approving a program covers, because they make it run nothing else.
 
     Arguments:
-        flags: pattern of the flags.
-        operands: pattern of all other words, joined with blanks.
+        flags: pattern for each flag.
+        operands: pattern for all other words, joined with blanks.
     """
 
     flags: str = ""
@@ -295,6 +289,9 @@ _CARGO = Approval(
 _LINT = Approval(r"-[qv]+|--(check|diff|fix|no-fix|quiet|verbose|no-cache|statistics)")
 _REMOTE = r"((origin|upstream)( \w[\w./@-]*)*)?"
 _FILES = Approval(".*")
+# Program or module, with its subcommand -> what one approval covers. Those that build, test or
+# commit run code of the project, as the approved command did. For a program not listed, an
+# approval covers only the same command.
 APPROVALS = {
     "touch": _FILES,
     "mkdir": _FILES,
@@ -331,19 +328,15 @@ APPROVALS = {
     "git fetch": Approval(r"-[pqvt]+|--(all|prune|tags|quiet|verbose)", _REMOTE),
     **{f"git {name}": Approval("-.*") for name in sorted(GIT_READING_COMMANDS)},
 }
-"""Program or module, with its subcommand -> what one approval of it covers.
-
-Those that build, test or commit run code of the project, as the approved command did. For a program
-that is not here an approval covers the same command only.
-"""
+# The modules among them that `python -m` runs.
 APPROVED_MODULES = split_word_set("pytest unittest mypy ruff black isort flake8")
-"""Modules among them that `python -m` runs."""
+# Programs that run another one in the project's environment, with their subcommand.
 APPROVED_RUNNERS = {("poetry", "run"), ("pdm", "run"), ("uv", "run"), ("pipenv", "run")}
-"""Programs that run another one in the project's environment, and the word before it."""
 
+# Variables that do not change which program runs, so a command that sets them is still allowed by
+# its rule.
 SAFE_VARIABLE = compile_later(
     r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|TERM|COLUMNS|LINES|NODE_ENV|CI|DEBUG"
     r"|VERBOSE|RUST_BACKTRACE|RUST_LOG|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONUTF8"
     r"|PYTHONHASHSEED|GOOS|GOARCH|CGO_ENABLED|SOURCE_DATE_EPOCH|MUDROOM_LONG"
 )
-"""Variables that do not change which program runs: a command with them is allowed by its rule."""

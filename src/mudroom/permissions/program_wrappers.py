@@ -1,4 +1,4 @@
-"""Commands within commands: wrappers like `timeout 5`, and texts that programs may run."""
+"""Commands inside commands: wrappers like `timeout 5`, and texts that programs may run."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from collections.abc import Iterator, Sequence
 from .program_table import EXECUTING_FLAG, GIT_OPTIONS_WITH_VALUE, RUNNERS, TEXT_RUNNERS
 from .shell_words import SimpleCommand, Word
 
+# More wrappers around a command than anyone writes.
 _MAX_WRAPPERS = 20
 _DURATION = re.compile(r"\d+(\.\d+)?[smhd]?")
 _QUOTE = re.compile("['\"`]")
+# Quote -> the contents of a literal that starts with it. Possessive, so that hostile text cannot
+# make the match slow.
 _LITERALS = {
     "'": re.compile(r"(?:\\.|[^'\\\n])*+"),
     '"': re.compile(r"(?:\\.|[^\"\\\n])*+"),
     "`": re.compile(r"[^`]*+"),
 }
-"""Quote -> the text of a literal that begins with it."""
 
 
 def get_program_name(words: Sequence[Word]) -> str:
-    """Return the name of the program without its folder, "" if only bash can tell."""
+    """Return the program's name without its folder, "" if only bash can tell."""
     return words[0].value.rpartition("/")[2] if words and words[0].value else ""
 
 
 def strip_wrappers(words: Sequence[Word]) -> Sequence[Word]:
-    """Return the command inside wrappers that only set time, priority or buffers.
+    """Return the command inside wrappers that only affect time, priority or buffering.
 
-    `xargs` adds one word whose value is unknown. Without a wrapper the words are returned
-    unchanged.
+    `xargs` adds a word of unknown value. Without a wrapper, the words are returned unchanged.
     """
     for _ in range(_MAX_WRAPPERS):
         inner = _unwrap(words)
@@ -39,7 +40,7 @@ def strip_wrappers(words: Sequence[Word]) -> Sequence[Word]:
 
 
 def _unwrap(words: Sequence[Word]) -> Sequence[Word] | None:
-    """Return the command inside one wrapper, or None if there is no plain wrapper."""
+    """Return the command inside one wrapper, None if there is no simple wrapper."""
     values = [word.value for word in words]
     start = _find_wrapped_start(values)
     if start is None or start >= len(words):
@@ -53,7 +54,7 @@ def _unwrap(words: Sequence[Word]) -> Sequence[Word] | None:
 
 
 def _find_wrapped_start(values: Sequence[str | None]) -> int | None:
-    """Return the index at which the wrapped command starts, or None for no wrapper."""
+    """Return the index where the wrapped command starts, None if there is no wrapper."""
     match values[0] if values else None:
         case "nohup" | "command" | "noglob":
             return 1
@@ -99,8 +100,8 @@ def _skip_options(
     """Return the index of the first word that is not an option.
 
     Arguments:
-        with_value: options whose next word is their value.
-        joined: a pattern of options that hold their value.
+        with_value: options whose value is the next word.
+        joined: a pattern for options that contain their value.
         single: options without a value.
     """
     at = 1
@@ -116,7 +117,7 @@ def _skip_options(
 
 
 def expand_commands(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
-    """Yield the command and every command that it may run according to its words.
+    """Yield a command and every command its words may make it run.
 
     Deny and ask rules are compared with all of these.
     """
@@ -135,7 +136,7 @@ def expand_commands(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
 
 
 def find_git_command(words: Sequence[Word]) -> Sequence[Word]:
-    """Return the words of a git command from its subcommand on."""
+    """Return the words of a git command, starting with its subcommand."""
     at = 1
     while at < len(words) and (words[at].value or "").startswith("-"):
         at += 2 if words[at].value in GIT_OPTIONS_WITH_VALUE else 1
@@ -143,16 +144,14 @@ def find_git_command(words: Sequence[Word]) -> Sequence[Word]:
 
 
 def strip_version(name: str) -> str:
-    """Return a program's name without the version at its end, as in python3.12."""
+    """Strip the version from a program's name, as in python3.12."""
     return re.sub(r"(?<![\d.])[\d.]++$", "", name)
 
 
 def _list_literals(code: str) -> Iterator[str]:
-    """Yield the texts in quotes.
-
-    What follows a quote without an end has no other literal of that kind up to where the search
-    stopped: an end would have ended the first one. So each place is read once for each kind.
-    """
+    """Yield the texts in quotes, in linear time."""
+    # After an unclosed quote there is no other literal of that kind up to where the search
+    # stopped, since its end would have closed the first one. So each place is read once per kind.
     unclosed_up_to = dict.fromkeys(_LITERALS, 0)
     at = 0
     while opening := _QUOTE.search(code, at):
@@ -168,14 +167,14 @@ def _list_literals(code: str) -> Iterator[str]:
             unclosed_up_to[quote] = end
 
 
+# Nested settings (`a=b=c`) whose whole rest is judged.
 _MAX_SETTINGS = 50
-"""Settings within settings (`a=b=c`) whose whole rest is judged."""
 
 
 def extract_texts(command: SimpleCommand) -> Iterator[str]:
-    """Yield pieces of a command that another program may run as a command.
+    """Yield pieces of a command that may themselves be run as a command.
 
-    These are the texts for `sh -c`, values of settings, quoted strings in code, and commands for a
+    These are texts for `sh -c`, values of settings, quoted strings in code, and commands for a
     remote shell.
     """
     full_name = get_program_name(command.words)
@@ -187,7 +186,7 @@ def extract_texts(command: SimpleCommand) -> Iterator[str]:
         for at in range(1, min(len(pieces), _MAX_SETTINGS)):
             yield "=".join(pieces[at:]).lstrip("!")
         if len(pieces) > _MAX_SETTINGS:
-            # All ends of such a word would take quadratic time; a command is in one piece of it.
+            # Every ending of such a word would take quadratic time; a command is in one piece.
             yield from (piece.lstrip("!") for piece in pieces[_MAX_SETTINGS:])
         if re.search(r"[\s;&|(`'\"]", value):
             literals = list(_list_literals(value))

@@ -1,4 +1,4 @@
-"""Files that a command changes, as far as its words tell."""
+"""The files a command changes, as far as its words tell."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _TARGET_FLAG = re.compile(r"-\w*t(.*)|--t[a-z-]*(?:=(.*))?")
 
 
 class Writes(Struct, frozen=True):
-    """Files that a command changes.
+    """The files a command changes.
 
     Arguments:
         targets: the words that name them.
-        folder: the word that names the folder, or the new name, of what is copied, or None.
+        folder: the word that names the target folder, or the new name, of what is copied; or None.
         sources: the words whose last component becomes a name in the folder.
-        is_folder: `folder` is a folder; None if the file system decides, False if it is uncertain
-            that the names of the sources are used.
-        is_recursive: what is in the targets is changed too.
+        is_folder: true if `folder` is a folder; None if that depends on the file system, False if
+            the names of the sources may not be used.
+        is_recursive: true if the contents of the targets change as well.
         doubt: why the words do not tell everything, "" if they do.
     """
 
@@ -39,7 +39,7 @@ class Writes(Struct, frozen=True):
 
 
 def find_writes(words: Sequence[Word]) -> Writes | None:
-    """Return the files that a command changes, None for a program that is not in the table."""
+    """Find the files a command changes, None for a program not in the table."""
     name = get_program_name(words)
     arguments = list(words[1:])
     if name == "git":
@@ -90,7 +90,7 @@ def _find_operands(name: str, writing: Writing, arguments: Sequence[Word]) -> Wr
 def _split_arguments(
     writing: Writing, arguments: Sequence[Word]
 ) -> tuple[list[Word], Word | None, list[str]]:
-    """Return the operands, the value of the flag that names the target folder, and the flags."""
+    """Split arguments into operands, the target folder named by a flag, and flags."""
     operands: list[Word] = []
     flags: list[str] = []
     folder: Word | None = None
@@ -119,10 +119,12 @@ def _list_unclear(words: Sequence[Word]) -> list[Word]:
 
 
 def _find_downloads(operands: Sequence[Word], doubt: str) -> Writes:
-    """Return the files of a download. Addresses may have ranges and encoded characters."""
+    """Find the files of a download. Addresses may contain ranges and encoded characters."""
     addresses = tuple(word for word in operands if "://" in word.raw)
     if not all(re.fullmatch(r"[^%{\[#]*", word.value or "%") for word in operands):
         doubt = doubt or _UNTOLD
+    # The local name comes from the address, but the server may suggest another: hence
+    # is_folder=False.
     targets = tuple(word for word in operands if "://" not in word.raw)
     return Writes(targets, Word(".", "."), addresses, is_folder=False, doubt=doubt)
 
@@ -155,9 +157,9 @@ def _find_dd_output(arguments: Sequence[Word]) -> Writes:
 
 
 def starts_plainly(word: Word) -> bool:
-    """Return whether an unknown word cannot become a flag.
+    """Return whether an unknown word cannot turn into a flag.
 
-    It starts with a letter or a folder, or it is a process substitution.
+    It starts with a letter or a folder, or is a process substitution.
     """
     if word.raw.startswith("<("):
         return True

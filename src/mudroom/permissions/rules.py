@@ -1,4 +1,4 @@
-"""Permission rules in the form `Tool` or `Tool(pattern)`, and the permissions of a session."""
+"""Permission rules of the form `Tool` or `Tool(pattern)`, and a session's permissions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..errors import UsageError
 
 
 class Verdict(StrEnum):
-    """Result of matching a call against the rules."""
+    """The result of matching a call with the rules."""
 
     DENY = "deny"
     ASK = "ask"
@@ -29,11 +29,11 @@ class Verdict(StrEnum):
 
 RULE_VERDICTS = (Verdict.DENY, Verdict.ASK, Verdict.ALLOW)
 """The order in which rules are checked. The first match decides, even if a later rule is more
-specific."""
+specific: that way a deny rule always wins."""
 
 
 class CallKind(StrEnum):
-    """Effect of a call."""
+    """What a call does."""
 
     READ = "read"
     """Reads the workspace."""
@@ -51,16 +51,16 @@ _TOOL_NAME = compile_later(r"[A-Za-z_][\w.*-]*")
 
 
 class Rule(Struct, frozen=True):
-    """One permission rule.
+    """A permission rule.
 
     Arguments:
         verdict: DENY, ASK or ALLOW.
         tool: the canonical tool name, or a pattern with `*`.
-        pattern: the text in the brackets; "" matches every call.
-        origin: the file and line, or the flag, that the rule comes from.
-        base: the folder that a path pattern starting with `/` is relative to.
-        is_approved: the user approved it in answer to a question. Its `*` then covers only
-            arguments with which the program is known to run nothing else.
+        pattern: the text in brackets; "" matches every call.
+        origin: where the rule comes from: file and line, or a flag.
+        base: the folder that a path pattern starting with `/` refers to.
+        is_approved: true if the user approved it when asked. Its `*` then covers only arguments
+            known to make the program run nothing else.
 
     Raises UsageError for a tool with brackets, which would match no call.
     """
@@ -87,7 +87,7 @@ class Rule(Struct, frozen=True):
         return f"{self.verdict} {pattern}{origin}"
 
     def names(self, tool: str) -> bool:
-        """Return whether the rule names this tool."""
+        """Return whether the rule is about this tool."""
         if self.tool == tool:
             return True
         if self.tool.startswith("mcp__") and self.tool.count("__") == 1:
@@ -96,12 +96,12 @@ class Rule(Struct, frozen=True):
 
 
 class CallFinding(Struct, frozen=True):
-    """Judgement of one part of a call, before the permission mode is applied.
+    """The judgement of one part of a call, before the permission mode is applied.
 
     Arguments:
         why: the reason, for the model and the user.
         rule: the rule that decided, or None.
-        command: the simple command that was judged, or "".
+        command: the simple command it is about, or "".
     """
 
     verdict: Verdict
@@ -112,7 +112,7 @@ class CallFinding(Struct, frozen=True):
 
 
 def parse_rule(text: str, verdict: Verdict, *, origin: str = "", base: str = "") -> Rule:
-    """Parse a rule. Raises UsageError that names the text and its origin."""
+    """Parse a rule. Raises UsageError naming the text and its origin."""
     pattern = parse_tool_pattern(text)
     is_name = _TOOL_NAME.fullmatch(pattern.written_name)
     if not pattern.is_valid or pattern.is_excluded or not is_name:
@@ -125,7 +125,7 @@ def parse_rule(text: str, verdict: Verdict, *, origin: str = "", base: str = "")
 
 
 def split_rules(texts: Iterable[str]) -> list[str]:
-    """Split the values of flags into rules: at commas and blanks, except inside brackets."""
+    """Split flag values into rules, at commas and blanks outside brackets."""
     rules: list[str] = []
     for text in texts:
         depth = 0
@@ -144,7 +144,7 @@ def split_rules(texts: Iterable[str]) -> list[str]:
 def parse_rules(
     texts: Iterable[str], verdict: Verdict, *, origin: str = "", base: str = ""
 ) -> tuple[Rule, ...]:
-    """Parse rules of one verdict and origin. Raises UsageError."""
+    """Parse rules with the same verdict and origin. Raises UsageError."""
     return tuple(parse_rule(text, verdict, origin=origin, base=base) for text in texts)
 
 
@@ -161,13 +161,13 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
 def matches_pattern(pattern: str, text: str) -> bool:
     """Return whether a rule's pattern matches a whole command.
 
-    `*` matches any text. " *" at the end, and ":*" anywhere, match any number of words, also none.
+    `*` matches any text. " *" at the end and ":*" anywhere match any number of words, even none.
     """
     return _compile_pattern(pattern).fullmatch(text) is not None
 
 
 def matches_agent(pattern: str, name: str) -> bool:
-    """Return whether a rule's pattern names an agent; case and separators do not matter."""
+    """Return whether a rule's pattern names an agent, ignoring case and separators."""
     if _normalize_name(pattern) == _normalize_name(name):
         return True
     return "*" in pattern and matches_pattern(pattern, name)
@@ -183,13 +183,13 @@ def is_literal(pattern: str) -> bool:
 
 
 class Permissions(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
-    """Permissions of the runs of a session.
+    """The permissions of a session's runs.
 
     Arguments:
-        rules: in any order. Deny rules are checked before ask rules, ask rules before allow rules.
+        rules: rules in any order. Deny rules are checked first, then ask rules, then allow rules.
         mode: decides where no rule matches.
         can_ask: true if a user can be asked.
-        denies_unlisted: where no user can be asked, refuse every call that no rule allows, except
+        denies_unlisted: without a user to ask, refuse every call that no rule allows, except
             reading.
 
     Example:
@@ -210,12 +210,13 @@ class Permissions(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         deny: Sequence[str] = (),
         mode: str = "default",
     ) -> Permissions:
-        """Create permissions from the texts of rules. Raises UsageError.
+        """Create permissions from rules written as text. Raises UsageError.
 
         Arguments:
-            allow: rules that allow calls; with any, everything else except reading is refused.
-            ask: rules for calls that someone must confirm.
-            deny: rules that refuse calls; they come first.
+            allow: rules that allow calls; if there are any, all other calls except reading are
+                refused.
+            ask: rules for calls that need confirmation.
+            deny: rules that refuse calls, which take precedence.
             mode: permission mode, which decides where no rule matches.
         """
         texts = {Verdict.DENY: deny, Verdict.ASK: ask, Verdict.ALLOW: allow}
@@ -223,14 +224,14 @@ class Permissions(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         return cls(rules=rules, mode=Mode(mode), denies_unlisted=bool(allow))
 
     def denies_tool(self, tool: str) -> bool:
-        """Return whether a rule denies every call of this tool, so that no model is offered it."""
+        """Return whether a rule denies every call of a tool, so that models are not offered it."""
         return any(
             rule.verdict == Verdict.DENY and not rule.pattern and rule.names(tool)
             for rule in self.rules
         )
 
     def select_agents(self, agents: Mapping[str, Agent]) -> dict[str, Agent]:
-        """Return the agents that no rule denies, so that no model is offered the others."""
+        """Return the agents no rule denies, so that models are not offered the others."""
         denied = [
             rule.pattern
             for rule in self.rules

@@ -1,6 +1,7 @@
-"""Permission rules of settings files.
+"""Permission rules from settings files.
 
-The user's file applies in full. The files of a project can only add restrictions.
+The user's file applies in full. A project's files, which a stranger may have written, can only add
+restrictions.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class PermissionSettings(Struct, frozen=True):
 
     Arguments:
         mode: the mode of the user's file, narrowed by the project's; None if no file sets one.
-        forbids_bypass: true if the mode bypassPermissions is forbidden.
-        notices: for the user: entries that are not used, and why.
+        forbids_bypass: true if a file forbids the mode bypassPermissions.
+        notices: entries that are not used, and why, for the user.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -47,15 +48,15 @@ class _RuleLists(Struct, rename="camel"):
 
 class _SettingsFile(Struct, rename="camel"):
     permissions: _RuleLists = msgspec.field(default_factory=_RuleLists)
-    # Not used here: it makes sure that a file whose hooks cannot be decoded is reported once.
+    # Not used here, but keeps a file whose hooks cannot be decoded from being reported twice.
     hooks: Any = None
 
 
 def load_permission_files(folder: str, *, user_home: str) -> PermissionSettings:
     """Load the rules of the user's file and of the project's files.
 
-    Project files are looked for in `folder` and its parents, up to the root of the repository.
-    A file that cannot be read is skipped and reported in the notices.
+    Project files are searched for in `folder` and its parents, up to the root of the repository. A
+    file that cannot be read is skipped and reported in the notices.
 
     Arguments:
         user_home: the user's home folder, "" for none.
@@ -86,7 +87,7 @@ def _list_project_files(folder: str) -> Iterator[Path]:
 
 
 def _read_bytes(path: Path, notices: list[str]) -> bytes | None:
-    """Return the content of a file. None: it is missing, or a notice says why it is not used."""
+    """Read a file; None if it is missing, or unusable and reported in a notice."""
     try:
         return read_regular_file(path)
     except OSError as error:
@@ -133,7 +134,7 @@ def _parse_rules(
 def _apply_mode(
     path: Path, name: str, current: Mode | None, is_user_file: bool, notices: list[str]
 ) -> Mode | None:
-    """Return the mode after applying a file's `defaultMode`. No file can bypass permissions."""
+    """Apply a file's `defaultMode`. No file can switch permissions off."""
     if not name:
         return current
     try:

@@ -1,4 +1,4 @@
-"""Judge of shell commands: finds a verdict for each simple command, redirect and problem."""
+"""Judges shell commands: a verdict for each simple command, redirect and problem."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ from .shell_paths import (
 from .shell_words import Redirect, Script, SimpleCommand, Word
 from .shell_writes import MAX_ENTRIES, WriteJudge
 
+# Levels of shells inside shells that are judged; anything deeper counts as unknown.
 MAX_SHELL_DEPTH = 4
-"""Levels of shells within shells that are judged."""
+# Working folders that are considered; each path is resolved relative to all of them.
 MAX_FOLDERS = 16
-"""Maximum number of folders that a command line may change to."""
 _DEVICE_FILES = re.compile(r"/dev/(null|stdout|stderr|fd/\d+|tty)")
 _DECLARATIONS = {"export", "local", "readonly", "declare", "typeset"}
 _COMMAND_SEPARATORS = re.compile(r"[;&|\n(){}`]|\$\(")
 
 
 class CommandJudge:
-    """Judge of commands by the rules about bash, and of their files by the rules about files.
+    """Judges commands by the rules about bash, and their files by the rules about files.
 
     Arguments:
-        rules: all rules of the session. tool: the tool that runs commands.
-        allow_reading: allow commands that only read the workspace without a rule.
-        is_sandboxed: returns whether a sandbox holds what a command starts; called when needed.
+        rules: all rules of the session.
+        tool: the tool that runs commands.
+        allow_reading: allow commands that only read the workspace even without a rule.
+        is_sandboxed: returns whether a sandbox confines what a command starts; called when needed.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class CommandJudge:
         self._rules = CommandRules(rules, tool, matcher)
 
     def judge(self, command: str) -> list[CallFinding]:
-        """Return the findings of all parts of a command line, in order; at least one."""
+        """Judge all parts of a command line in order; returns at least one finding."""
         self._paths = CommandPaths(self._context)
         self._writes = WriteJudge(self._context, self._paths)
         script = parse_command(command)
@@ -70,6 +71,8 @@ class CommandJudge:
         all_folders = find_working_folders(all_commands)
         self._unknown_folder = find_unknown_folder(all_commands)
         restrictions: list[CallFinding] = []
+        # Deny and ask rules look at everything that might run, even inside quotes; allow rules
+        # below only at what certainly runs.
         for part in all_commands:
             if finding := self._rules.find(part, all_folders[:MAX_FOLDERS], self._writes):
                 restrictions.append(finding)
@@ -109,9 +112,9 @@ class CommandJudge:
             yield CallFinding(verdict, CallKind.RUN, why, command=command)
 
     def _list_commands(self, script: Script, source: str, depth: int) -> Iterator[SimpleCommand]:
-        """Yield all commands, also those in the words of other commands.
+        """Yield all commands, including those inside the words of other commands.
 
-        If the text was not understood, yield every part of it that looks like a command.
+        If the text was not understood, yield every piece of it that looks like a command.
         """
         for command in script.commands:
             yield command
@@ -127,7 +130,7 @@ class CommandJudge:
     def _judge_command(
         self, command: SimpleCommand, folders: tuple[str, ...], depth: int
     ) -> Iterator[CallFinding]:
-        """Yield the findings of one simple command: its redirects and its program."""
+        """Judge one simple command: its redirects and its program."""
         for redirect in command.redirects:
             if finding := self._judge_redirect(redirect, command, folders):
                 yield finding
@@ -155,7 +158,7 @@ class CommandJudge:
         inner = strip_wrappers(words)
         name = get_program_name(inner)
         may_read = self._allow_reading or name in FILELESS_PROGRAMS | {"cd"}
-        # Which repository git reads depends on the folder it runs in.
+        # Which repository git reads, and so what it may run, depends on its working folder.
         git_elsewhere = len(folders) > 1 and name == "git"
         if not may_read or git_elsewhere or not is_read_only(inner):
             why = find_risk(inner) or self._find_doubt(inner, folders) or "no rule allows it"
@@ -174,7 +177,7 @@ class CommandJudge:
         return _make_allowed_read("it only reads", command)
 
     def _deny_write(self, command: SimpleCommand, folders: tuple[str, ...]) -> CallFinding | None:
-        """Return a denial if the command, or one that it runs, changes a protected file."""
+        """Deny a command that changes a protected file, or runs a command that does."""
         for words in expand_commands(command.words):
             places = [*folders, *find_option_folders(words)]
             if name := self._writes.find_protected(words, places):
@@ -182,7 +185,7 @@ class CommandJudge:
         return None
 
     def _find_doubt(self, words: Sequence[Word], folders: Sequence[str]) -> str:
-        """Return why no rule with a wildcard covers the files that a command changes."""
+        """Explain why no rule with a wildcard can cover the files a command changes."""
         places = [*folders, *find_option_folders(words)]
         if doubt := self._writes.find_doubt(words, places):
             return doubt
@@ -191,7 +194,7 @@ class CommandJudge:
         return ""
 
     def _stays_inside(self, words: Sequence[Word], word: Word, folders: tuple[str, ...]) -> bool:
-        """Return whether this word of a reading command names nothing outside the workspace."""
+        """Return whether a word of a reading command names nothing outside the workspace."""
         if get_program_name(words) in FILELESS_PROGRAMS:
             return True
         if word.value is None:
@@ -209,7 +212,7 @@ class CommandJudge:
     def _match_literal_rule(
         self, command: SimpleCommand, folders: tuple[str, ...]
     ) -> CallFinding | None:
-        """Match the whole text of the command with allow rules that have no wildcard."""
+        """Match a command's whole text with the allow rules that have no wildcard."""
         for rule in self._rules.command_rules[Verdict.ALLOW]:
             is_same = is_literal(rule.pattern) and rule.pattern == command.text.strip()
             if is_same and not (rule.is_approved and _differs_by_folder(command.words, folders)):
@@ -223,7 +226,7 @@ class CommandJudge:
         """Match a command with the allow rules.
 
         Arguments:
-            inner: the words of the command without wrappers like `timeout 5`.
+            inner: the command's words without wrappers like `timeout 5`.
         """
         if finding := self._match_literal_rule(command, folders):
             return finding
@@ -241,7 +244,7 @@ class CommandJudge:
         return None
 
     def _is_approved(self, rule: Rule, words: Sequence[Word], folders: tuple[str, ...]) -> bool:
-        """Return whether a rule that the user approved covers a command that it matches."""
+        """Return whether an approved rule covers a command it matches."""
         if _differs_by_folder(words, folders):
             return False
         return is_literal(rule.pattern) or (
@@ -252,7 +255,7 @@ class CommandJudge:
     def _judge_redirect(
         self, redirect: Redirect, command: SimpleCommand, folders: tuple[str, ...]
     ) -> CallFinding | None:
-        """Return the finding of a redirect, or None if it opens no file."""
+        """Judge a redirect; None if it opens no file."""
         target = redirect.target
         copies_descriptor = redirect.operator == "<&" or (
             redirect.operator == ">&" and not redirect.writes_file
@@ -291,7 +294,7 @@ class CommandJudge:
 
 
 def _differs_by_folder(words: Sequence[Word], folders: tuple[str, ...]) -> bool:
-    """Return whether the name of the program stands for another file in another folder."""
+    """Return whether the program's name may mean different files, depending on the folder."""
     program = words[0].value or "" if words else ""
     return "/" in program and not program.startswith("/") and len(folders) > 1
 
@@ -310,14 +313,14 @@ def _make_allowed_read(why: str, command: SimpleCommand) -> CallFinding:
 
 
 def _is_shell_call(words: Sequence[Word]) -> bool:
-    """Return whether the command is a shell with `-c` and one known command line."""
+    """Return whether a command is a shell with `-c` and one known command line."""
     if get_program_name(words) not in SHELLS or len(words) != 3:
         return False
     return words[1].value == "-c" and bool(words[2].value)
 
 
 def _find_variable_risk(command: SimpleCommand) -> str:
-    """Return why a command with these variables cannot be allowed by name, "" if it can."""
+    """Explain why a command that sets these variables cannot be allowed by name; "" if it can."""
     for name in command.variables:
         if not is_safe_variable(name, exported=bool(command.words)):
             return f"it sets {name}, which may change what is run"
@@ -325,10 +328,11 @@ def _find_variable_risk(command: SimpleCommand) -> str:
 
 
 class CommandRules:
-    """Rules about commands and files, and those among them that restrict a command.
+    """The rules about commands and files, and which of them restrict a command.
 
     Arguments:
-        rules: all rules of the session. tool: the tool that runs commands.
+        rules: all rules of the session.
+        tool: the tool that runs commands.
     """
 
     def __init__(self, rules: Sequence[Rule], tool: Tool, matcher: CallMatcher) -> None:
@@ -344,7 +348,7 @@ class CommandRules:
 
     @property
     def can_restrict(self) -> bool:
-        """True if a rule may be about a command that cannot be parsed."""
+        """True if some rule might be about a command that cannot be parsed."""
         return bool(self.command_rules[Verdict.DENY] or self.command_rules[Verdict.ASK]) or any(
             rule.verdict != Verdict.ALLOW for rule in self.file_rules
         )
@@ -352,7 +356,7 @@ class CommandRules:
     def find(
         self, command: SimpleCommand, folders: Sequence[str], writes: WriteJudge
     ) -> CallFinding | None:
-        """Return the finding of a deny or ask rule about a command or a file it names, or None."""
+        """Find a deny or ask rule about a command or a file it names, None if there is none."""
         spellings = [
             text for words in expand_commands(command.words) for text in _list_spellings(words)
         ]
@@ -369,7 +373,7 @@ class CommandRules:
         return None
 
     def is_about_reading(self, rule: Rule) -> bool:
-        """Return whether a file rule is one for `read`, not for `edit`."""
+        """Return whether a file rule is about reading rather than editing."""
         return self._matcher.get_rule_access(rule) is ToolCategory.READ
 
     def _find_file_rule(
@@ -394,7 +398,7 @@ class CommandRules:
             changed = dict.fromkeys(islice(writes.list_changed(inner, folders), MAX_ENTRIES))
             for path in changed:
                 locations |= dict.fromkeys(writes.paths.list_locations(path, folders))
-        # Quotes keep patterns from bash, but git expands those too.
+        # Quotes hide patterns from bash, but git expands them itself.
         is_git = get_program_name(inner) == "git"
         expanded = [word for word in words if word.value is None or is_git]
         patterns = [*filter(has_wildcard, self._list_locations(expanded, folders, writes))]
@@ -420,9 +424,9 @@ class CommandRules:
 
 
 def _list_spellings(words: Sequence[Word]) -> set[str]:
-    """Return the spellings of a command that a rule may use.
+    """Return the spellings of a command a rule may use.
 
-    These are the command as written, without quotes, and with the bare name of its program.
+    These are the command as written, without quotes, and with its program's bare name.
     """
     if not words:
         return set()

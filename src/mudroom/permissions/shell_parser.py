@@ -1,4 +1,4 @@
-"""Parser of bash commands: lists all simple commands, and problems that make the list uncertain."""
+"""Parses bash commands into simple commands, and problems that make the list uncertain."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 
+# These close a descriptor and have no target, so the next word is an argument.
 _CLOSING = split_word_set("<&- >&-")
-"""Redirects that close a descriptor: they have no target, so the next word is an argument."""
 _COPYING = split_word_set("<& >&")
 _OPERATORS = split_word_set("< > >> &> &>> >|") | _COPYING | _CLOSING
+# A redirect's descriptor at the end of a text.
 _DESCRIPTOR = re.compile(r"(?:^|[\s;&|()<>])(?:\d+|\{[^\s{}]*\})$")
-"""Descriptor of a redirect at the end of a text."""
 _HERE_DOCUMENT_NODES = split_word_set(
     "<< <<- heredoc_start heredoc_body heredoc_end file_descriptor"
 )
+# A here-document's delimiter: bare, so the text is expanded, or quoted, so it is not.
 _DELIMITER = re.compile(
     r"([A-Za-z_][A-Za-z0-9_]*)|'([A-Za-z_][A-Za-z0-9_]*)'|\"([A-Za-z_][A-Za-z0-9_]*)\""
 )
-"""Delimiter of a here-document: bare, which expands the text, or quoted, which does not."""
 
 
 class RedirectReader(NodeReader):
-    """Node reader that knows redirects."""
+    """A node reader that understands redirects."""
 
     def read_redirect(self, node: Node, arguments: list[Word]) -> Redirect:
-        """Return the redirect of a node.
+        """Read a redirect.
 
-        The grammar reads the words after the target as further targets; for bash they are
-        arguments of the command, so they are added to `arguments`.
+        The grammar takes words after the target for further targets. For bash they are arguments of
+        the command, so they are added to `arguments`.
         """
         targets: list[Word] = []
         operator = ""
@@ -63,13 +63,13 @@ class RedirectReader(NodeReader):
         return Redirect(operator, targets[0])
 
     def _check_descriptor(self, node: Node) -> None:
-        """Report a word before a redirect, without a blank, that bash reads as its descriptor."""
+        """Report a word right before a redirect that bash takes for its descriptor."""
         before = _find_adjacent(node)
         if before is not None and _DESCRIPTOR.search(self.text(before)):
             self.add_problem("a descriptor of a redirect was not understood")
 
     def read_here_string(self, node: Node) -> Redirect:
-        """Return the redirect of a `<<<` node, and read the words in it."""
+        """Read a `<<<` redirect and the words in it."""
         self._check_descriptor(node)
         for child in node.children:
             if child.type in WORD_NODES:
@@ -80,9 +80,9 @@ class RedirectReader(NodeReader):
         return Redirect("<<<", None)
 
     def read_here_document(self, node: Node, arguments: list[Word]) -> list[Redirect]:
-        """Return the redirects of a here-document's first line.
+        """Read the redirects on a here-document's first line.
 
-        Words after the delimiter are arguments of the command; they are added to `arguments`.
+        Words after the delimiter are arguments of the command and added to `arguments`.
         """
         redirects = [Redirect("<<", None)]
         self._check_descriptor(node)
@@ -99,9 +99,9 @@ class RedirectReader(NodeReader):
         return redirects
 
     def _check_here_document(self, node: Node) -> None:
-        """Report a here-document that may end elsewhere in bash, or that holds an expansion.
+        """Report a here-document that may end elsewhere in bash, or that contains an expansion.
 
-        With a line too many or too few, a command could be read as text.
+        If its end is misread, a command could be taken for text.
         """
         start = next((child for child in node.children if child.type == "heredoc_start"), None)
         delimiter = _DELIMITER.fullmatch(self.text(start)) if start is not None else None
@@ -121,7 +121,7 @@ class RedirectReader(NodeReader):
             self._check_here_document_body(node)
 
     def _find_delimiter_line(self, delimiter: str, *, first: int, skip_tabs: bool) -> int:
-        """Return the index of the line on which bash ends the here-document, -1 for none."""
+        """Return the index of the line where bash ends the here-document, -1 for none."""
         lines = self.source.decode("utf-8", "surrogateescape").split("\n")
         for number in range(first, len(lines)):
             line = lines[number].lstrip("\t") if skip_tabs else lines[number]
@@ -140,13 +140,13 @@ class RedirectReader(NodeReader):
 
 
 def _find_adjacent(node: Node) -> Node | None:
-    """Return the node before this one if no text lies between them."""
+    """Return the preceding node if no text lies between them."""
     before = node.prev_sibling
     return before if before is not None and before.end_byte == node.start_byte else None
 
 
+# Characters. Longer commands are not judged, which means they are asked about.
 MAX_LENGTH = 10_000
-"""Maximum characters of a command that is judged."""
 
 _BLANK = re.compile(rb"(?:[ \t]|\\\n)*")
 _RESERVED = split_word_set(
@@ -162,10 +162,11 @@ _TEST_NODES = split_word_set(
 
 @lru_cache(maxsize=256)
 def parse_command(source: str) -> Script:
-    """Parse a command. Never raises: text that is not understood becomes a problem."""
+    """Parse a command. Never raises: what is not understood becomes a problem."""
     reader = _CommandReader(source.encode("utf-8", "surrogateescape"))
     if len(source) > MAX_LENGTH:
         reader.add_problem(f"longer than {MAX_LENGTH:,} characters")
+    # The user approves what is visible, and bash runs the rest as well.
     if invisible := next((c for c in source if _is_invisible(c)), ""):
         reader.add_problem(f"holds the invisible character U+{ord(invisible):04X}")
     if "$\\\n" in source:  # bash joins it with what follows, also inside double quotes
@@ -189,7 +190,7 @@ def _get_parser() -> Parser:
 
 
 class _CommandReader(RedirectReader):
-    """Node reader that knows commands and statements."""
+    """A node reader that understands commands and statements."""
 
     def visit_command(self, node: Node) -> None:
         words: list[Word] = []
@@ -229,7 +230,7 @@ class _CommandReader(RedirectReader):
         )
 
     def _check_gap_before(self, child: Node, end: int, *, is_first: bool) -> None:
-        """Report a line break before a part of a command, or a missing blank between two words."""
+        """Report a line break before a part of a command, or a missing blank between words."""
         gap = self.source[end : child.start_byte]
         if not _BLANK.fullmatch(gap):
             self.add_problem("a line break inside a command")
@@ -248,7 +249,7 @@ class _CommandReader(RedirectReader):
         return word
 
     def _read_assignment(self, node: Node) -> str:
-        """Return the name of the variable, "?" if there is none, and read the value."""
+        """Read an assignment; return the variable's name, "?" if there is none."""
         name = node.child_by_field_name("name")
         value = node.child_by_field_name("value")
         if value is not None and value.type in WORD_NODES:
@@ -308,7 +309,7 @@ class _CommandReader(RedirectReader):
         """Read the inside of [ ] or [[ ]].
 
         Arguments:
-            splits_words: bash splits words, as in [ ], so that an expansion without quotes could
+            splits_words: true for [ ], where bash splits words, so that an unquoted expansion could
                 become an operator.
         """
         for child in node.children:

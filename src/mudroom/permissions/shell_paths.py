@@ -1,4 +1,4 @@
-"""Files that the words of a shell command may name."""
+"""The files that words of a shell command may name."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from .path_rules import PathContext
 from .program_wrappers import get_program_name
 from .shell_words import SimpleCommand, Word
 
+# Nested braces and wildcards multiply.
 _MAX_ALTERNATIVES = 64
 _MAX_MATCHES = 1000
+# Characters after which programs read a path, or before which a path ends.
 _SIGN = re.compile("[=:@<,]")
-"""Characters after which programs read a path, or before which it ends."""
+# Characters of a word of short flags after which a path may begin, as in `-xf/tmp/a`.
 _MAX_FLAGS = 64
-"""Characters of a word of short flags that may be followed by a path."""
+# Spellings of the home folder (group 1) and of the current folder.
 _FOLDER_VARIABLES = re.compile(r"\$(?:(HOME\b|\{HOME\})|PWD\b|\{PWD\})|^~\+(?=/|$)")
-"""Spellings of the home folder (group 1) and of the current folder."""
 
 
 class CommandPaths:
-    """Paths of the words of one command line. Locations are cached, because words repeat.
+    """The paths that words of a command line may name. Locations are cached, since words repeat.
 
-    Use one object for one judgement: links may change between two.
+    Use a new object for each judgement, because links may change in between.
     """
 
     def __init__(self, context: PathContext) -> None:
@@ -33,17 +34,17 @@ class CommandPaths:
         self._cache: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def list_locations(self, path: str, folders: Sequence[str]) -> Iterator[str]:
-        """Yield the absolute path, and the target, that a path has relative to each folder."""
+        """Yield a path's absolute form and its target, relative to each folder."""
         for folder in folders:
             if (path, folder) not in self._cache:
                 self._cache[path, folder] = self._context.resolve_links(path, folder)
             yield from self._cache[path, folder]
 
     def list_possible_paths(self, word: Word, folders: Sequence[str]) -> Iterator[str]:
-        """Yield the paths that this word may name.
+        """Yield the paths a word may name.
 
-        These are the word itself, the parts of it that programs read as a path (`--file=x`, `-fx`,
-        `@x`, `HEAD:x`), and the current matches of a pattern.
+        These are the word itself, parts that programs read as a path (`--file=x`, `-fx`, `@x`,
+        `HEAD:x`), and a pattern's current matches.
         """
         if word.value is not None:
             yield from list_named_paths(word.value)
@@ -65,12 +66,12 @@ class CommandPaths:
 
 
 def has_wildcard(path: str) -> bool:
-    """Return whether bash, or git, may replace a path by others that it matches."""
+    """Return whether bash or git may expand a path to others."""
     return bool(re.search(r"[*?\[]", path))
 
 
 def list_named_paths(text: str) -> Iterator[str]:
-    """Yield the paths that programs may read in one word, first the word itself."""
+    """Yield the paths programs may see in a word, the word itself first."""
     yield text
     starts = [0]
     for sign in _SIGN.finditer(text):
@@ -87,9 +88,9 @@ def list_named_paths(text: str) -> Iterator[str]:
 
 
 def find_working_folders(commands: Sequence[SimpleCommand]) -> tuple[str, ...]:
-    """Return the folders, relative to the workspace, in which the commands may run.
+    """Return the folders, relative to the workspace, in which commands may run.
 
-    These are the workspace itself ("") and the target of each `cd`.
+    These are the workspace itself ("") and the target of each `cd`, since any `cd` may fail.
     """
     folders = [""]
     for command in commands:
@@ -103,7 +104,7 @@ def find_working_folders(commands: Sequence[SimpleCommand]) -> tuple[str, ...]:
 
 
 def find_unknown_folder(commands: Sequence[SimpleCommand]) -> str:
-    """Return a command whose folder only bash can tell, "" if all are known."""
+    """Return a command that changes to a folder only bash knows, "" if there is none."""
     for command in commands:
         name = get_program_name(command.words)
         targets = [word.value for word in command.words[1:]]
@@ -113,7 +114,7 @@ def find_unknown_folder(commands: Sequence[SimpleCommand]) -> str:
 
 
 def find_option_folders(words: Sequence[Word]) -> Iterator[str]:
-    """Yield the folders that options tell a program to work in, as of git, env, make and tar."""
+    """Yield the working folders set by options, as for git, env, make and tar."""
     for word in words:
         joined = re.fullmatch(r"(?:-C|--(?:chdir|directory|cwd)=)(.+)", word.value or "")
         if joined:
@@ -124,7 +125,7 @@ def find_option_folders(words: Sequence[Word]) -> Iterator[str]:
 
 
 def expand_braces(text: str) -> Iterator[str]:
-    """Yield the texts that braces with commas expand to."""
+    """Yield the expansions of braces with commas."""
     braces = re.search(r"\{([^{}]*,[^{}]*)\}", text)
     if braces is None:
         yield text

@@ -1,8 +1,8 @@
-"""Reader of bash syntax trees: words, expansions, and the checks that nothing was overlooked.
+"""Reads bash syntax trees: words, expansions, and checks that nothing was overlooked.
 
 The grammar is tolerant and sometimes reads a command differently from bash. So every node, word or
-gap between words that is not on a list of known ones becomes a problem. No rule allows a command
-with a problem.
+gap between words that is not on a list of known ones becomes a problem, and no rule allows a
+command with a problem.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from .shell_words import SimpleCommand, Word, has_expansion, parse_word, split_w
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+# Levels of nested nodes that are followed; anything deeper is a problem.
 MAX_NESTING = 60
-"""Levels of nested nodes that are followed."""
 
 _GAP = re.compile(rb"(?:[ \t\n]|\\\n)*")
+# Nodes inside which gaps are part of the text.
 _UNDIVIDED = {"string", "raw_string", "ansi_c_string", "heredoc_body", "comment"}
-"""Nodes inside which gaps are not checked."""
+# Nodes of which only the children matter.
 _FRAMES = split_word_set(
     "program list pipeline subshell compound_statement do_group if_statement elif_clause "
     "else_clause while_statement negated_command case_statement case_item function_definition "
     "command_substitution process_substitution"
 )
-"""Nodes of which only the children matter."""
 _SIGNS = split_word_set(
     "; && || | |& & ( ) { } do done if then elif else fi while until for in case esac ;; ;& ;;& ! "
     "function ` $( <( >("
@@ -38,6 +38,8 @@ WORD_NODES = split_word_set(
 )
 _SUBSTITUTIONS = {"command_substitution", "process_substitution"}
 _EXPANSIONS = {"simple_expansion", "expansion", "arithmetic_expansion"} | _SUBSTITUTIONS
+# Expansions that cannot run or set anything: `$x`, `${x}`, `${#x}`, `${x:-text}`, cutting a plain
+# pattern from either end, and arithmetic with numbers.
 _HARMLESS_EXPANSION = re.compile(
     r"\$(?:\w+|[@*#?$!-])"
     r"|\$\{#?\w+\}"
@@ -45,12 +47,10 @@ _HARMLESS_EXPANSION = re.compile(
     r"|\$\{\w+:?-[\w./-]*\}"
     r"|\$\(\(\s*\d+(?:\s*[-+*/%]\s*\d+)*\s*\)\)"
 )
-"""Expansions that cannot run or set anything: `$x`, `${x}`, `${#x}`, `${x:-text}`, cutting by a
-plain pattern from either end, and arithmetic with numbers."""
 
 
 class NodeReader:
-    """Visitor of the nodes of one syntax tree. Subclasses add `visit_<node type>` methods."""
+    """Visits the nodes of a syntax tree. Subclasses add `visit_<node type>` methods."""
 
     def __init__(self, source: bytes) -> None:
         self.source = source
@@ -59,7 +59,7 @@ class NodeReader:
         self._depth = 0
 
     def add_problem(self, why: str) -> None:
-        """Record a reason why the tree may not show every command."""
+        """Record why the tree may not show every command."""
         self.problems.append(why)
 
     def text(self, node: Node) -> str:
@@ -74,7 +74,7 @@ class NodeReader:
         self.visit(root)
 
     def _check_gaps(self, root: Node) -> None:
-        """Report text between two leaves that is not blank, and line breaks that join two words."""
+        """Report text between leaves that is not blank, and line breaks that join words."""
         inside: list[Node] = []
         at = self._check_gaps_between(root, 0, inside)
         if not _GAP.fullmatch(self.source, at):
@@ -87,10 +87,10 @@ class NodeReader:
                 inside.extend(node.children)
 
     def _check_gaps_between(self, root: Node, at: int, inside: list[Node]) -> int:
-        """Check the gaps between the leaves of a node, and return the end of the last leaf.
+        """Check the gaps between a node's leaves; return the end of the last leaf.
 
         Arguments:
-            inside: receives the nodes inside which gaps are not checked.
+            inside: receives the nodes whose own gaps remain unchecked.
         """
         before: Node | None = None
         waiting = [root]
@@ -111,18 +111,18 @@ class NodeReader:
         return at
 
     def _is_read_as_written(self, node: Node) -> bool:
-        """Return whether the text of a sign is the sign that the grammar found; false for ``."""
+        """Return whether a sign's text is the sign the grammar reports; false for ``."""
         sign = self.text(node).strip()
         return node.is_named or (sign == node.type.strip() and sign != "``")
 
     def _check_line_break(self, before: Node, after: Node, rest: bytes) -> None:
-        """Report a backslash with a line break that may join two words, or beside a line break.
+        """Report an escaped line break that may join two words, or that is next to a line break.
 
-        Bash removes both characters. If no blank is beside them, bash joins both sides, unless one
-        of them separates commands.
+        Bash removes the backslash and the line break. Without a blank next to them it joins both
+        sides, unless one of them separates commands.
 
         Arguments:
-            rest: the gap between two leaves without these two characters.
+            rest: the gap between the leaves without these two characters.
         """
         ends = before.type in _SEPARATORS and after.is_named
         starts = after.type in _SEPARATORS - {"("} and before.is_named
@@ -161,13 +161,13 @@ class NodeReader:
         self.visit_children(node)
 
     def visit_comment(self, node: Node) -> None:
-        """Report a comment that does not start where bash starts one."""
+        """Report a comment that starts where bash would not start one."""
         before = self.source[node.start_byte - 1 : node.start_byte]
         if before and before not in b" \t\n;&|()":
             self.add_problem("a # inside a word was read as a comment")
 
     def visit_extglob_pattern(self, node: Node) -> None:
-        """Report a pattern that holds an expansion."""
+        """Report a pattern that contains an expansion."""
         if has_expansion(self.text(node)):
             self.add_problem("a pattern holds an expansion")
         self.visit_children(node)
@@ -175,7 +175,7 @@ class NodeReader:
     visit_regex = visit_extglob_pattern
 
     def read_word(self, node: Node) -> Word:
-        """Return the word of a node, and read the commands substituted in it."""
+        """Read a word and the commands substituted in it."""
         word = parse_word(self.text(node), node.type)
         if word.problem:
             self.add_problem(word.problem)

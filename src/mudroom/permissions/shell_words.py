@@ -1,6 +1,6 @@
 """Values for parsed shell commands, and the parsing of single words.
 
-A word has a value if the text alone tells what it expands to.
+A word has a value if its text alone tells what it expands to.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Word(Struct, frozen=True):
 
     Arguments:
         raw: the text as written.
-        value: the expanded text, or None if only bash can tell (expansions, patterns, braces).
-        problem: the reason why it may not even be a single word, or "".
+        value: the expanded text, None if only bash can tell (expansions, patterns, braces).
+        problem: why it may not even be a single word, or "".
     """
 
     raw: str
@@ -27,7 +27,7 @@ class Word(Struct, frozen=True):
 
     @property
     def spelling(self) -> str:
-        """Text that rules are compared with: the value, quoted if bash would split it."""
+        """The text rules are compared with: the value, quoted if bash would split it."""
         if self.value is None:
             return self.raw
         if re.fullmatch(r"[^\s'\"\\;&|<>()`$]+", self.value):
@@ -36,7 +36,7 @@ class Word(Struct, frozen=True):
 
 
 class Redirect(Struct, frozen=True):
-    """One redirect: the operator as written and its target, None if it has no target."""
+    """A redirect: the operator as written, and its target or None."""
 
     operator: str
     target: Word | None
@@ -46,8 +46,9 @@ class Redirect(Struct, frozen=True):
         """True if the redirect opens a file for writing."""
         if ">" not in self.operator or self.target is None:
             return False
+        # `>& 2` copies a descriptor, but `>& name` writes a file.
         if self.operator.endswith(">&"):
-            return not re.fullmatch(r"\d+|-", self.target.raw)  # not a descriptor
+            return not re.fullmatch(r"\d+|-", self.target.raw)
         return True
 
 
@@ -66,11 +67,11 @@ class SimpleCommand(Struct, frozen=True):
 
 
 class Script(Struct, frozen=True):
-    """Parsed command line.
+    """A parsed command line.
 
     Arguments:
-        commands: every simple command that was recognized, in order.
-        problems: the reasons why there may be more commands than these.
+        commands: every simple command recognized, in order.
+        problems: why there may be more commands than these.
     """
 
     commands: tuple[SimpleCommand, ...]
@@ -78,7 +79,7 @@ class Script(Struct, frozen=True):
 
 
 def split_word_set(text: str) -> frozenset[str]:
-    """Return the words of a text as a set."""
+    """Split a text into a set of words."""
     return frozenset(text.split())
 
 
@@ -101,12 +102,12 @@ _SIMPLE_ESCAPES = {
 
 
 def has_expansion(text: str) -> bool:
-    """Return whether text that the grammar calls plain holds an expansion or a substitution."""
+    """Return whether text the grammar calls plain contains an expansion or substitution."""
     return bool(_EXPANDS.search(_ESCAPED.sub("", text)))
 
 
 def parse_word(raw: str, kind: str) -> Word:
-    """Return the word for a text and the grammar's node type."""
+    """Parse a word from its text and the grammar's node type."""
     if kind in ("word", "number"):
         return _parse_bare(raw)
     if kind == "raw_string":
@@ -160,7 +161,7 @@ _PIECE_KINDS = {"'": "raw_string", '"': "string", "$": "ansi_c_string"}
 
 
 def _parse_concatenation(raw: str) -> Word:
-    """Parse pieces that stand together without a blank, as in `a'b'"c"`."""
+    """Parse pieces written together without a blank, as in `a'b'"c"`."""
     without_quoted = re.sub(r"'[^']*'|\\.", lambda piece: "'" if piece[0][0] == "'" else "", raw)
     if _EXPANDS.search(re.sub(r"\$(?=')", "", without_quoted)):
         return Word(raw, None)

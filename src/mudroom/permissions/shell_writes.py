@@ -1,4 +1,4 @@
-"""Judge of the files that a command changes: protected ones, and those that cannot be told."""
+"""Judges the files a command changes: protected ones, and those that cannot be known."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .program_writes import Writes, find_writes
 from .shell_paths import CommandPaths
 from .shell_words import Word, split_word_set
 
+# Entries of a folder that are looked at before a command may change all of them.
 MAX_ENTRIES = 10_000
-"""Entries of a folder that are looked at before a command changes all of them."""
+# Git commands that do not change the files they name.
 _GIT_NAMING_COMMANDS = GIT_READING_COMMANDS | split_word_set("add commit push fetch ls-remote")
-"""Git commands that change none of the files that they name."""
 
 
 class WriteJudge:
-    """Finds what the words of a command say about the files that it changes.
+    """Finds what a command's words say about the files it changes.
 
     Arguments:
-        paths: those of the command line.
+        paths: the paths of the command line.
 
-    Use one object for one judgement, as of CommandPaths.
+    Use a new object for each judgement, as with CommandPaths.
     """
 
     def __init__(self, context: PathContext, paths: CommandPaths) -> None:
@@ -37,7 +37,7 @@ class WriteJudge:
         self.paths = paths
 
     def find_protected(self, words: Sequence[Word], folders: Sequence[str]) -> str:
-        """Return a protected name that the command certainly changes, "" if there is none."""
+        """Return a protected name the command certainly changes, "" if there is none."""
         writes = find_writes(words)
         if writes is None:
             return ""
@@ -48,9 +48,9 @@ class WriteJudge:
         return self._find_name(names, folders, patterns=False)
 
     def find_doubt(self, words: Sequence[Word], folders: Sequence[str]) -> str:
-        """Return why the command may change a protected file, "" if its words exclude it.
+        """Explain why a command may change a protected file; "" if its words rule that out.
 
-        A program that is known neither to read nor to write may change every file that it names.
+        A program known neither to read nor to write may change every file it names.
         """
         writes = find_writes(words)
         if writes is None:
@@ -68,7 +68,7 @@ class WriteJudge:
         return f"it may change {name}, which is protected" if name else ""
 
     def list_changed(self, words: Sequence[Word], folders: Sequence[str]) -> Iterator[str]:
-        """Yield the paths that a command may change, also in the folders that it changes."""
+        """Yield the paths a command may change, including those inside folders it changes."""
         writes = find_writes(words)
         if writes is None:
             return
@@ -93,7 +93,7 @@ class WriteJudge:
                 yield from (os.path.join(place, name) for name in (*names, *files))
 
     def _list_copies(self, writes: Writes, folders: Sequence[str]) -> Iterator[str]:
-        """Yield the names that sources get in the target folder."""
+        """Yield the names the sources get in the target folder."""
         if writes.folder is None:
             return
         for target in self._list_paths(writes.folder, folders):
@@ -121,10 +121,10 @@ class WriteJudge:
     def _find_name(
         self, paths: Iterable[str], folders: Sequence[str], *, patterns: bool = True
     ) -> str:
-        """Return the first protected component of the paths and of what they lead to.
+        """Return the first protected component of the paths or of what they lead to.
 
         Arguments:
-            patterns: a component with wildcards counts if it could match a protected name.
+            patterns: whether a component with wildcards counts if it could match a protected name.
         """
         for path in dict.fromkeys(paths):
             for location in self.paths.list_locations(path, folders):
@@ -142,7 +142,7 @@ def _only_names_files(words: Sequence[Word]) -> bool:
 
 
 def _could_be_protected(pattern: str) -> bool:
-    """Return whether a pattern of bash could match a protected name. All begin with a dot."""
+    """Return whether a bash pattern could match a protected name; all of them start with a dot."""
     if not pattern.startswith(".") or not re.search(r"[*?\[]", pattern):
         return False
     folded = pattern.casefold()

@@ -1,4 +1,4 @@
-"""Trusted folders: only there a project's own agents get more than read access."""
+"""Trusted folders, the only ones where a project's own agents get more than read access."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def is_trusted(home: str, folder: str) -> bool:
 
 
 def load_trusted(home: str) -> list[str]:
-    """Return the trusted folders, absolute and sorted.
+    """Load the trusted folders, absolute and sorted.
 
-    Raises UsageError if the file cannot be read, so that no folder is trusted by mistake.
+    Raises UsageError if the file cannot be read, so that nothing is trusted by mistake.
     """
     path = Path(home, TRUST_FILE)
     try:
@@ -61,7 +61,7 @@ def trust_folder(home: str, folder: str) -> str:
 
 
 def is_too_wide(folder: str) -> bool:
-    """Return whether a folder is `/` or the home folder, which would trust every project."""
+    """Return whether a folder is `/` or the home folder, which contain every project."""
     return os.path.realpath(folder) in ("/", os.path.realpath(os.path.expanduser("~")))
 
 

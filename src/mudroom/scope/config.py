@@ -1,4 +1,4 @@
-"""Configuration and result of a SubAgentScope. Import these names from `mudroom.scope`."""
+"""Configuration and result of a SubAgentScope; import them from `mudroom.scope`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .._platform.lazy_pattern import compile_later
 from ..errors import UsageError, quote_value
 
 SubagentTerminateMode = Reason
-"""Reason why a scope ended: ERROR, TIMEOUT, GOAL, MAX_TURNS, CANCELLED, BUDGET or LOOP.
+"""Why a scope ended: ERROR, TIMEOUT, GOAL, MAX_TURNS, CANCELLED, BUDGET or LOOP.
 
 Example:
     SubagentTerminateMode.GOAL is Reason.GOAL
@@ -31,8 +31,8 @@ class ContextState:
     A key is any text without braces and without blanks at its ends.
 
     Arguments:
-        mapping: values by key, also for keys that are no Python names.
-        values: further values; they replace those of the mapping.
+        mapping: values by key, also for keys that are not Python names.
+        values: further values, which replace those in the mapping.
 
     Example:
         ContextState({"doc-path": "paper.md"}, pages=3).get("doc-path")
@@ -45,11 +45,11 @@ class ContextState:
             self.set(key, value)
 
     def get(self, key: str) -> object:
-        """Return the value, None if there is none."""
+        """Return a value, or None if it is not set."""
         return self._values.get(key)
 
     def set(self, key: str, value: object) -> None:
-        """Set a value. Raises UsageError for a key that a placeholder cannot name."""
+        """Set a value. Raises UsageError for a key that no placeholder can name."""
         if not _is_key(key):
             raise UsageError(
                 f"{quote_value(key)} cannot be a key of a ContextState",
@@ -58,12 +58,12 @@ class ContextState:
         self._values[key] = value
 
     def get_keys(self) -> list[str]:
-        """Return the keys, in the order in which they were first set."""
+        """Return the keys in the order in which they were first set."""
         return list(self._values)
 
 
 class PromptConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
-    """The task of a scope. Exactly one field must be set; otherwise the run raises UsageError.
+    """What a scope has to do. Set exactly one field, or the run raises UsageError.
 
     Arguments:
         system_prompt: text with placeholders `${key}`, filled from the ContextState.
@@ -81,10 +81,10 @@ class ModelConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     """Model, sampling and output limit of a scope.
 
     Arguments:
-        model: a model string, or "inherit" for the model of the session.
-        temp: temperature, 0 to 2; None: default of the provider.
-        top_p: 0 to 1; None: default of the provider.
-        max_output_tokens: longest single answer in tokens; None: the limit of the session.
+        model: a model string, or "inherit" for the session's model.
+        temp: temperature, 0 to 2; None is the provider's default.
+        top_p: 0 to 1; None is the provider's default.
+        max_output_tokens: the most tokens in a single answer; None is the session's limit.
 
     Example:
         ModelConfig(model="anthropic:haiku", temp=0.2, top_p=0.9)
@@ -97,12 +97,12 @@ class ModelConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
 
 
 class RunConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
-    """Limits of a scope; None is no limit.
+    """Limits of a scope; None means no limit.
 
     Arguments:
         max_time_minutes: wall-clock time; ends with TIMEOUT.
         max_turns: model calls; ends with MAX_TURNS.
-        max_input_tokens, max_output_tokens, max_total_tokens: sums of all its model calls; end
+        max_input_tokens, max_output_tokens, max_total_tokens: sums over all its model calls; end
             with BUDGET.
         max_budget_usd: US dollars; ends with BUDGET. Needs a model with a known price.
 
@@ -124,15 +124,15 @@ class RunConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
 
 
 class ToolConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
-    """Tools of a scope. It has no others, not even those of the session.
+    """The tools of a scope, which has no others, not even the session's.
 
     Arguments:
-        tools: names of tools of the session (names of other systems work too), Tool objects,
+        tools: names of the session's tools (names from other programs work too), Tool objects,
             functions as `mudroom.tool` takes them, or declarations: dicts with "name",
-            "description", "parameters" (a JSON Schema of an object; without them the tool takes no
-            arguments) and optionally "handler", a function of the arguments. Without a handler a
-            call gives an error result that the model reads. Gemini's declarations work, too: with
-            "parametersJsonSchema", or with types in upper case.
+            "description", "parameters" (a JSON Schema of an object; without it the tool takes no
+            arguments) and optionally "handler", a function that gets the arguments. A call without
+            a handler gives an error result, which the model reads. Gemini's declarations work, too:
+            with "parametersJsonSchema", or with types in upper case.
 
     Example:
         schema = {"type": "object"}
@@ -144,10 +144,10 @@ class ToolConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
 
 
 class OutputConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
-    """Values that a scope must emit. If empty, it may emit any values.
+    """The values that a scope must emit. If this is empty, it may emit any values.
 
     Arguments:
-        outputs: name -> description, schema or type, or everything that `Session.task` takes as
+        outputs: name -> description, schema or type, or anything else that `Session.task` takes as
             `outputs`. Values with a schema or a type are checked.
 
     Example:
@@ -158,13 +158,13 @@ class OutputConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
 
 
 class OutputObject(Struct, metaclass=NamedFields, kw_only=True):
-    """Result of a scope.
+    """The result of a scope.
 
     Arguments:
-        emitted_vars: name -> value; includes values that were emitted before a limit was reached.
-            A schema of one value, such as `{"type": "array"}`, has the name "result". A name that
-            was requested with a type has a value of that type if the reason is GOAL.
-        terminate_reason: reason why the run ended; ERROR until then.
+        emitted_vars: name -> value, also if a limit ended the run after they were emitted. The
+            schema of a single value, such as `{"type": "array"}`, has the name "result". If the
+            reason is GOAL, a value requested with a type has this type.
+        terminate_reason: why the run ended; ERROR until then.
         report: the complete report of the run; None until it has ended. Its `outputs` have the
             requested type.
 
@@ -181,9 +181,9 @@ class OutputObject(Struct, metaclass=NamedFields, kw_only=True):
 
 
 def fill_template(text: str, context: ContextState) -> str:
-    """Replace each `${key}` with its value; `${...}` inside a value stays as it is.
+    """Replace each `${key}` with its value.
 
-    Raises UsageError that names every key without a value, and for a `${` that begins no
+    Raises UsageError, which names every key without a value, and for a `${` that begins no
     placeholder.
     """
     keys: dict[str, None] = {}
@@ -200,12 +200,14 @@ def fill_template(text: str, context: ContextState) -> str:
     missing = [key for key in keys if key not in known]
     if missing:
         raise UsageError(f"Missing context values for the following keys: {', '.join(missing)}")
+    # In one pass, so that `${...}` inside a value stays as it is.
     return _PLACEHOLDER.sub(lambda match: _to_text(match[1].strip(), context), text)
 
 
 def _to_text(key: str, context: ContextState) -> str:
     try:
         return str(context.get(key))
+    # A value can be any object, and its `__str__` may raise anything.
     except Exception as error:
         raise UsageError(
             f"the value of {quote_value(key)} cannot be written as text: {error}",

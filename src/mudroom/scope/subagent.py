@@ -1,4 +1,4 @@
-"""SubAgentScope: a typed, non-interactive subagent like that of gemini-cli (`subagent.ts`).
+"""SubAgentScope: a typed, non-interactive subagent, modelled on gemini-cli's `subagent.ts`.
 
 It is a thin layer: it makes an agent, a history and a set of tools, and the session runs them.
 """
@@ -45,21 +45,18 @@ from .config import (
     fill_template,
 )
 
+# Characters of a tool call's arguments in a message.
 MAX_SHOWN_ARGUMENTS = 250
-"""Maximum characters of a tool call's arguments in a message."""
 
 
 class MessageFeed:
-    """Messages about one run for a function of the user, in order.
-
-    An exception of the function is logged once; the run and the later messages continue.
+    """Passes messages about one run to a function of the user, in order.
 
     Arguments:
         function: takes a text; may return an awaitable, which is awaited before the next call.
 
     Attributes:
-        report: the recorded report of the run, None until it has ended. A caller who is cancelled
-            gets no other.
+        report: the run's report, None until it has ended. A caller who is cancelled gets no other.
     """
 
     def __init__(self, scope: str, function: Callable[[str], object]) -> None:
@@ -71,14 +68,11 @@ class MessageFeed:
         self._is_fault_logged = False
 
     def set_run(self, run_id: str) -> None:
-        """Set the run whose events become messages."""
+        """Name the run whose events become messages."""
         self._run_id = run_id
 
     def observe(self, event: AnyEvent) -> None:
-        """Queue the message of an event: the text of an answer, or one line per tool call.
-
-        Keep the report.
-        """
+        """Queue an event's message, which is an answer's text or one line per tool call."""
         if event.run != self._run_id:
             return
         if isinstance(event, TurnFinished) and event.message.text:
@@ -91,11 +85,11 @@ class MessageFeed:
             self._texts.put_nowait(f"**Executing tool: {name} with args {arguments}**")
 
     def end(self) -> None:
-        """Accept no more messages; `deliver` returns after the queued ones."""
+        """Accept no more messages; `deliver` returns once it has delivered the queued ones."""
         self._texts.put_nowait(None)
 
     async def deliver(self) -> None:
-        """Call the function with each message until `end`."""
+        """Call the function with each message until `end`; log its exceptions."""
         while (text := await self._texts.get()) is not None:
             try:
                 result = self._function(text)
@@ -103,6 +97,8 @@ class MessageFeed:
                     await result
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
+                # Without a cancellation of this task, the function itself raised it: a fault like
+                # any other.
                 if task is not None and task.cancelling():
                     raise
                 self._log_fault(error)
@@ -110,6 +106,7 @@ class MessageFeed:
                 self._log_fault(error)
 
     def _log_fault(self, error: BaseException) -> None:
+        # A broken function would otherwise fill the log, with one error per message.
         if self._is_fault_logged:
             return
         self._is_fault_logged = True
@@ -149,10 +146,10 @@ class RunScope(Protocol):
 
 
 class ScopeRuntime(Struct, frozen=True, kw_only=True):
-    """The services of an open session that a scope uses.
+    """What a scope uses of an open session.
 
     Arguments:
-        tools: the tools of the session, by name.
+        tools: the session's tools by name.
         watch: see `Session.watch`.
         run: executes the run of a scope.
     """
@@ -216,15 +213,15 @@ class SubAgentScope:
         output_config: OutputConfig | None = None,
         on_message: Callable[[str], Any] | None = None,
     ) -> SubAgentScope:
-        """Check the tools and create the scope; no model is called.
+        """Check the tools and create the scope, without a model call.
 
         Arguments:
             runtime_context: an open Session.
-            on_message: called with each answer's text and one line per tool call, in order; may
-                be async. An exception of it is logged once and does not end the run.
+            on_message: called with each answer's text and one line per tool call, in order; may be
+                async. If it raises, this is logged once and the run continues.
 
-        Raises UnknownName for an unknown tool, UsageError for a tool that the scope cannot use or
-        that needs confirmation, and for outputs that describe no values.
+        Raises UnknownName for an unknown tool, and UsageError for a tool that the scope cannot use
+        or that needs confirmation, and for outputs that describe no values.
         """
         arguments: tuple[tuple[str, object, object], ...] = (
             ("name", name, str),
@@ -263,21 +260,21 @@ class SubAgentScope:
     async def run_non_interactive(self, context: ContextState) -> None:
         """Run to the end and set `output`.
 
-        Raises UsageError for a wrong PromptConfig or missing context values, before any model
-        call; ModelError when a model call fails finally; `terminate_reason` is then ERROR.
+        Raises UsageError before any model call, for a wrong PromptConfig or missing context values,
+        and ModelError if a model call finally fails; `terminate_reason` is then ERROR.
         """
         output = await self.run(context)
         if output.report and output.terminate_reason is Reason.ERROR:
             raise ModelError(output.report.error)
 
     async def run(self, context: ContextState) -> OutputObject:
-        """Run to the end, set `output` and return it. A model failure is `terminate_reason` ERROR.
+        """Run to the end, set `output` and return it. If the model fails, the reason is ERROR.
 
-        `output` is also set when this call is cancelled, by `asyncio.timeout`, a TaskGroup or
-        anything else: with the values that were emitted until then, and the report. The call
-        returns only when the run and all runs below it have ended.
+        `output` is also set if this call is cancelled, by `asyncio.timeout`, a TaskGroup or
+        anything else: it then has the report and the values emitted until then. The call returns
+        only when the run and all runs below it have ended.
 
-        Raises UsageError for a wrong PromptConfig or missing context values, before any model call.
+        Raises UsageError before any model call, for a wrong PromptConfig or missing context values.
         """
         check_type("context", context, ContextState, "SubAgentScope")
         agent = replace(self._agent, instructions=self._build_instructions(context))
@@ -306,7 +303,7 @@ class SubAgentScope:
         return (*environment, *map(_to_message, self._prompt.initial_messages or ()))
 
     async def _run_with_messages(self, agent: Agent, feed: MessageFeed) -> Report:
-        """Run the agent and call `on_message`; return when the last call has ended."""
+        """Run the agent and call `on_message`; return after its last call."""
         stop_watching = self._runtime.watch(feed.observe)
         delivery = asyncio.create_task(feed.deliver())
         try:
@@ -351,7 +348,7 @@ def _format_output_rules(agent: Agent) -> tuple[str, ...]:
 
 
 def _resolve_tools(config: ToolConfig | None, known: Mapping[str, Tool]) -> dict[str, Tool]:
-    """Return the tools of a scope by name. Raise UsageError for one that it could not use."""
+    """Return a scope's tools by name; UsageError for one that it could not use."""
     tools: dict[str, Tool] = {}
     for item in config.tools if config else ():
         tool = _resolve_tool(item, known)
@@ -418,7 +415,7 @@ def _declare_tool(declaration: Mapping[str, Any]) -> Tool:
 
 
 def _lower_types(schema: object) -> object:
-    """Write the types of Gemini's schemas, such as "STRING", as JSON Schema does."""
+    """Convert the types of Gemini's schemas, such as "STRING", to those of JSON Schema."""
     if isinstance(schema, list):
         return [_lower_types(item) for item in cast("list[object]", schema)]
     if not isinstance(schema, Mapping):
@@ -429,8 +426,10 @@ def _lower_types(schema: object) -> object:
             lowered[key] = value.lower()
         elif key == "properties" and isinstance(value, Mapping):
             fields = cast("Mapping[str, object]", value)
+            # A property may itself be called "type".
             lowered[key] = {name: _lower_types(field) for name, field in fields.items()}
         else:
+            # Values of these keys are data, not schemas.
             lowered[key] = value if key in ("enum", "const", "default") else _lower_types(value)
     return lowered
 
@@ -480,21 +479,21 @@ def _to_message(message: Message | Mapping[str, str]) -> Message:
     return AssistantMessage((TextBlock(content),))
 
 
+# Files and folders in the tree.
 MAX_ITEMS = 200
-"""Maximum number of files and folders in the tree."""
 
+# The tree is made from at most this many files; to find them takes about 0.1 seconds.
 MAX_WALKED_FILES = 5_000
-"""Maximum number of files that the tree is made from; they are found in about 0.1 seconds."""
 
+# Characters of a file name.
 _MAX_NAME_LENGTH = 255
-"""Maximum characters of a file name."""
 
+# A folder's entries by name; None for a file.
 Tree = dict[str, "Tree | None"]
-"""Entries of a folder by name; None for a file."""
 
 
 def make_environment_messages(workspace: Workspace) -> tuple[Message, Message]:
-    """Return the first message of a scope and the model's reply. Blocks while it reads folders."""
+    """Return a scope's first message and the model's reply. Blocks while it reads folders."""
     paths = [file.path for file in islice(workspace.walk(), MAX_WALKED_FILES + 1)]
     title = f"Files (at most {MAX_ITEMS} files and folders; ... marks what is left out):"
     if len(paths) > MAX_WALKED_FILES:
@@ -514,9 +513,9 @@ def make_environment_messages(workspace: Workspace) -> tuple[Message, Message]:
 
 
 def draw_tree(paths: Iterable[str], max_items: int) -> Iterator[str]:
-    """Yield the lines of a tree of files: in each folder first its folders, then its files.
+    """Yield the lines of a tree of files, in each folder first the folders, then the files.
 
-    When there are more than `max_items`, the upper levels are shown.
+    If there are more than `max_items`, the upper levels are shown.
     """
     tree: Tree = {}
     for path in paths:
@@ -537,7 +536,7 @@ def _add_path(tree: Tree, path: str) -> None:
 
 
 def _select_items(tree: Tree, max_items: int) -> dict[int, list[str]]:
-    """Return the shown names of each shown folder, by the id of its entries; level by level."""
+    """Choose names level by level; return those of each shown folder, by its entries' id."""
     shown: dict[int, list[str]] = {}
     waiting = deque([tree])
     while waiting and max_items > 0:

@@ -81,6 +81,7 @@ __all__ = [  # noqa: RUF022  (by theme)
 ]
 
 
+# Imported at first use, for a quick start: built-in agents need none of these modules.
 def __getattr__(name: str) -> object:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -88,10 +89,8 @@ def __getattr__(name: str) -> object:
 
 
 def load_builtin_agent(name: str) -> Agent:
-    """Load the built-in agent "main" or one of BUILTIN_AGENTS.
-
-    Its frontmatter is plain enough to be read without YAML, which costs start-up time.
-    """
+    """Load the built-in agent "main" or one of BUILTIN_AGENTS."""
+    # No YAML parser for these few plain lines: importing it costs start-up time.
     _, frontmatter, body = read_builtin_source(name).split("---\n", 2)
     keys = dict(line.split(": ", 1) for line in frontmatter.splitlines())
     tools = keys.get("tools")

@@ -1,4 +1,4 @@
-"""Loading of all agent files of a project and a user, with the diagnostics of each file."""
+"""Loads all agent files of a project and a user, with diagnostics for each file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .skills import Skill, format_preloaded, load_skills
 from .toml_document import parse_toml
 
 TEMPLATE_DESCRIPTION = "when to use this agent (the only text that its caller reads)"
-"""Description of an agent file that `mudroom agents new` writes."""
+"""The description that `mudroom agents new` writes."""
 _NAMED_BY_FILE = ("agents", "opencode")
 _RESERVED = ("main", *BUILTIN_AGENTS)
 
@@ -36,8 +36,8 @@ class LoadedAgents(Struct, frozen=True, kw_only=True):
         main_agents: usable as root agent only. skills: by name. diagnostics: file by file.
         servers: the MCP servers that agent files declare.
         paths: agent name -> its file. personal_names: names of agents from the user's home.
-        shadowing: agents of a folder that is not trusted, which have the name of a built-in agent
-            or of one of the user's: name -> file. They are not used.
+        shadowing: unused agents of an untrusted folder, name -> file. They have the name of a
+            built-in agent or of one of the user's.
     """
 
     agents: tuple[Agent, ...] = ()
@@ -58,17 +58,17 @@ def load_agent_files(
     plugins: Iterable[PluginFolders] = (),
     trusts_folder: bool = True,
 ) -> LoadedAgents:
-    """Load the agents and skills of a project, of the folders above it in its git repository,
-    of the user, and of plugins.
+    """Load the agents and skills of a project, of the user, and of plugins.
+
+    The project includes the folders above it in its git repository. Never raises because of what a
+    file contains.
 
     Arguments:
-        folder: of the project.
-        user_home: the user's home; None is the home of this process, "" leaves it out.
-        tools: names of all tools; others get a warning.
-        trusts_folder: false if agents and skills of the project must not take the place of
-            built-in ones and of the user's own.
-
-    Never raises for the contents of a file.
+        folder: the project's folder.
+        user_home: None is the home of this process, "" leaves it out.
+        tools: names of all tools; an agent file that names another gets a warning.
+        trusts_folder: false if agents and skills of the project must not replace built-in ones or
+            the user's own.
     """
     user_home = os.path.expanduser("~") if user_home is None else user_home
     plugins = tuple(plugins)
@@ -95,7 +95,7 @@ def load_agent_files(
 
 
 class _Agents:
-    """Agents that are loaded one after the other; of those with one name, the first is used."""
+    """Loads agents one after the other; of several with the same name, the first is used."""
 
     def __init__(self, skills: dict[str, Skill], *, trusts_folder: bool) -> None:
         self.agents: list[Agent] = []
@@ -111,7 +111,6 @@ class _Agents:
     def load(
         self, path: str, location: Location, tools: Collection[str], declared: Mapping[str, Entry]
     ) -> list[Diagnostic]:
-        """Load an agent file; return its diagnostics."""
         agent, draft = load_agent_file(
             path,
             location.kind.dialect,
@@ -142,7 +141,7 @@ class _Agents:
         return draft.diagnostics.items
 
     def _is_shadowing(self, name: str, location: Location) -> bool:
-        """Return whether a stranger's agent has a name that already means another agent."""
+        """Return whether an untrusted agent has a name that already means another agent."""
         if self._trusts_folder or location.is_personal:
             return False
         own = (*_RESERVED, *self.personal_names)
@@ -150,15 +149,16 @@ class _Agents:
 
 
 def _fit_to_location(agent: Agent, location: Location) -> Agent:
-    """Return an agent with the name of its plugin; there a mode may only make it read-only."""
+    """Prefix the agent's name with its plugin's, and drop a mode that is not read-only."""
     if not location.plugin:
         return agent
+    # A plugin may make its agent read-only, but not give it more rights.
     mode = agent.mode if agent.mode is Mode.PLAN else None
     return replace(agent, name=make_part_name(location, agent.name), mode=mode)
 
 
 def _list_near_skills(skills: dict[str, Skill], plugin: str) -> dict[str, Skill]:
-    """Return the skills that an agent may name; those of its plugin also without that name."""
+    """Return all skills, those of the plugin also under their short names."""
     if not plugin:
         return skills
     prefix = f"{plugin}:"
@@ -169,10 +169,10 @@ def _list_near_skills(skills: dict[str, Skill], plugin: str) -> dict[str, Skill]
 def _list_agent_files(
     location: Location, declared_paths: set[str], diagnostics: list[Diagnostic]
 ) -> Iterator[tuple[str, Mapping[str, Entry]]]:
-    """Yield the agent files of a folder, each with the keys that a Codex `config.toml` declares.
+    """Yield the agent files of a folder, each with the keys that a `config.toml` declares for it.
 
     Arguments:
-        declared_paths: files that such a configuration names; they are yielded only with it.
+        declared_paths: files that a `config.toml` has named; they are not yielded a second time.
     """
     kind = location.kind
     paths = list_files(
@@ -203,13 +203,13 @@ def load_agent_file(
     folder: str = "",
     declared: Mapping[str, Entry] | None = None,
 ) -> tuple[Agent | None, AgentDraft]:
-    """Load one agent file. The agent is None when it cannot be used; the draft says why.
+    """Load one agent file. The agent is None if it cannot be used; the draft says why.
 
     Arguments:
-        dialect: program that the file is written for, see `locations.AGENT_LOCATIONS`.
+        dialect: the program that the file is written for, see `locations.AGENT_LOCATIONS`.
         boundary: see `safe_read.read_text`. tools: see `load_agent_files`. skills: known skills.
-        folder: folder of all agent files; names of opencode agents have the path below it.
-        declared: keys that are declared outside the file; keys of the file replace them.
+        folder: the folder of all agent files; names of opencode agents include the path below it.
+        declared: keys declared outside the file; the file's own keys replace them.
     """
     diagnostics = FileDiagnostics(path)
     text = read_text(path, boundary, diagnostics)
@@ -236,10 +236,10 @@ def load_agent_file(
 def parse_agent_keys(
     keys: dict[str, Any], name: str, path: str, tools: Collection[str]
 ) -> tuple[Agent | None, AgentDraft]:
-    """Make an agent from a mapping of keys, as `load_agent_file` does.
+    """Make an agent from keys, as `load_agent_file` does from a file.
 
     Arguments:
-        path: place that the diagnostics name.
+        path: named in diagnostics.
     """
     entries = {key: Entry(value, 1) for key, value in keys.items()}
     draft = draft_agent(entries, FileDiagnostics(path), tools)
@@ -250,7 +250,7 @@ def parse_agent_keys(
 def _finish(
     draft: AgentDraft, entries: dict[str, Entry], body_line: int, skills: dict[str, Skill]
 ) -> Agent | None:
-    """Return the agent if the draft has all it needs."""
+    """Return the agent, or None if the draft lacks something."""
     diagnostics = draft.diagnostics
     if not draft.fields.get("name"):
         diagnostics.add_error(1, "no name")

@@ -17,7 +17,7 @@ CONFIG_NAME = "config.toml"
 def read_declared_agents(
     path: str, boundary: str, diagnostics: FileDiagnostics
 ) -> dict[str, dict[str, Entry]]:
-    """Return the name and description of each agent that has a file, by the path of that file.
+    """Return the name and description of each agent that has a file, by that file's path.
 
     Arguments:
         boundary: see `safe_read.read_text`.

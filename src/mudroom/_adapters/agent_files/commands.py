@@ -1,4 +1,4 @@
-"""Command files: prompts in Markdown and TOML files, called by name with arguments."""
+"""Command files: prompts in Markdown or TOML that the user calls by name, with arguments."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .safe_read import list_files
 
 
 class CommandFile(Struct, frozen=True):
-    """A command of a file.
+    """A command and its file.
 
     Arguments:
-        name: file name without its suffix, after the names of its plugin and its folders.
+        name: the file's name without its suffix, after the names of its plugin and its folders.
         path: absolute path.
         boundary: see `safe_read.read_text`.
-        is_personal: false if it is of the project.
-        place: project folder that it belongs to, "" for a file of the user.
+        is_personal: false if it belongs to the project.
+        place: the project folder it belongs to, "" for one of the user.
     """
 
     name: str
@@ -33,11 +33,10 @@ class CommandFile(Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """The description of the frontmatter, else the first line."""
+        """The frontmatter's description, else the first line."""
         return self.load_template().description
 
     def load_template(self) -> PromptTemplate:
-        """Return the text and the settings of the file."""
         return load_template(self.path, self.boundary, is_command=True)
 
 
@@ -50,8 +49,8 @@ def load_commands(
 ) -> dict[str, CommandFile]:
     """Return the commands of a project's folder, of the user and of plugins by name.
 
-    A command in a subfolder is named `SUBFOLDER:NAME`. Of several with one name, the nearest one
-    counts; in a folder that is not trusted, the user's own.
+    A command in a subfolder is called `SUBFOLDER:NAME`. Of several with the same name, the nearest
+    is used; in a folder that is not trusted, the user's own.
     """
     return _load_commands(folder, user_home, plugins, [], trusts_folder=trusts_folder)
 
@@ -59,7 +58,7 @@ def load_commands(
 def check_commands(
     folder: str, *, user_home: str, plugins: Iterable[PluginFolders] = ()
 ) -> list[Diagnostic]:
-    """Return what is wrong with the commands of a folder, of the user and of plugins."""
+    """Return the problems with the commands of a folder, of the user and of plugins."""
     diagnostics: list[Diagnostic] = []
     commands = _load_commands(folder, user_home, plugins, diagnostics)
     for command in commands.values():
@@ -90,7 +89,7 @@ def _load_commands(
 
 
 def _derive_name(path: str, location: Location) -> str:
-    """Return the name of a command: with the folders below that of all commands."""
+    """Return a command's name, which includes the folders between it and `location.folder`."""
     if path == location.folder:
         parts = [os.path.basename(path)]
     else:
@@ -99,9 +98,9 @@ def _derive_name(path: str, location: Location) -> str:
 
 
 def find_by_name(names: Collection[str], typed: str) -> str:
-    """Return the full name of a command that is typed without its folders or its plugin.
+    """Return the full name of a command typed without its folders or its plugin.
 
-    "" if there is none, or more than one.
+    Returns "" if there is no such command, or more than one.
     """
     if typed in names:
         return typed

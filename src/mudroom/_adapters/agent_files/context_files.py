@@ -1,4 +1,4 @@
-"""Context files: AGENTS.md, CLAUDE.md and GEMINI.md of a user and a project, outermost first."""
+"""Context files, outermost first: a user's and a project's AGENTS.md, CLAUDE.md, GEMINI.md."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ MAX_TOTAL_BYTES = 32 << 10
 """Bytes of all context files together."""
 MAX_IMPORT_DEPTH = 5
 """Levels of files that import one another."""
+# For one file and its imports. Each try looks at the disk, and a file may contain any number of
+# words that begin with "@".
 MAX_IMPORTS_TRIED = 1_000
-"""Maximum number of possible imports that are checked in one file and its imports."""
 
 _IMPORT = compile_later(r"(?<![\w`@/.])@([^\s`'\"<>]+)")
 _FENCE = compile_later(r"\s*(`{3,}|~{3,})")
@@ -34,7 +35,7 @@ _TITLE_BEFORE_TRUST = (
 
 
 class ContextFile(Struct, frozen=True):
-    """One context file, with the text of its imports in place.
+    """One context file, with its imports already filled in.
 
     Arguments:
         path: absolute. is_personal: true in the user's home.
@@ -73,11 +74,11 @@ def load_context_files(
     """Load the context files that apply to a folder.
 
     The innermost file takes precedence. Before the user trusts the folder, the user's own files
-    do, and a long file of the project does not push them out.
+    take precedence, and a long project file does not push them out.
 
     Arguments:
-        user_home: the user's home; "" leaves it out.
-        max_bytes: of all files together; those of the lowest precedence are cut first.
+        user_home: "" leaves it out.
+        max_bytes: for all files together; those of the lowest precedence are cut first.
     """
     files: list[ContextFile] = []
     diagnostics: list[Diagnostic] = []
@@ -88,9 +89,11 @@ def load_context_files(
         imports = _Imports(boundary, import_home, FileDiagnostics(path), seen_paths)
         text = _load(path, imports)
         diagnostics += imports.diagnostics.items
+        # AGENTS.md and CLAUDE.md are often copies of each other.
         if text and text not in seen_texts:
             seen_texts.add(text)
             files.append(ContextFile(path, text, is_personal))
+    # The last file has the highest precedence, and is cut last.
     if not trusts_folder:
         files.sort(key=lambda file: file.is_personal)
     cut = _cut_to_size(files, max_bytes)
@@ -137,7 +140,7 @@ def _find_existing(folder: str, *names: str) -> str:
 
 
 class _Imports(Struct):
-    """The state of the imports of one context file.
+    """The state of one context file's imports.
 
     Arguments:
         boundary: real path of the folder that imports must stay in.
@@ -153,12 +156,11 @@ class _Imports(Struct):
     remaining: int = MAX_IMPORTS_TRIED
 
     def warn(self, path: str, line: int, text: str) -> None:
-        """Add a warning about a line of a file."""
         self.diagnostics.items.append(Diagnostic(path, line, Severity.WARNING, text))
 
 
 def _load(path: str, imports: _Imports) -> str:
-    """Return the file with its imports in place; "" for a file that is loaded already."""
+    """Return the file with its imports filled in; "" if it is already loaded."""
     real = find_real_path(path)
     if real in imports.seen:
         return ""
@@ -168,7 +170,7 @@ def _load(path: str, imports: _Imports) -> str:
 
 
 def _replace_imports(text: str, path: str, imports: _Imports, depth: int) -> str:
-    """Replace each `@path` outside code by the text of that file."""
+    """Replace each `@path` outside code with the text of that file."""
     lines: list[str] = []
     fence = ""
     for number, line in enumerate(text.split("\n"), 1):
@@ -197,10 +199,11 @@ def _replace_in_line(line: str, number: int, path: str, imports: _Imports, depth
 
 
 def _find_code_spans(line: str) -> list[int]:
-    """Return the starts and ends of code spans, alternating, in linear time.
+    """Return the starts and ends of code spans, alternating.
 
-    A span reaches from a run of backticks to the next run of the same length.
+    A span runs from a run of backticks to the next run of the same length.
     """
+    # A regular expression with a backreference would take quadratic time for unclosed runs.
     runs = list(_BACKTICKS.finditer(line))
     closing: dict[int, int] = {}
     latest: dict[int, int] = {}
@@ -222,12 +225,13 @@ def _find_code_spans(line: str) -> list[int]:
 def _import_text(
     match: re.Match[str], number: int, path: str, imports: _Imports, depth: int
 ) -> str:
-    """Return the text that replaces an import; the import itself when it is not followed."""
+    """Return the text that replaces an import, which is the import itself if it is not followed."""
     name = match[1].rstrip(".,;:!?)")
     rest = match[1][len(name) :]
     real = _resolve(name, path, imports)
     is_file = os.path.isfile(real)
     if not is_beneath(real, imports.boundary):
+        # Other words with "@" may be user names or decorators, so they get no warning.
         if name.endswith(".md") or is_file:
             imports.warn(path, number, f"@{name} is outside {imports.boundary}, so it is not read")
         return match[0]
@@ -252,7 +256,7 @@ def _import_text(
 
 
 def _resolve(name: str, path: str, imports: _Imports) -> str:
-    """Return the real path of an import, "" for a name that no path can have."""
+    """Return the real path of an import, "" if no path can have the name."""
     if "\0" in name:
         return ""
     if name.startswith("~/") and imports.user_home:
@@ -261,7 +265,7 @@ def _resolve(name: str, path: str, imports: _Imports) -> str:
 
 
 def _cut_to_size(files: list[ContextFile], max_bytes: int) -> list[ContextFile]:
-    """Cut the ends of files; the innermost files keep most."""
+    """Cut the ends of files, beginning with the outermost one."""
     cut: list[ContextFile] = []
     bytes_left = max_bytes
     for file in reversed(files):

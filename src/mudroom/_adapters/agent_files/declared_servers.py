@@ -1,6 +1,6 @@
-"""MCP servers that agent files declare for one agent alone, not yet checked.
+"""MCP servers that agent files declare for one agent, before any check.
 
-Also quick looks at the bytes of files, for the start of a session.
+Also has quick looks at the bytes of files, for the start of a session.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from .safe_read import list_files
 from .servers_field import Entry
 
 _KEYS = (b"mcpServers", b"mcp_servers", b"mcp-servers")
+# Without one of these, a command or skill neither runs a shell command nor allows a tool.
 _RIGHTS = (b"!`", b"```!", b"!{", b"allowed-tools")
-"""Texts without which a command or skill neither runs a shell command nor allows a tool."""
 
 
 class DeclaredServer(Struct, frozen=True):
-    """A server of the runs of one agent.
+    """A server that only the runs of one agent use.
 
     Arguments:
         entry: its configuration, as in `.mcp.json`.
-        path: the agent file. dialect: program that it is written for.
-        place: the project folder of the file; "" for a file of the user.
+        path: the agent file. dialect: the program that it is written for.
+        place: the project folder of the file, "" for a file of the user.
     """
 
     agent: str
@@ -45,7 +45,7 @@ class DeclaredServer(Struct, frozen=True):
 def list_declared(
     agent: str, servers: Mapping[str, Entry | None], path: str, location: Location
 ) -> Iterator[DeclaredServer]:
-    """Yield the servers of an agent that have a configuration.
+    """Yield those servers of an agent that come with a configuration.
 
     Arguments:
         servers: see AgentDraft. path: the agent file.
@@ -56,27 +56,26 @@ def list_declared(
 
 
 def may_declare_servers(folder: str, user_home: str) -> bool:
-    """Return whether an agent file of a project or of the user names MCP servers.
+    """Return whether an agent file of a project or of the user seems to name MCP servers.
 
-    This is quick: it looks for the key in the bytes of the files.
+    This only looks for the key in the bytes of the files.
 
     Arguments:
-        folder: of the project. user_home: the user's home; "" leaves it out.
+        folder: the project's folder. user_home: "" leaves it out.
     """
     return _have_text(find_locations(AGENT_LOCATIONS, folder, user_home), _KEYS)
 
 
 def may_have_rights(folder: str, user_home: str) -> bool:
-    """Return whether a command or skill of the project runs shell commands or allows tools.
+    """Return whether a project's command or skill seems to run commands or allow tools.
 
-    This is quick, too. Arguments as for `may_declare_servers`.
+    Like `may_declare_servers`, this only looks at the bytes of the files.
     """
     locations = find_locations((*COMMAND_LOCATIONS, *SKILL_LOCATIONS), folder, user_home)
     return _have_text((each for each in locations if each.place), _RIGHTS)
 
 
 def _have_text(locations: Iterable[Location], texts: tuple[bytes, ...]) -> bool:
-    """Return whether a file in one of the folders contains one of the texts."""
     return any(
         _has_text(path, texts)
         for location in locations

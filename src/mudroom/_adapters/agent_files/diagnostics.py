@@ -1,4 +1,4 @@
-"""Diagnostics for agent files: problems with their path and line; reading a file never raises."""
+"""Problems with agent files, each with its path and line. Reading a file never raises."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..._core.listings import count_noun
 
 
 class Severity(StrEnum):
-    """The consequence of a diagnostic for its file."""
+    """What a diagnostic means for its file."""
 
     ERROR = "error"
     """The file is not used."""
     WARNING = "warning"
-    """A part of the file is not used, or not as written."""
+    """Part of the file is not used, or not as written."""
     NOTE = "note"
-    """The line is understood, but has no effect here."""
+    """The line is valid, but has no effect here."""
 
 
 class Diagnostic(Struct, frozen=True):
@@ -34,32 +34,31 @@ class Diagnostic(Struct, frozen=True):
 
 
 class FileDiagnostics:
-    """The diagnostics of one file, collected while it is read."""
+    """Collects the diagnostics of one file while it is read."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.items: list[Diagnostic] = []
 
     def add_error(self, line: int, text: str) -> None:
-        """Add a reason not to use the file."""
+        """Say why the file is not used."""
         self.items.append(Diagnostic(self.path, line, Severity.ERROR, text))
 
     def add_warning(self, line: int, text: str) -> None:
-        """Add a reason not to use a part of the file."""
+        """Say why part of the file is not used."""
         self.items.append(Diagnostic(self.path, line, Severity.WARNING, text))
 
     def add_note(self, line: int, text: str) -> None:
-        """Add a remark about a line without effect."""
+        """Say that a line has no effect."""
         self.items.append(Diagnostic(self.path, line, Severity.NOTE, text))
 
     @property
     def has_errors(self) -> bool:
-        """True when the file cannot be used."""
         return any(item.severity is Severity.ERROR for item in self.items)
 
 
 def make_name_clash(path: str, first_path: str, name: str) -> Diagnostic:
-    """Return the warning about a file whose name another file has, which takes precedence."""
+    """Warn about a file that is not used because of another one with the same name."""
     text = f"not used: {first_path} has the same name {name!r} and takes precedence"
     return Diagnostic(path, 1, Severity.WARNING, text)
 

@@ -1,4 +1,4 @@
-"""Keys of agent files, in every program's spelling, and their meaning for an Agent."""
+"""The keys of agent files, in every program's spelling, and what they mean for an Agent."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .diagnostics import FileDiagnostics
 from .frontmatter import Entry
 
 MAX_DESCRIPTION = 2_000
-"""Characters of a description that a parent's model reads."""
+"""Characters of a description, which the model of a parent reads."""
 
 
 class AgentDraft(Struct):
-    """An agent that is being read from the keys of a file.
+    """An agent while the keys of its file are read.
 
     Arguments:
         known_tools: names of all tools.
         fields: fields of Agent by name. budget_fields: fields of Budget by name.
         tools: allowed patterns, None for all. denied_tools: excluding patterns.
         skills: names of skills to load from the start.
-        servers: MCP servers by name, with the configuration of those that the agent alone has.
+        servers: MCP servers by name, with a configuration if only the agent has the server.
         is_main: true for an agent that talks with the user and is never a child.
         unused_reason: why the file is not used, "" if it is.
     """
@@ -45,7 +45,6 @@ class AgentDraft(Struct):
     unused_reason: str = ""
 
     def build_agent(self) -> Agent:
-        """Build the agent."""
         tools = servers_field.add_server_patterns(self.tools, self.servers)
         if self.denied_tools:
             tools = (*(("*",) if tools is None else tools), *self.denied_tools)
@@ -57,8 +56,8 @@ def draft_agent(
 ) -> AgentDraft:
     """Read the keys of a file.
 
-    An invalid value is a warning; it is an error, and the file is not used, for a key that
-    limits the agent.
+    An invalid value gets a warning. For a key that limits the agent it gets an error, so that the
+    file is not used.
     """
     draft = AgentDraft(diagnostics, known_tools)
     for key, entry in entries.items():
@@ -78,12 +77,12 @@ def draft_agent(
 
 
 def normalize_name(text: str) -> str:
-    """Return a name in lower case with hyphens between words, "" when no character remains."""
+    """Return a name in lower case with hyphens between words; it may become ""."""
     return re.sub(r"[^\w.]+", "-", text.strip().lower()).strip("-_.")[:64]
 
 
 def fold_name(name: str) -> str:
-    """Return the letters and digits of a name: equal for names that differ in case or hyphens."""
+    """Reduce a name to its letters and digits, so that case and hyphens do not matter."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
@@ -100,6 +99,7 @@ def _read_text(value: JsonValue) -> str:
 
 
 def _read_number(value: JsonValue, low: float, high: float) -> float:
+    # In Python, True and False are numbers, too.
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise ValueError(f"is not a number from {low:g} to {high:g}")
     return value
@@ -127,12 +127,12 @@ def _read_map(value: JsonValue) -> dict[str, JsonValue]:
     return value
 
 
+# Called as (draft, value, line); stores the value in the draft or raises ValueError.
 FieldHandler = Callable[[AgentDraft, JsonValue, int], None]
-"""(draft, value, line) -> None. Stores the value in the draft. Raises ValueError."""
 
 
 def _make_field_handler(name: str, read: Callable[[JsonValue], object]) -> FieldHandler:
-    """Return a handler that sets a field of Agent, or of Budget for "budget.<field>"."""
+    """Make a handler that sets a field of Agent, or of Budget for "budget.<field>"."""
     field = name.removeprefix("budget.")
 
     def handle(draft: AgentDraft, value: JsonValue, line: int) -> None:
@@ -175,6 +175,7 @@ def _handle_tools(draft: AgentDraft, value: JsonValue, line: int) -> None:
         draft.fields["children"] = allowed.agents
     names = [pattern.partition("(")[0] for pattern in allowed.tools]
     known = ("*", *draft.known_tools)
+    # A mistyped list must not leave an agent that cannot do anything.
     if names and not any(name in known or name.startswith("mcp__") for name in names):
         raise ValueError("names no tool that exists")
 
@@ -263,7 +264,7 @@ def _handle_kind(draft: AgentDraft, value: JsonValue, line: int) -> None:
 
 
 def _make_map_handler(handlers: Mapping[str, FieldHandler]) -> FieldHandler:
-    """Return a handler of a map whose keys have handlers of their own."""
+    """Make a handler for a map whose keys have their own handlers."""
 
     def handle(draft: AgentDraft, value: JsonValue, line: int) -> None:
         for key, inner in _read_map(value).items():
@@ -352,6 +353,7 @@ _SPELLINGS: tuple[tuple[str, FieldHandler], ...] = (
     ("runConfig run_config", _RUN_CONFIG),
 )
 _HANDLERS = {key: handler for keys, handler in _SPELLINGS for key in keys.split()}
+# Without one of these limits, an agent could do more than its author wanted.
 _LIMITING = {
     _handle_tools,
     _handle_denied_tools,

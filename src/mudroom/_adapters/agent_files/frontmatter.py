@@ -1,8 +1,8 @@
-"""Frontmatter of Markdown files: YAML between two `---` lines, each key with its line number.
+"""Frontmatter of Markdown files: YAML between two `---` lines.
 
-The parser reads YAML events, within limits: a tag creates no object, aliases are refused, the
-depth is bounded. Plain scalars get their type from YAML 1.2's core schema, as in the programs
-that these files are written for.
+The parser reads YAML events and sets limits: tags create no objects, aliases are refused, and
+nesting is limited. Plain scalars get their types from the core schema of YAML 1.2, as in the
+programs that these files are written for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_CHARACTERS = 64 << 10
 
 
 class Entry(Struct, frozen=True):
-    """The value of a key, and its line in the file."""
+    """A key's value, and its line in the file."""
 
     value: JsonValue
     line: int
@@ -37,7 +37,7 @@ class Document(Struct, frozen=True):
 
     Arguments:
         entries: key -> value and line. body: the text below, stripped.
-        body_line: line at which the body begins.
+        body_line: the line where the body begins.
     """
 
     entries: dict[str, Entry]
@@ -46,11 +46,10 @@ class Document(Struct, frozen=True):
 
 
 def parse_document(text: str, diagnostics: FileDiagnostics) -> Document | None:
-    """Split a file into frontmatter and body.
+    """Split a file into frontmatter and body; None without valid frontmatter.
 
-    Blank lines and comments may stand above the frontmatter. Returns None without frontmatter, with
-    a warning in `diagnostics` where keys stand in the wrong place; and None, with an error, for
-    frontmatter that is invalid.
+    Blank lines and comments may come first. `diagnostics` gets an error for invalid frontmatter,
+    and a warning for keys in the wrong place.
     """
     lines = text.split("\n")
     start = _find_start(lines)
@@ -69,12 +68,12 @@ def parse_document(text: str, diagnostics: FileDiagnostics) -> Document | None:
 
 
 _FENCE = "---"
+# Prose hardly ever begins with one of these; agents, skills and commands do.
 _FIRST_KEY = compile_later(r"(?:name|description|tools|model|mode|prompt|allowed-tools)[ \t]*:.*")
-"""A line that no text begins with by accident, but the keys of agents, skills and commands do."""
 
 
 def _find_start(lines: Sequence[str]) -> int | None:
-    """Return the line, from 0, of the fence above the frontmatter; None if other text is first."""
+    """Return the index of the opening fence; None if the file begins with other text."""
     if lines[0].strip() == _FENCE:
         return 0
     in_comment = False
@@ -90,7 +89,6 @@ def _find_start(lines: Sequence[str]) -> int | None:
 
 
 def _find_end(lines: Sequence[str], start: int) -> int | None:
-    """Return the line of the fence below the frontmatter, None if there is none."""
     for index in range(start + 1, len(lines)):
         if lines[index].rstrip() == _FENCE:
             return index
@@ -99,16 +97,16 @@ def _find_end(lines: Sequence[str], start: int) -> int | None:
 
 
 def _has_key_below(lines: Sequence[str], index: int) -> bool:
-    """Return whether the next line that is neither blank nor a comment has a familiar key."""
+    """Return whether the first text below is a line with a familiar key."""
     texts = (lines[below].strip() for below in range(index + 1, len(lines)))
     first = next((text for text in texts if text and not text.startswith("#")), "")
     return bool(_FIRST_KEY.fullmatch(first))
 
 
 def _warn_of_misplaced_keys(lines: Sequence[str], diagnostics: FileDiagnostics) -> None:
-    """Warn of keys that look like frontmatter and are not read as such.
+    """Warn about keys that look like frontmatter but are not read as such.
 
-    They are in the first lines of the file, or below a fence that is not in a block of code.
+    They are in the first lines of the file, or below a fence that is not in a code block.
     """
     first = next((index for index, line in enumerate(lines) if line.strip()), None)
     if first is None:
@@ -133,11 +131,8 @@ def parse_mapping(
 ) -> dict[str, Entry] | None:
     """Parse a YAML mapping with text keys; None, with an error, for anything else.
 
-    Accepts values without quotes that contain a colon, or begin with `*` or `@`, as plain texts:
-    they are common, but not YAML.
-
     Arguments:
-        first_line: line of the file at which `text` begins.
+        first_line: line of the file where `text` begins.
     """
     import yaml
 
@@ -153,6 +148,7 @@ def parse_mapping(
         return None
     except (yaml.YAMLError, UnicodeError) as error:
         problem = _convert_error(error)
+    # Unquoted values with a colon, or with `*` or `@` at the beginning, are common in real files.
     quoted, lines = _quote_plain_texts(text)
     try:
         entries = _read_entries(quoted, diagnostics, first_line) if lines else None
@@ -169,7 +165,7 @@ def parse_mapping(
 
 
 class _InvalidFrontmatter(Exception):
-    """Frontmatter that is not accepted; `line` counts from 0."""
+    """Raised for frontmatter that is not accepted; `line` counts from 0."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)
@@ -207,7 +203,7 @@ def _read_entries(text: str, diagnostics: FileDiagnostics, first_line: int) -> d
 
 
 def _read_pairs(events: Iterator[Event], depth: int) -> Iterator[tuple[str, JsonValue, int]]:
-    """Yield keys, values and lines up to the end of a mapping whose start was read."""
+    """Yield keys, values and lines until the mapping ends. Its start event is already read."""
     import yaml
 
     for event in events:
@@ -220,7 +216,8 @@ def _read_pairs(events: Iterator[Event], depth: int) -> Iterator[tuple[str, Json
 
 
 def _find_line(event: Event) -> int:
-    """Return the line of an event, from 0. Every event of a parsed text has a mark."""
+    """Return the line of an event, from 0."""
+    # Events of a parsed text always have a mark; only the type allows None.
     return event.start_mark.line if event.start_mark else 0
 
 
@@ -244,6 +241,7 @@ def _read_value(event: Event, events: Iterator[Event], depth: int) -> JsonValue:
     return items
 
 
+# 18 digits fit into 64 bits. A longer number becomes a float.
 _INTEGER = compile_later(r"[-+]?[0-9]{1,18}")
 _NUMBER = compile_later(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
@@ -259,14 +257,14 @@ def _convert_scalar(text: str) -> JsonValue:
 
 _KEY_LINE = compile_later(r"([A-Za-z_][\w-]*):[ \t]+([^\s\"'|>\[{&!#].*)")
 _ALIAS = compile_later(r"\*[\w-]+\s*")
+# Texts in real agent files begin with these, which YAML does not allow.
 _RESERVED = "*@`%"
-"""Characters that begin texts in real agent files, but no plain text in YAML."""
 
 
 def _quote_plain_texts(text: str) -> tuple[str, list[int]]:
-    """Put quotes around values that are plain texts, but not in YAML.
+    """Quote values that are meant as plain text but are none in YAML.
 
-    Return the text and the changed lines, from 0.
+    Returns the text and the changed lines, from 0.
     """
     lines = text.split("\n")
     quoted: list[int] = []

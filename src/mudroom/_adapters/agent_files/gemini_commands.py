@@ -1,4 +1,4 @@
-"""Command files of the Gemini CLI: TOML with a prompt, its arguments, shell commands and files."""
+"""Command files of the Gemini CLI: TOML with a prompt, which may run commands and name files."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ _FILE = compile_later(r"@\{([^{}\n]+)\}")
 
 
 def read_gemini_command(text: str, diagnostics: FileDiagnostics) -> tuple[str, str]:
-    """Return the prompt and the description of a file.
-
-    The prompt is empty, with an error in `diagnostics`, if the file is not valid.
-    """
+    """Return a file's prompt and description; if invalid, an empty prompt and an error."""
     entries = parse_toml(text, diagnostics)
     if entries is None:
         return "", ""
@@ -43,10 +40,10 @@ def read_gemini_command(text: str, diagnostics: FileDiagnostics) -> tuple[str, s
 
 
 def fill_gemini_command(prompt: str, arguments: str, path: str) -> list[str | ShellText]:
-    """Return a prompt with its arguments, and the shell commands in it, in order.
+    """Return a prompt with its arguments filled in, split into texts and shell commands.
 
-    In a shell command outside quotation marks, the arguments are one word. Without a place for
-    them, the whole line of the user is added at the end.
+    In a shell command outside quotation marks, the arguments are one word. If there is no place for
+    them, the line that the user typed is added at the end.
 
     Arguments:
         path: of the file.
@@ -66,14 +63,14 @@ def fill_gemini_command(prompt: str, arguments: str, path: str) -> list[str | Sh
 
 
 def list_gemini_commands(prompt: str) -> list[str]:
-    """Return the shell commands in a prompt, before the arguments are filled in."""
+    """Return a prompt's shell commands as written, without arguments."""
     return [text.strip() for text, is_command in _split(prompt) if is_command]
 
 
 def _split(prompt: str) -> Iterator[tuple[str, bool]]:
     """Yield the parts of a prompt, and whether each is a shell command.
 
-    A command ends at the brace that closes its first one; without it, the rest is text.
+    A command ends at the brace that closes its first one; if none does, the rest is text.
     """
     rest = prompt
     while (start := rest.find(_SHELL_START)) >= 0:

@@ -1,4 +1,4 @@
-"""Locations of agent files, skills and commands, nearest first: project folders, then the home."""
+"""Where agent files, skills and commands are: in project folders, then in the home."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .safe_read import is_beneath
 
 
 class LocationKind(Struct, frozen=True):
-    """The layout in which one program keeps its agents.
+    """Where and how one program keeps its agents.
 
     Arguments:
-        dialect: name of the program. suffix: end of the file names.
+        dialect: the program's name. suffix: how the file names end.
         folder: path below a project folder or the user's home.
-        is_recursive: true when subfolders count, too.
-        user_folder: path below the user's home when it differs from `folder`.
+        is_recursive: true if subfolders count, too.
+        user_folder: path below the user's home, if it differs from `folder`.
         is_project_only: true if the user's home is not searched.
     """
 
@@ -72,11 +72,11 @@ class Location(Struct, frozen=True):
     """An existing folder with agent files or skills.
 
     Arguments:
-        folder: absolute path; of a plugin it may also be the path of one file.
+        folder: absolute path; for a plugin it may be the path of a single file.
         boundary: real path that the files must lie beneath, links resolved; "" for anywhere.
         is_personal: true in the user's home, false in the project.
         plugin: name of the plugin that it belongs to, "" for none.
-        plugin_place: project folder whose settings turned the plugin on, "" for none.
+        plugin_place: the project folder whose settings turned the plugin on, "" for none.
     """
 
     kind: LocationKind
@@ -88,14 +88,14 @@ class Location(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """The project folder that it belongs to, "" for one of the user."""
+        """The project folder that it belongs to, "" if it is the user's."""
         if self.is_personal or self.plugin:
             return self.plugin_place
         return self.folder.removesuffix(f"/{self.kind.folder}")
 
 
 def list_project_folders(folder: str) -> list[str]:
-    """Return the real paths from `folder` up to its git root; only `folder` without a git root."""
+    """Return the real paths from `folder` up to its git root, or only `folder` without one."""
     start = find_real_path(folder)
     folders = [start]
     while not os.path.exists(os.path.join(folders[-1], ".git")):
@@ -112,7 +112,7 @@ def find_locations(
     """Yield the existing folders, highest precedence first, each once.
 
     Arguments:
-        folder: of the project. user_home: the user's home; "" leaves it out.
+        folder: the project's folder. user_home: "" leaves it out.
     """
     project = list_project_folders(folder)
     home = os.path.realpath(user_home) if user_home else ""
@@ -136,12 +136,10 @@ def find_locations(
 
 
 def _remember_folder(location: Location, seen: set[str]) -> bool:
-    """Add a folder to `seen`; return False if it is there, is a file, or does not exist.
-
-    `find_files` reports what cannot be listed.
-    """
+    """Add a folder to `seen`; false if it is there already, is a file, or does not exist."""
     path = location.folder
     real = find_real_path(path)
+    # A broken link counts as existing: `find_files` reports what cannot be listed.
     if real in seen or not os.path.lexists(path) or os.path.isfile(path):
         return False
     if not location.boundary or is_beneath(real, location.boundary):

@@ -1,4 +1,4 @@
-"""Output styles: Markdown files that say how the root agent answers."""
+"""Output styles: Markdown files that say how the root agent should answer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from .plugin_folders import PluginFolders, list_locations, make_part_name
 from .safe_read import list_files, read_text
 
 NO_STYLE = "default"
-"""Name that stands for no output style."""
+"""The name that means no output style."""
 STYLE_FOLDER = "output-styles"
-"""Name of the folders with styles."""
+# Each request of the root agent contains the whole style.
 MAX_CHARACTERS = 100_000
-"""Characters of a style. All of them are in each request of the root agent."""
 
 _KEYS = ("name", "description", "keep-coding-instructions", "force-for-plugin")
 
@@ -32,10 +31,10 @@ class OutputStyle(Struct, frozen=True):
     """One output style.
 
     Arguments:
-        name: after the name of its plugin, if it is of one.
+        name: after the plugin's name, if it belongs to one.
         text: what the root agent is told. path: absolute path of its file.
-        keeps_instructions: the built-in agent keeps its own sentence about answers.
-        is_personal: false if it is of the project.
+        keeps_instructions: true if the built-in agent keeps its own sentence about answers.
+        is_personal: false if it belongs to the project.
     """
 
     name: str
@@ -50,8 +49,7 @@ class LoadedStyles(Struct, frozen=True):
     """The usable output styles by name, and the diagnostics of their files.
 
     Arguments:
-        untrusted: styles of a folder that is not trusted, by name. They are not used: a style is
-            part of the instructions of the agent that the user talks with.
+        untrusted: unused styles of a folder that is not trusted, by name.
     """
 
     by_name: dict[str, OutputStyle]
@@ -59,7 +57,7 @@ class LoadedStyles(Struct, frozen=True):
     untrusted: Mapping[str, OutputStyle] = {}
 
     def explain_untrusted(self, name: str) -> str:
-        """Return how to use a style that is left out for lack of trust, "" for any other name."""
+        """Say how to use a style that is left out for lack of trust; "" for other names."""
         style = find_style(self.untrusted, name)
         if style is None:
             return ""
@@ -78,11 +76,11 @@ def load_output_styles(
 ) -> LoadedStyles:
     """Load the output styles of a project's folder, of the user and of plugins.
 
-    Of several with one name, the nearest one counts.
+    Of several with the same name, the nearest is used.
 
     Arguments:
-        user_home: the user's home; "" leaves it out.
-        trusts_folder: false if the styles of the project must not be used.
+        user_home: "" leaves it out.
+        trusts_folder: false if the project's styles must not be used.
     """
     styles: dict[str, OutputStyle] = {}
     untrusted: dict[str, OutputStyle] = {}
@@ -103,6 +101,7 @@ def load_output_styles(
             diagnostics += remarks
             if style is None:
                 continue
+            # A style becomes part of the instructions of the agent that the user talks with.
             if not (trusts_folder or location.is_personal):
                 untrusted.setdefault(style.name, style)
                 continue
@@ -117,10 +116,10 @@ def load_output_styles(
 def load_output_style(
     path: str, location: Location | None = None
 ) -> tuple[OutputStyle | None, list[Diagnostic]]:
-    """Load the style of a file, None if it cannot be used, and its diagnostics.
+    """Load one file; the style is None if it cannot be used.
 
     Arguments:
-        location: the folder that it belongs to; None for one that is read by itself.
+        location: the folder it belongs to; None if it is loaded on its own.
     """
     location = location or Location(STYLE_LOCATIONS[0], os.path.dirname(path), "", False)
     diagnostics = FileDiagnostics(path)
@@ -168,7 +167,7 @@ def _read_style(
 def _read_line(
     entries: Mapping[str, Entry], key: str, diagnostics: FileDiagnostics
 ) -> tuple[str, int]:
-    """Return a value as one line of text, "" when it is missing or not a text, and its line."""
+    """Return a value as one line of text, and its line; "" if it is missing or not a text."""
     entry = entries.get(key)
     if entry is None:
         return "", 1
@@ -179,7 +178,7 @@ def _read_line(
 
 
 def _read_choice(entries: Mapping[str, Entry], key: str, diagnostics: FileDiagnostics) -> bool:
-    """Return a value that is true or false; false when it is missing or something else."""
+    """Return a boolean value; false, perhaps with a warning, for anything else."""
     entry = entries.get(key)
     if entry is None or isinstance(entry.value, bool):
         return entry is not None and entry.value is True
@@ -188,9 +187,9 @@ def _read_choice(entries: Mapping[str, Entry], key: str, diagnostics: FileDiagno
 
 
 def find_style(styles: Mapping[str, OutputStyle], name: str) -> OutputStyle | None:
-    """Return the style of a name; case, separators and the name of its plugin do not matter.
+    """Find a style by name, ignoring case, separators and its plugin's name.
 
-    None if there is none, or more than one.
+    Returns None if there is no such style, or more than one.
     """
     if name in styles:
         return styles[name]
@@ -207,13 +206,11 @@ def _fold_own_name(name: str) -> str:
 
 
 def apply_style(agent: Agent, style: OutputStyle) -> Agent:
-    """Return an agent that answers in a style.
-
-    The style takes the place of the sentence about answers in the built-in agent, unless the style
-    keeps it. All other instructions stay.
-    """
+    """Return the agent with the style added to its instructions."""
     instructions = agent.instructions
     if not style.keeps_instructions:
+        # The last line of the built-in agent's instructions says how to answer; the style replaces
+        # it. All other instructions stay.
         about_answers = load_builtin_agent("main").instructions.rpartition("\n")[2]
         instructions = instructions.replace(about_answers, "").strip()
     text = f"# Output style: {style.name}\n{style.text}"

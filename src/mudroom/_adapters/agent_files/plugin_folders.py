@@ -18,46 +18,44 @@ _KINDS: dict[Component, LocationKind] = {
 
 
 class PluginFolders(Protocol):
-    """Folders and files of a plugin; all paths are real and beneath `root`."""
+    """A plugin's folders and files; all paths are real and beneath `root`."""
 
     @property
     def name(self) -> str:
-        """First part of the names of its parts."""
+        """The prefix of the names of its parts."""
         ...
 
     @property
-    def root(self) -> str:
-        """Real path of its folder."""
-        ...
+    def root(self) -> str: ...
 
     @property
     def is_personal(self) -> bool:
-        """True if the user turned it on, not the folder of the session."""
+        """True if the user turned it on, false if the session's folder did."""
         ...
 
     @property
     def place(self) -> str:
-        """Project folder whose settings turned it on, "" for a plugin of the user."""
+        """The project folder whose settings turned it on, "" for a plugin of the user."""
         ...
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """Paths of agent files and folders with them."""
+        """Agent files, and folders that contain them."""
         ...
 
     @property
     def skills(self) -> tuple[str, ...]:
-        """Paths of SKILL.md files and folders with them."""
+        """SKILL.md files, and folders that contain them."""
         ...
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """Paths of command files and folders with them."""
+        """Command files, and folders that contain them."""
         ...
 
     @property
     def output_styles(self) -> tuple[str, ...]:
-        """Paths of output styles and folders with them."""
+        """Output styles, and folders that contain them."""
         ...
 
 
@@ -70,19 +68,18 @@ def list_locations(
     *,
     trusts_folder: bool,
 ) -> list[Location]:
-    """Return the existing folders of one kind of parts, highest precedence first.
+    """Return the existing folders for one kind of part, highest precedence first.
 
-    Folders of the project come first because they are nearest, those of plugins last. Before the
-    user trusts the project, the user's own come first: a file with a familiar name must not take
-    the place of the one the user means.
+    A project's folders come first because they are nearest, those of plugins last.
 
     Arguments:
-        folder: of the project. user_home: the user's home; "" leaves it out.
+        folder: the project's folder. user_home: "" leaves it out.
     """
     locations = [
         *find_locations(kinds, folder, user_home),
         *_list_plugin_locations(plugins, component),
     ]
+    # A file with a familiar name must not take the place of the one that the user means.
     if not trusts_folder:
         locations.sort(key=lambda location: not location.is_personal)
     return locations
@@ -91,7 +88,7 @@ def list_locations(
 def _list_plugin_locations(
     plugins: Iterable[PluginFolders], component: Component
 ) -> Iterator[Location]:
-    """Yield the places of one kind of parts; the folder of a location may be a file."""
+    """Yield a location for each path; its `folder` may be a file."""
     for plugin in plugins:
         for path in getattr(plugin, component):
             yield Location(
@@ -105,5 +102,5 @@ def _list_plugin_locations(
 
 
 def make_part_name(location: Location, name: str) -> str:
-    """Return the name of a part: with that of its plugin before it, if it has one."""
+    """Prefix the name with the plugin's, if there is one."""
     return f"{location.plugin}:{name}" if location.plugin else name

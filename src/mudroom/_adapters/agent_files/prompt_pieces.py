@@ -1,4 +1,4 @@
-"""Parts of the text of a command or a skill that are no text."""
+"""The parts of a command's or skill's text that are not plain text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class ShellText(Struct, frozen=True):
-    """A shell command in a text; its output takes the place of `source`.
+    """A shell command in a text; its output replaces `source`.
 
     Arguments:
         problem: why the command must not run, "" if it may.

@@ -1,4 +1,4 @@
-"""Texts of commands and skills that the user calls: frontmatter, arguments, shell commands."""
+"""Texts of commands and skills that the user calls, with arguments and shell commands."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _WORD = r"\$ARGUMENTS(?:\[(\d{1,2})\])?|\$(\d)(?![\d.,]*\d)"
 
 
 class PromptTemplate(Struct, frozen=True, kw_only=True):
-    """The text of a command or a skill, and what its frontmatter says about a call.
+    """The text of a command or skill, and what its frontmatter says about a call.
 
     Arguments:
-        text: the text below the frontmatter. folder: of the file.
-        first_number: number of the first argument in `$N`: 1 or 0.
-        appended: form in which arguments without a placeholder are added at the end.
-        argument_names: names of the arguments, in order.
-        allowed_tools: permission rules that the call allows.
-        model: of the call, "" for that of the session.
-        forks: whether the call is a task of a child. agent: of this child, "" for the default one.
+        text: the text below the frontmatter. folder: the file's folder.
+        first_number: the number of the first argument in `$N`: 1 or 0.
+        appended: the form in which arguments are added at the end if there is no placeholder.
+        argument_names: in order.
+        allowed_tools: permission rules for what the call may do without asking.
+        model: for this call, "" for the session's model.
+        forks: true if a child runs the call as a task. agent: this child, "" for the default one.
         is_callable: false if only models use it.
-        gemini_path: path of the file if the Gemini CLI's rules hold for its text, else "".
-        problem: why the text is empty. errors: faults of the file.
+        gemini_path: the file's path if the text follows the Gemini CLI's rules, else "".
+        problem: why the text is empty. errors: problems with the file.
     """
 
     text: str
@@ -53,7 +53,7 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
     errors: tuple[Diagnostic, ...] = ()
 
     def list_commands(self) -> tuple[str, ...]:
-        """Return the shell commands in the text, as the file has them."""
+        """Return the shell commands as the file has them."""
         if self.gemini_path:
             from .gemini_commands import list_gemini_commands
 
@@ -62,15 +62,15 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
         return tuple(piece.command for piece in pieces if isinstance(piece, ShellText))
 
     def fill(self, arguments: str = "") -> list[str | ShellText]:
-        """Return the text with its arguments, and the shell commands in it, in order.
+        """Return the text with its arguments filled in, split into texts and shell commands.
 
-        Text that comes from an argument is not filled in again, and adds no shell command.
         Arguments without a placeholder are added at the end.
         """
         if self.gemini_path:
             from .gemini_commands import fill_gemini_command
 
             return fill_gemini_command(self.text, arguments, self.gemini_path)
+        # Split before filling, so that an argument cannot add a shell command.
         filler = _Filler(self, arguments)
         pieces = [
             filler.fill_command(piece) if isinstance(piece, ShellText) else filler.fill(piece)
@@ -82,7 +82,7 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
 
 
 class _Filler:
-    """Filling of placeholders with the arguments of one call."""
+    """Fills placeholders with the arguments of one call."""
 
     def __init__(self, template: PromptTemplate, arguments: str) -> None:
         self.has_placeholder = False
@@ -93,14 +93,13 @@ class _Filler:
         self._words = split_arguments(arguments)
         names = "|".join(sorted(map(re.escape, template.argument_names), key=len, reverse=True))
         named = rf"|\$({names})(?!\w)" if names else "|(?!)()"
+        # One pattern for all placeholders, so that text from an argument is not filled in again.
         self._pattern = re.compile(rf"(\\)?(?:{_FOLDER}|{_WORD}{named})")
 
     def fill(self, text: str) -> str:
-        """Return a text with its placeholders filled in."""
         return self._pattern.sub(self._replace, text)
 
     def fill_command(self, piece: ShellText) -> ShellText:
-        """Return a shell command with its placeholders filled in."""
         from .shell_arguments import fill_command
 
         return fill_command(
@@ -144,7 +143,7 @@ _MAX_CACHED = 2_000
 
 
 def load_template(path: str, boundary: str, *, is_command: bool) -> PromptTemplate:
-    """Return the template of a file; with an empty text if the file cannot be read.
+    """Return a file's template, whose text is empty if the file cannot be read.
 
     A file that has not changed is not read again.
 

@@ -1,4 +1,4 @@
-"""Safe reading of untrusted files: bounded, text only, never outside the folder they belong to."""
+"""Reads untrusted text files: limited in size, and never outside the folder they belong to."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .diagnostics import Diagnostic, FileDiagnostics
 
 MAX_FILES = 1_000
 """Files listed below one folder."""
+# Levels of folders.
 MAX_DEPTH = 6
-"""Levels of folders that are listed."""
 
 
 def read_text(path: str, boundary: str, diagnostics: FileDiagnostics) -> str | None:
-    """Read a text file, without byte order mark, with \\n at line ends.
+    r"""Read a text file, without byte order mark, with \n at line ends.
 
-    Returns None, and adds an error to `diagnostics`, when that is not possible.
+    Returns None, and adds an error to `diagnostics`, if that is not possible.
 
     Arguments:
         boundary: real path that the file must lie beneath, links resolved; "" for anywhere.
@@ -28,6 +28,8 @@ def read_text(path: str, boundary: str, diagnostics: FileDiagnostics) -> str | N
         diagnostics.add_error(1, f"a link that leads out of {boundary}")
         return None
     try:
+        # The check above makes the message clear; `beneath` holds even if a link changes after
+        # it.
         data = read_regular_file(real, beneath=boundary)
     except (OSError, ValueError) as error:
         diagnostics.add_error(1, f"cannot be read: {getattr(error, 'strerror', None) or error}")
@@ -49,7 +51,7 @@ def _decode(data: bytes, diagnostics: FileDiagnostics) -> str | None:
 
 
 def is_beneath(path: str, folder: str) -> bool:
-    """Return True when a path is `folder` or inside it. Both are absolute, without links."""
+    """Return whether a path is `folder` or inside it. Both are absolute, without links."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
@@ -61,7 +63,7 @@ def find_files(
     boundary: str = "",
     recursive: bool = True,
 ) -> Iterator[str]:
-    """Yield the sorted paths of files, and of folders in their place, that end with `suffix`.
+    """Yield the sorted paths of files that end with `suffix`, or of folders with such a name.
 
     Links to folders are not followed. Yields at most MAX_FILES files, MAX_DEPTH folders deep, and
     adds to `diagnostics` what is left out.
@@ -109,7 +111,7 @@ def list_files(
     boundary: str = "",
     recursive: bool = True,
 ) -> Iterator[str]:
-    """Yield a path that is a file, else the files of the folder; see `find_files`."""
+    """Yield the path itself if it is a file, else the files in the folder; see `find_files`."""
     if os.path.isfile(path):
         yield path
     else:
@@ -119,10 +121,10 @@ def list_files(
 def _list_folder(
     folder: str, real: str, beneath: str, diagnostics: list[Diagnostic]
 ) -> list[tuple[str, bool]]:
-    """Return the sorted names in a folder, each with True for a folder.
+    """Return the sorted names in a folder, each with true for a folder.
 
     Arguments:
-        real: the path of the folder without links. beneath: see `read_regular_file`.
+        real: the folder's path without links. beneath: see `read_regular_file`.
     """
     try:
         descriptor = open_real_path(real, beneath, os.O_RDONLY | os.O_DIRECTORY)

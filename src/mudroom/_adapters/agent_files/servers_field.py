@@ -1,4 +1,4 @@
-"""MCP servers of an agent file (`mcpServers`): shared ones, and those of the agent alone."""
+"""The MCP servers that an agent file lists under `mcpServers`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ..._core.tool_names import make_server_pattern
 from ..._core.tool_patterns import parse_tool_pattern
 from .tools_field import parse_names
 
+# A server's configuration, as in `.mcp.json`.
 Entry = Mapping[str, JsonValue]
-"""Configuration of a server, as in `.mcp.json`."""
 
 
 def parse_servers(value: JsonValue) -> dict[str, Entry | None]:
-    """Return the servers of an agent by name; None for one that the session has.
+    """Return an agent's servers by name; None for one that the session has.
 
-    The value is a list of names and of maps from names to configurations, or one such map, or a
-    text with commas. Raises ValueError when it cannot be understood.
+    The value is a list of names and of maps from names to configurations, one such map, or names
+    with commas between them. Raises ValueError for anything else.
     """
     items = value if isinstance(value, list) else [value]
     servers: dict[str, Entry | None] = {}
@@ -38,7 +38,7 @@ def _check_name(name: str) -> str:
 
 
 def _check_entry(name: str, entry: JsonValue) -> Entry | None:
-    """Return a configuration, None for a name alone."""
+    """Return the configuration; None if there is only a name."""
     if entry is None or entry is True:
         return None
     if not isinstance(entry, dict):
@@ -49,14 +49,11 @@ def _check_entry(name: str, entry: JsonValue) -> Entry | None:
 def add_server_patterns(
     tools: tuple[str, ...] | None, servers: Iterable[str]
 ) -> tuple[str, ...] | None:
-    """Return the tool patterns of an agent with those of its servers.
-
-    A server of which the file names tools gets no further pattern: the named tools are enough.
-    None, for all tools, stays None.
-    """
+    """Return an agent's tool patterns, together with patterns for its servers."""
     if tools is None:
         return None
     included = [pattern for pattern in map(parse_tool_pattern, tools) if not pattern.is_excluded]
+    # If the file names some tools of a server, those are enough.
     missing = [
         pattern
         for pattern in map(make_server_pattern, servers)

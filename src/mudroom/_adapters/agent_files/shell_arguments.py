@@ -1,4 +1,4 @@
-"""Arguments of a slash command in the shell commands of its file: always data, never syntax."""
+"""Puts a slash command's arguments into shell commands: always as data, never as syntax."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from .prompt_pieces import ShellText
 
+# Means itself in every part of a shell command.
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]*")
-"""Text that means itself in every part of a shell command."""
 _COMMENT_AFTER = " \t\n;&|("
 _UNSAFE = (
     "the arguments have characters that a shell interprets, and the command has a place for them in"
@@ -25,14 +25,14 @@ def fill_command(
     *,
     splits: Callable[[re.Match[str]], bool] = lambda _: False,
 ) -> ShellText:
-    """Return a shell command with values in the places of its placeholders.
+    """Return a shell command with values in place of its placeholders.
 
-    Each value is quoted for the place it is put in: outside quotation marks, and in either kind
-    of them. Where that cannot be told, only values without special characters are filled in.
+    Each value is quoted for where it goes: outside quotation marks, or inside either kind. Where
+    that is unclear, only values without special characters are allowed.
 
     Arguments:
         source: the command as the file has it.
-        find_value: returns the value of a placeholder.
+        find_value: returns the value for a placeholder.
         splits: whether a value outside quotation marks is several words.
     """
     problem = ""
@@ -59,9 +59,9 @@ def fill_command(
 
 
 def _find_place(before: str) -> str | None:
-    """Return the quotation mark that is open at the end of a text, "" for none.
+    """Return the quotation mark that is open where the text ends, "" for none.
 
-    None if the text has something whose end is not easily found, such as `$(`.
+    None if the text contains something whose end is hard to find, such as `$(`.
     """
     quote = ""
     position = 0
@@ -84,7 +84,7 @@ def _find_place(before: str) -> str | None:
 
 
 def split_arguments(text: str) -> list[str]:
-    """Split arguments as a shell does; at blanks if a quotation mark is left open."""
+    """Split arguments as a shell does; at blanks if a quotation mark is never closed."""
     try:
         return shlex.split(text)
     except ValueError:

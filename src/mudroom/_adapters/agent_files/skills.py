@@ -1,6 +1,6 @@
-"""Agent Skills: folders with a SKILL.md. The text is loaded when it is needed.
+"""Agent Skills: folders with a SKILL.md, or single files `skills/NAME.md`.
 
-A skill may also be one file `skills/NAME.md`, with or without frontmatter.
+Only names and descriptions are kept; the text is loaded when it is needed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from .plugin_folders import PluginFolders, list_locations, make_part_name
 from .prompt_template import PromptTemplate, load_template
 from .safe_read import find_files, list_files, read_text
 
+# The limits up to MAX_COMPATIBILITY are those of the Agent Skills specification.
 NAME_PATTERN = compile_later(r"[a-z0-9]+(-[a-z0-9]+)*")
-"""A skill's name by the specification; at most MAX_NAME characters."""
 MAX_NAME = 64
 MAX_DESCRIPTION = 1_024
 MAX_COMPATIBILITY = 500
-"""Characters of a compatibility note."""
 MAX_LISTED_FILES = 100
-"""Files of a skill that are listed when it is loaded."""
+"""How many of its files are listed when a skill is loaded."""
 
 _KEYS = (
     "name description license compatibility metadata allowed-tools when_to_use argument-hint "
@@ -51,9 +50,9 @@ class Skill(Struct, frozen=True):
 
     Arguments:
         description: when to use it. path: absolute path of its SKILL.md.
-        boundary: see `safe_read.read_text`. is_hidden: true when models do not see it.
-        is_personal: false if it is of the project.
-        place: project folder that it belongs to, "" for a skill of the user.
+        boundary: see `safe_read.read_text`. is_hidden: true if models do not see it.
+        is_personal: false if it belongs to the project.
+        place: the project folder that it belongs to, "" for a skill of the user.
     """
 
     name: str
@@ -66,11 +65,10 @@ class Skill(Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """Absolute path of its folder."""
         return os.path.dirname(self.path)
 
     def list_files(self) -> list[str]:
-        """Return its other files, relative to its folder; after MAX_LISTED_FILES a remark."""
+        """Return its other files, relative to its folder; past MAX_LISTED_FILES, a remark."""
         if os.path.basename(self.path) != "SKILL.md":
             return []
         files = find_files(self.folder, "", [], boundary=self.boundary)
@@ -81,13 +79,13 @@ class Skill(Struct, frozen=True):
         return others
 
     def load_template(self) -> PromptTemplate:
-        """Return the text and the settings for a call by the user."""
+        """Load it for a call by the user."""
         return load_template(self.path, self.boundary, is_command=False)
 
     def load_text(self, arguments: str = "") -> str:
-        """Return the text with its placeholders filled in, "" when it cannot be read.
+        """Return the text with its placeholders filled in, "" if it cannot be read.
 
-        No command in the text is run. Text that comes from an argument is not filled in again.
+        Runs no command in the text.
         """
         diagnostics = FileDiagnostics(self.path)
         text = read_text(self.path, self.boundary, diagnostics)
@@ -132,8 +130,8 @@ def load_skills(
     """Load the skills of a project's folder, of the user and of plugins.
 
     Arguments:
-        user_home: the user's home; "" leaves it out.
-        trusts_folder: false if the user's skills go before those of the project.
+        user_home: "" leaves it out.
+        trusts_folder: false if the user's skills take precedence over the project's.
     """
     skills: dict[str, Skill] = {}
     diagnostics: list[Diagnostic] = []
@@ -163,18 +161,18 @@ def load_skills(
 
 
 def _is_single_file(path: str, location: Location) -> bool:
-    """Return whether a file directly in the folder is a skill."""
+    """Return whether the file itself is a skill, being directly in the folder."""
     return os.path.dirname(path) == location.folder and _derive_name(path).lower() != "readme"
 
 
 def _derive_name(path: str) -> str:
-    """Return the name that a path gives to its skill: of the folder, or of a single file."""
+    """Return the name that a skill has by its path: its folder's, or that of a single file."""
     folder, file = os.path.split(path)
     return os.path.basename(folder) if file == "SKILL.md" else os.path.splitext(file)[0]
 
 
 def load_skill(path: str, boundary: str = "") -> tuple[Skill | None, list[Diagnostic]]:
-    """Load the skill of a SKILL.md, None if it cannot be used, and its diagnostics."""
+    """Load one SKILL.md; the skill is None if it cannot be used."""
     diagnostics = FileDiagnostics(path)
     text = read_text(path, boundary, diagnostics)
     document = parse_document(text, diagnostics) if text is not None else None
@@ -241,7 +239,7 @@ def _read_name(path: str, entries: dict[str, Entry], diagnostics: FileDiagnostic
 
 
 def _find_first_line(text: str) -> str:
-    """Return the first line of a Markdown text, without the signs of a heading."""
+    """Return the first line of a Markdown text, without heading marks."""
     return text.strip().partition("\n")[0].strip("# ")
 
 
@@ -275,7 +273,7 @@ def _is_text_map(value: JsonValue) -> bool:
 def _read_text(
     entries: dict[str, Entry], key: str, diagnostics: FileDiagnostics
 ) -> tuple[str, int]:
-    """Return a value as one line of text, "" when it is missing or not a text, and its line."""
+    """Return a value as one line of text, and its line; "" if it is missing or not a text."""
     entry = entries.get(key)
     if entry is None:
         return "", 1
@@ -286,7 +284,6 @@ def _read_text(
 
 
 def format_preloaded(skills: Iterable[Skill]) -> str:
-    """Return the texts of skills that an agent gets from the start."""
     return "\n\n".join(
         wrap("skill", skill.load_text(), name=skill.name, folder=skill.folder) for skill in skills
     )

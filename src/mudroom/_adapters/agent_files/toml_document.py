@@ -1,4 +1,4 @@
-"""TOML files: each top-level key with its value and line number."""
+"""TOML files, with the line of each top-level key."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ..._platform.lazy_pattern import compile_later
 from .diagnostics import FileDiagnostics
 from .frontmatter import Entry
 
+# What the parser says about a text without its closing quotation mark.
 _OPEN_TEXT = compile_later(r"""Unterminated string|Illegal character '\\n'|Expected "'""")
-"""Errors of the parser about a text without its closing quotation mark."""
 
 
 def parse_toml(text: str, diagnostics: FileDiagnostics) -> dict[str, Entry] | None:
-    """Parse a TOML file; None, with an error in `diagnostics`, when it is invalid."""
+    """Parse a TOML file; None, with an error in `diagnostics`, if it is invalid."""
     import tomllib
 
     try:
@@ -25,11 +25,9 @@ def parse_toml(text: str, diagnostics: FileDiagnostics) -> dict[str, Entry] | No
 
 
 def _describe_error(text: str, error: str) -> tuple[int, str]:
-    """Return the line of an error of the parser and its description.
-
-    A text without an end is named at its line; the parser says which character it expected.
-    """
+    """Return the line of a parser error and a description."""
     line = re.search(r"at line (\d+)", error)
+    # For an unclosed text the parser only says which character it expected.
     if not _OPEN_TEXT.match(error):
         return int(line[1]) if line else 1, f"not TOML: {error}"
     if line:
@@ -40,5 +38,6 @@ def _describe_error(text: str, error: str) -> tuple[int, str]:
 
 
 def _find_line(text: str, key: str) -> int:
+    # The parser gives no lines for values, so the key is searched for.
     match = re.search(rf"""^[ \t]*\[*[ \t]*["']?{re.escape(key)}\b""", text, re.MULTILINE)
     return text.count("\n", 0, match.start()) + 1 if match else 1

@@ -1,4 +1,4 @@
-"""Tools that an agent file allows or denies, in any program's spelling, as tool patterns.
+"""Turns the tools that an agent file allows or denies into tool patterns.
 
 An agent never gets more than its file says: a limit that cannot be understood raises ValueError,
 and the file is not used.
@@ -35,7 +35,7 @@ class ToolsField(Struct, frozen=True):
 
 
 def parse_names(value: JsonValue) -> list[str]:
-    """Return the names of a list, or of a text with commas. Raises ValueError for others."""
+    """Return names from a list, or from a text with commas; ValueError for anything else."""
     if value is None:
         return []
     if isinstance(value, str):
@@ -50,10 +50,10 @@ def parse_allowed(
 ) -> ToolsField:
     """Parse allowed tools: a list, a text with commas, or a map of names to true and false.
 
-    Arguments:
-        known: names of the existing tools. Unknown names are kept, with a warning.
+    Raises ValueError if the value cannot be understood.
 
-    Raises ValueError when the value cannot be understood.
+    Arguments:
+        known: names of the existing tools. Others are kept, with a warning.
     """
     if isinstance(value, dict):
         return _parse_map(value, known, diagnostics, line)
@@ -72,7 +72,7 @@ def parse_allowed(
 def parse_denied(
     value: JsonValue, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> tuple[str, ...]:
-    """Parse denied tools and calls; return excluding patterns. Raises ValueError."""
+    """Turn denied tools and calls into excluding patterns; ValueError for unclear ones."""
     return tuple(
         f"!{_resolve_pattern(name, known, diagnostics, line)}" for name in parse_names(value)
     )
@@ -81,7 +81,8 @@ def parse_denied(
 def parse_permission(value: JsonValue, diagnostics: FileDiagnostics, line: int) -> ToolsField:
     """Parse opencode's `permission`: a map of tools to allow, ask, deny, or to a map of calls.
 
-    Returns excluding patterns or, when "*" is denied, the allowed tools. Raises ValueError.
+    Returns excluding patterns or, if "*" is denied, the allowed tools. Raises ValueError if it
+    cannot be understood.
     """
     if value in _VERDICTS:
         value = {"*": value}
@@ -91,6 +92,7 @@ def parse_permission(value: JsonValue, diagnostics: FileDiagnostics, line: int) 
         normalize_tool_name(name): _is_allowed(name, verdict, diagnostics, line)
         for name, verdict in value.items()
     }
+    # In opencode, `edit` also stands for writing files.
     if "edit" in allowed:
         allowed.setdefault("write", allowed["edit"])
     if allowed.pop("*", True):
@@ -112,7 +114,7 @@ def _read_allowed_agents(permission: Mapping[str, JsonValue]) -> tuple[str, ...]
 
 
 def _read_denied_calls(permission: Mapping[str, JsonValue]) -> Iterator[str]:
-    """Yield excluding patterns for single calls of tools that are not denied whole."""
+    """Yield excluding patterns for single calls of tools that are not denied completely."""
     for name, verdict in permission.items():
         tool = normalize_tool_name(name)
         calls = _get_call_verdicts(verdict) or {}
@@ -126,12 +128,12 @@ def _read_denied_calls(permission: Mapping[str, JsonValue]) -> Iterator[str]:
 
 
 def _get_call_verdicts(value: JsonValue) -> Mapping[str, JsonValue] | None:
-    """Return the map of calls to verdicts, None when there is one verdict for all calls."""
+    """Return the map of calls to verdicts, None if one verdict holds for all calls."""
     return value if isinstance(value, dict) else None
 
 
 def _is_allowed(name: str, value: JsonValue, diagnostics: FileDiagnostics, line: int) -> bool:
-    """Return whether the agent gets a tool. Raises ValueError for an unknown verdict."""
+    """Return whether the agent gets a tool; ValueError for an unknown verdict."""
     by_call = _get_call_verdicts(value)
     verdicts = [value] if by_call is None else list(by_call.values())
     unknown = [verdict for verdict in verdicts if verdict not in _VERDICTS]
@@ -155,7 +157,7 @@ def _is_allowed(name: str, value: JsonValue, diagnostics: FileDiagnostics, line:
 def _resolve_pattern(
     text: str, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> str:
-    """Return a pattern with mudroom's name of its tool. Raises ValueError for an unclear one."""
+    """Return the pattern with mudroom's name of the tool; ValueError for an unclear one."""
     name, bracket, calls = text.partition("(")
     is_excluded = name.startswith("!")
     tool = resolve_tool_name(name.removeprefix("!"), known, diagnostics, line)
@@ -164,7 +166,7 @@ def _resolve_pattern(
 
 
 def _check_pattern(text: str) -> str:
-    """Return a pattern in its shortest form. Raises ValueError for an unclear one."""
+    """Return a pattern in its shortest form; ValueError for an unclear one."""
     pattern = parse_tool_pattern(text)
     if not pattern.is_valid:
         raise ValueError(f"{text}: is not a tool pattern; write for example bash(git:*)")
@@ -174,8 +176,9 @@ def _check_pattern(text: str) -> str:
 def resolve_tool_name(
     name: str, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> str:
-    """Return mudroom's name, or pattern, of a tool; add a warning for an unknown one."""
+    """Return mudroom's name for a tool, or its pattern; warn about an unknown one."""
     name = name.strip()
+    # The Gemini CLI writes `mcp_SERVER_TOOL`.
     gemini = _GEMINI_MCP.fullmatch(name)
     if gemini:
         name = f"mcp__{gemini[1]}__{gemini[2]}"

@@ -1,4 +1,4 @@
-"""Task board: add tasks, claim them, complete them. Each task has one owner at a time."""
+"""The task board: tasks are added, claimed and completed, each with one owner at a time."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _TAKE = (
 
 
 class TaskBoard:
-    """The task board of a project. Use one object per thread; any number of processes share it.
+    """The task board of a project, shared by any number of processes. Use one object per thread.
 
     Arguments:
-        path: its file, which is created if it is missing.
+        path: its file, created if missing.
         read_clock: returns seconds since 1970, for the log.
         lock_name: name of the lock for claims, if another object holds it.
 
-    Methods raise BoardError when the file cannot be used, UsageError for wrong arguments.
+    Methods raise BoardError if the file cannot be used and UsageError for wrong arguments.
     """
 
     def __init__(
@@ -50,18 +50,16 @@ class TaskBoard:
         self.lock_name = lock_name
 
     def __enter__(self) -> TaskBoard:
-        """Return the board."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the board."""
         self.close()
 
     def close(self, *, keeps_tasks: bool = False) -> None:
-        """Return the tasks that this process still owns to the board, and close the file.
+        """Return the tasks this process still owns to the board, and close the file.
 
         Arguments:
-            keeps_tasks: leave them with their owner, as a crash would: it continues later.
+            keeps_tasks: leave them with their owner, who continues later, as after a crash.
         """
         try:
             if self._lock and not keeps_tasks:
@@ -73,20 +71,20 @@ class TaskBoard:
                 self._lock.release()
 
     def hold_lock(self, name: str = "") -> None:
-        """Hold the lock for claims until `close`. Without a name, it gets one of its own."""
+        """Hold the lock for claims until `close`. Without a name, the lock gets a unique one."""
         with translate_errors(self.path):
             self._lock = OwnerLock(self.path, name)
         self.lock_name = self._lock.name
 
     @contextmanager
     def change(self, *, is_durable: bool = True) -> Generator[sqlite3.Connection]:
-        """Return the connection inside a write transaction; an exception undoes all changes.
+        """Enter a write transaction and yield its connection; an exception undoes everything.
 
-        A change inside a change belongs to the outer one.
+        A nested change becomes part of the outer one.
 
         Arguments:
-            is_durable: write it to the disk now. A claim needs no such wait: when the machine
-                fails, the claim ends with its process.
+            is_durable: sync to disk at the end. A claim does not need that: if the machine fails,
+                the claim ends with its process.
         """
         if self._connection.in_transaction:
             yield self._connection
@@ -103,12 +101,11 @@ class TaskBoard:
                 raise
 
     def list_tasks(self) -> list[BoardTask]:
-        """Return all tasks, lowest id first. Tasks of ended processes are pending again."""
+        """Return all tasks in the order of their ids, after freeing those of ended processes."""
         self.return_abandoned()
         return self.read_tasks()
 
     def get(self, task_id: int) -> BoardTask:
-        """Return one task."""
         tasks = self.read_tasks(task_id)
         if not tasks:
             raise UsageError(
@@ -119,7 +116,6 @@ class TaskBoard:
         return tasks[0]
 
     def count_open(self) -> int:
-        """Return the number of tasks that are not completed."""
         select = "SELECT count(*) FROM task WHERE status <> 'completed'"
         with translate_errors(self.path):
             return int(self._connection.execute(select).fetchone()[0])
@@ -131,7 +127,6 @@ class TaskBoard:
         blockers: Iterable[int] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> BoardTask:
-        """Add a task that depends on other tasks, and return it."""
         line = require_subject(clean_text(subject))
         row = (line, clean_text(description), format_metadata(metadata or {}))
         with self.change() as sql:
@@ -142,18 +137,18 @@ class TaskBoard:
         return self.get(task_id)
 
     def add_blockers(self, task_id: int, blockers: Iterable[int]) -> BoardTask:
-        """Let a task depend on further tasks. Refuses a cycle and names its path."""
+        """Make a task depend on further tasks. Refuses a cycle, naming its path."""
         self.get(task_id)
         with self.change() as sql:
             self._add_edges(sql, task_id, blockers)
         return self.get(task_id)
 
     def claim(self, task_id: int, owner: str, run: str = "", agent: str | None = None) -> BoardTask:
-        """Take one task for an owner in this process. Raises UsageError if it is not ready.
+        """Claim a task for an owner in this process. Raises UsageError if it is not ready.
 
         Arguments:
             run: session and run, see `BoardTask`.
-            agent: agent of the run; None takes a task for any agent.
+            agent: agent of the run; None may claim tasks meant for any agent.
         """
         self.return_abandoned()
         with self.change(is_durable=False) as sql:
@@ -169,10 +164,10 @@ class TaskBoard:
         run: str = "",
         agent: str | None = None,
     ) -> BoardTask | None:
-        """Take the first ready task, or return None. The highest priority is first, then the id.
+        """Claim the next ready task, by priority and then by id; None if none is ready.
 
         Arguments:
-            without: ids of tasks not to take.
+            without: ids of tasks to skip.
             run, agent: see `claim`.
         """
         task_id = self._claim_ready(owner, without, run, agent)
@@ -181,10 +176,9 @@ class TaskBoard:
         return None if task_id is None else self.get(task_id)
 
     def complete(self, task: BoardTask, report: str = "") -> list[int] | None:
-        """Complete a claimed task; return the ids of the tasks that are ready now.
+        """Complete a claimed task; return the ids of tasks that became ready.
 
-        Returns None if it has another owner now: it is not completed then, and the board is
-        unchanged.
+        Return None, and change nothing, if the task has another owner by now.
         """
         with self.change() as sql:
             update = (
@@ -200,7 +194,7 @@ class TaskBoard:
             return self._list_unblocked(sql, task.id)
 
     def mark_done(self, task_id: int, report: str = "") -> list[int]:
-        """Complete a task that no process works on; return the ids of the ready dependants."""
+        """Complete a task no process is working on; return the ids of tasks that became ready."""
         self.return_abandoned()
         task = self.get(task_id)
         with self.change() as sql:
@@ -214,24 +208,25 @@ class TaskBoard:
             return self._list_unblocked(sql, task_id)
 
     def release(self, task: BoardTask, report: str = "") -> None:
-        """Return a claimed task to the board, with the reason in `report`."""
+        """Return a claimed task to the board, with a reason in `report`."""
         with self.change() as sql:
             update = (
                 "UPDATE task SET status = 'pending', owner = '', lock = '', run = '', report = ?, "
                 "revision = revision + 1 WHERE id = ? AND revision = ?"
             )
+            # With another revision, the task has another owner by now and is left alone.
             if sql.execute(update, (clean_text(report), task.id, task.revision)).rowcount:
                 self.write_log(sql, task.id, "returned", task.owner)
 
     def release_run(self, run: str, keep: int = 0) -> None:
-        """Return all tasks of a run of this process to the board. `keep`: id of another one."""
+        """Return all tasks of a run of this process to the board, except the one with id `keep`."""
         with self.change() as sql:
             self._return_tasks(sql, self.lock_name, run, keep)
 
     def edit(self, task_id: int, **texts: str) -> None:
-        """Change subject, description or owner of a task. Raises UsageError for a blank subject.
+        """Change a task's subject, description or owner. Raises UsageError for a blank subject.
 
-        A task that a process works on keeps its owner.
+        The owner of a task cannot be changed while a process works on it.
         """
         if "subject" in texts:
             texts["subject"] = require_subject(texts["subject"])
@@ -245,7 +240,7 @@ class TaskBoard:
             self.write_log(sql, task_id, "edited")
 
     def reopen(self, task_id: int) -> BoardTask:
-        """Make a task pending that no process works on; its dependants wait for it again."""
+        """Make a task pending again, and its dependants wait, unless a process works on it."""
         self.return_abandoned()
         self.get(task_id)
         with self.change() as sql:
@@ -259,9 +254,9 @@ class TaskBoard:
         return self.get(task_id)
 
     def remove(self, task_ids: Collection[int]) -> None:
-        """Remove tasks. Their ids are not used again.
+        """Remove tasks. Their ids are never reused.
 
-        Refuses tasks that a process works on, and tasks that others depend on.
+        Refuses tasks a process is working on and tasks that others depend on.
         """
         self.return_abandoned()
         for task_id in task_ids:
@@ -281,12 +276,13 @@ class TaskBoard:
                 self.write_log(sql, task_id, "removed")
 
     def return_abandoned(self) -> list[int]:
-        """Return tasks of ended processes to the board; return their ids."""
+        """Return the tasks of ended processes to the board; return their ids."""
         with translate_errors(self.path):
             select = "SELECT DISTINCT lock FROM task WHERE status = 'in_progress' AND lock <> ''"
             locks = [str(row[0]) for row in self._connection.execute(select)]
             ended = [lock for lock in locks if not is_owner_alive(self.path, lock)]
         returned: list[int] = []
+        # The write lock is not needed if there is nothing to return.
         if ended:
             with self.change() as sql:
                 for lock in ended:
@@ -296,12 +292,12 @@ class TaskBoard:
     def write_log(
         self, sql: sqlite3.Connection, task_id: int, change: str, owner: str = ""
     ) -> None:
-        """Append one line to the log of the board."""
+        """Append a line to the board's log, in the transaction of the change."""
         row = (self._read_clock(), task_id, change, owner)
         sql.execute("INSERT INTO log (at, task, change, owner) VALUES (?, ?, ?, ?)", row)
 
     def edit_metadata(self, task_id: int, changes: Mapping[str, Any]) -> None:
-        """Change values of a task's metadata; None removes one."""
+        """Change values of a task's metadata; None removes a value."""
         with self.change() as sql:
             text = format_metadata({**self.get(task_id).metadata, **changes})
             sql.execute("UPDATE task SET metadata = ? WHERE id = ?", (text, task_id))
@@ -361,7 +357,7 @@ class TaskBoard:
         return [int(row[0]) for row in sql.execute(select, (blocker,))]
 
     def _explain_refusal(self, task_id: int, agent: str | None = None) -> str:
-        """Return why a task cannot be claimed, completed or removed now."""
+        """Explain why a task cannot be claimed, completed or removed now."""
         task = self.get(task_id)
         if task.status == "completed":
             return f"task #{task_id} is completed already"
@@ -375,6 +371,6 @@ class TaskBoard:
         return f"task #{task_id} waits for {others}"
 
     def read_tasks(self, task_id: int | None = None) -> list[BoardTask]:
-        """Return one task, or all; return no tasks of ended processes to the board."""
+        """Read one task or all, leaving those of ended processes as they are."""
         with translate_errors(self.path):
             return read_tasks(self._connection, task_id)

@@ -1,10 +1,10 @@
-"""File of a board: its place, its tables, and errors of SQLite as BoardError.
+"""The file of a board: its place, its tables, and SQLite errors as BoardError.
 
 task(id, subject, description, status, owner, lock, run, revision, report, source, exported,
     metadata)    agent and priority are computed from the metadata, a JSON object
-edge(task, blocker)    dependencies; they are never deleted while both tasks exist
+edge(task, blocker)    dependencies, never deleted while both tasks exist
 log(at, task, change, owner)    append-only
-op(key, answer)    changes by tool calls: a call that runs again gets the same answer
+op(key, answer)    changes made by tool calls: a call that runs again gets the same answer
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from ..._platform.private_files import make_private_file, make_private_folder
 from ...errors import BoardError
 
+# "mudb" in ASCII.
 _APPLICATION_ID = 0x6D756462
 _SCHEMA_VERSION = 3
 _TABLES = """
@@ -43,27 +44,28 @@ ALTER TABLE task ADD COLUMN priority INTEGER AS (coalesce(json_extract(metadata,
 DROP INDEX IF EXISTS task_status;
 CREATE INDEX task_order ON task (status, priority DESC, id);
 """
+# Seconds that SQLite waits for other processes; generous, for machines under heavy load.
 _LOCK_TIMEOUT = 60.0
-"""Seconds that SQLite waits for other processes, on a machine with a high load."""
 
+# Between attempts to begin a change, which itself takes 1 to 3 ms.
 _RETRY_SECONDS = 0.002
-"""Seconds between two attempts to begin a change. A change takes 1 to 3 ms."""
 
 _DAMAGE_CODES = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _NETWORK_TYPES = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs"}
 
 
 def get_board_path(home: str | Path, project: str) -> Path:
-    """Return the path of a project's board. `project`: the real path of its folder."""
+    """Return the path of a project's board. `project` is the real path of its folder."""
+    # Paths on Linux may have bytes that are not UTF-8.
     digest = hashlib.sha256(project.encode("utf-8", "surrogateescape")).hexdigest()
     return Path(home, "boards", f"{digest[:16]}.db")
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open the file of a board; create it and its folder if they are missing.
+    """Open the file of a board, creating it and its folder if missing.
 
-    Raises BoardError for a damaged file, a file of another program or of a newer version, a folder
-    that cannot be written, and a network file system.
+    Raises BoardError for a damaged file, a file of another program or a newer version, an
+    unwritable folder, and a network file system.
     """
     with translate_errors(path):
         make_private_folder(path.parent)
@@ -87,12 +89,10 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def begin_change(connection: sqlite3.Connection) -> None:
-    """Begin a write transaction as soon as the other processes allow it.
-
-    SQLite itself waits up to 0.1 s between two attempts: 50 processes then leave the file unused
-    for most of the time.
-    """
+    """Begin a write transaction as soon as the other processes allow it."""
     deadline = time.monotonic() + _LOCK_TIMEOUT
+    # SQLite's own retries are up to 0.1 s apart: with 50 processes, the file would be idle most
+    # of the time.
     connection.execute("PRAGMA busy_timeout = 0")
     try:
         while True:
@@ -109,9 +109,10 @@ def begin_change(connection: sqlite3.Connection) -> None:
 
 
 def _create_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Create the tables. Two processes may do so at the same time."""
+    """Create or update the tables, possibly while another process does the same."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("BEGIN IMMEDIATE")
+    # Read inside the transaction, when no other process can be updating the tables.
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (program,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -134,7 +135,7 @@ def _create_tables(connection: sqlite3.Connection, path: Path) -> None:
 
 @contextmanager
 def translate_errors(path: Path) -> Generator[None]:
-    """Raise BoardError in place of errors of SQLite and of the file system."""
+    """Raise BoardError in place of errors of SQLite and the file system."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -149,7 +150,6 @@ def translate_errors(path: Path) -> Generator[None]:
 
 
 def _explain_failure(error: sqlite3.DatabaseError, path: Path) -> tuple[str, str]:
-    """Return a message and a remedy."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _DAMAGE_CODES:
         remedy = (
@@ -168,7 +168,7 @@ def _explain_failure(error: sqlite3.DatabaseError, path: Path) -> tuple[str, str
 
 
 def _require_local_disk(path: Path) -> None:
-    """Raise BoardError on a network file system: locks of SQLite do not hold there."""
+    """Raise BoardError on a network file system, where SQLite's locks do not work."""
     kind = find_file_system(path.parent, _read_mounts())
     if kind in _NETWORK_TYPES:
         raise BoardError(
@@ -185,7 +185,7 @@ def _read_mounts() -> str:
 
 
 def find_file_system(folder: Path, mounts: str) -> str:
-    """Return the type of the file system of a folder, "" if it is unknown.
+    """Return the file system type of a folder, "" if unknown.
 
     Arguments:
         mounts: text of /proc/self/mounts: device, folder, type, and more, one mount per line.

@@ -1,7 +1,7 @@
-"""Import and export of task files: one JSON file `task_N.json` per task, as in learn-claude-code.
+"""Import and export of task files, one `task_N.json` per task as in learn-claude-code.
 
-An imported file is kept as text. The export writes it byte for byte until its task changes; then it
-keeps the order of the keys and the keys that the board does not know.
+The text of an imported file is kept. The export writes it byte for byte until its task changes, and
+then still keeps the order of keys, and keys the board does not know.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from .task_rows import read_blockers
 from .tasks import format_metadata, require_no_cycle
 
 _FILE_NAME = re.compile(r"task_([1-9][0-9]{0,17})\.json")
+# Holds the highest id ever used, in case its task has been removed.
 _HIGH_WATER_MARK = ".highwatermark"
-"""File with the highest id that was ever used, if the task with this id is removed."""
 
 
+# Larger numbers are not exact in every JSON reader.
 _Id = Annotated[int, Meta(ge=1, lt=1 << 53)]
 
 
@@ -45,9 +46,9 @@ class TaskFile(Struct, frozen=True, rename="camel"):
 
 
 def import_tasks(board: TaskBoard, folder: Path) -> int:
-    """Add the tasks of a folder's files to a board, all or none; return how many.
+    """Add the tasks in a folder's files to a board, all or none; return how many.
 
-    Raises UsageError for a file that is no task, an id that the board has, or a cycle.
+    Raises UsageError for a file that is not a task, an id the board already has, or a cycle.
     """
     texts = _read_files(folder)
     tasks = {task_id: _parse(text, path) for task_id, (path, text) in texts.items()}
@@ -67,7 +68,7 @@ def import_tasks(board: TaskBoard, folder: Path) -> int:
 
 
 def export_tasks(board: TaskBoard, folder: Path) -> tuple[int, list[str]]:
-    """Write a file per task; return how many, and the names of files without a task.
+    """Write a file for each task; return how many, and the names of files without a task.
 
     Raises BoardError if the folder cannot be written.
     """
@@ -94,7 +95,7 @@ def export_tasks(board: TaskBoard, folder: Path) -> tuple[int, list[str]]:
 
 
 def _read_files(folder: Path) -> dict[int, tuple[Path, str]]:
-    """Return path and text of each task file, by the id in its name, lowest first."""
+    """Read path and text of each task file, by the id in its name, in order."""
     texts: dict[int, tuple[Path, str]] = {}
     try:
         for path in folder.iterdir():
@@ -138,7 +139,7 @@ def _read_high_water_mark(folder: Path) -> int:
 
 
 def _insert(sql: sqlite3.Connection, task: TaskFile, text: str) -> None:
-    """Add a task with its id and its dependencies, those on missing tasks too."""
+    """Add a task with its id and all its dependencies, even on tasks that are missing."""
     insert = (
         "INSERT INTO task (id, subject, description, status, owner, metadata, source) "
         "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
@@ -157,7 +158,7 @@ def _insert(sql: sqlite3.Connection, task: TaskFile, text: str) -> None:
 
 
 def _make_fields(task: BoardTask) -> dict[str, Any]:
-    """Return the fields of a task file. As in the lesson, completed tasks no longer block."""
+    """Make the fields of a task file. As in the course, completed tasks no longer block."""
     return {
         "id": task.id,
         "subject": task.subject,
@@ -171,10 +172,11 @@ def _make_fields(task: BoardTask) -> dict[str, Any]:
 
 
 def _format(task: BoardTask, source: str, exported: str) -> str:
-    """Return the text of a task file.
+    """Format a task file.
 
     Arguments:
-        source: the imported text, "" for none. exported: the fields at that time.
+        source: the imported text, "" for none.
+        exported: the fields as they were when it was imported.
     """
     fields = _make_fields(task)
     if not source:

@@ -1,7 +1,7 @@
-"""Lock file of a process that claims tasks. The kernel releases it when the process ends.
+"""The lock file of a process that claims tasks, released by the kernel when the process ends.
 
-So a claim ends with its process, without a clock: a process that sleeps keeps its tasks, and a
-killed one loses them at once.
+That way a claim ends with its process and needs no clock: a suspended process keeps its tasks, and
+a killed one loses them at once.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from pathlib import Path
 
 from ..._platform.private_files import make_private_folder
 
+# The longest that another process holds a lock just to look at it, under heavy load.
 _LOOK_SECONDS = 2.0
-"""Longest time that other processes look at a lock, on a machine with a high load."""
 
 
 class OwnerLock:
-    """The lock of this process on a board.
+    """This process's lock on a board.
 
     Arguments:
-        name: name of the lock, so that a resumed session holds the lock of its earlier process
-            again. If another process holds it, or without a name, the lock gets a name of its own.
+        name: name of the lock, which lets a resumed session hold its earlier process's lock again.
+            Without a name, or if another process holds it, the lock gets a unique name.
 
-    `name`: the name of its lock file, recorded with each claim.
+    Attributes:
+        name: the name of its lock file, recorded with each claim.
     """
 
     def __init__(self, board: Path, name: str = "") -> None:
@@ -41,17 +42,16 @@ class OwnerLock:
                 name = ""
             elif _is_file_of(self._path, self._descriptor):
                 return
-            # Or another process removed the file between our open and our flock.
+            # Taken, or removed by another process between our open and our flock: try again.
             os.close(self._descriptor)
 
     def release(self) -> None:
-        """Release the lock and remove its file."""
         self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
 
 
 def _lock_soon(descriptor: int) -> bool:
-    """Lock a file. Return False if another process holds it, and does not only look at it."""
+    """Lock a file. Return False if another process holds it for longer than a look takes."""
     deadline = time.monotonic() + _LOOK_SECONDS
     while True:
         try:
@@ -64,18 +64,18 @@ def _lock_soon(descriptor: int) -> bool:
 
 
 def _is_file_of(path: Path, descriptor: int) -> bool:
-    """Return whether the path still names the open file."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     return False
 
 
 def _remove_free_locks(folder: Path, name: str) -> None:
-    """Remove the lock files of processes that have ended, except the one of this name."""
+    """Remove the lock files of ended processes, except the one with this name."""
     for path in [path for path in folder.iterdir() if path.name != name]:
         with suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
+                # Raises an OSError if a running process holds the lock, so its file stays.
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
             finally:
@@ -89,7 +89,7 @@ def is_owner_alive(board: Path, name: str) -> bool:
     except FileNotFoundError:
         return False
     try:
-        # A shared lock, so that two processes that look at the same time do not see each other.
+        # Shared, so that two processes that look at once do not take each other for the owner.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

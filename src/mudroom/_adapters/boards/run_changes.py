@@ -1,4 +1,4 @@
-"""Changes of a board by the runs of one session. Each call changes the board exactly once."""
+"""Changes of a board by the runs of a session, exactly one per tool call."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .board import TaskBoard
 
 log = logging.getLogger("mudroom")
 
+# Characters of the session id shown in an owner's name.
 _SHORT_ID = 8
-"""Characters of a session id in the name of an owner."""
 
 
 class RunChanges:
-    """Changes of a board by the runs of one session.
+    """Changes a board for the runs of one session.
 
-    The claims of a child belong to the child. Those of root runs belong to the session: the next
-    prompt continues the work.
+    A child's claims belong to the child. A root run's claims belong to the session, so that the
+    next prompt continues the work.
     """
 
     def __init__(self, board: TaskBoard, session: str) -> None:
@@ -41,14 +41,12 @@ class RunChanges:
         blockers: Sequence[int],
         metadata: Mapping[str, Any],
     ) -> BoardAnswer:
-        """Add a task."""
         _require_no_check(metadata)
         return self._answer_once(
             key, lambda: BoardAnswer(self._board.add(subject, description, blockers, metadata))
         )
 
     def update(self, key: str, run_id: str, task_id: int, change: TaskChange) -> BoardAnswer:
-        """Change a task for a run: all of the change, or nothing."""
         _require_no_check(change.metadata)
         run = self._identify(run_id)
         return self._answer_once(key, lambda: self._update(run, run_id, task_id, change), run)
@@ -56,7 +54,7 @@ class RunChanges:
     def claim_next(
         self, run_id: str, owner: str, agent: str, without: Collection[int]
     ) -> BoardTask | None:
-        """Claim the first ready task for a run, or return the one that it has."""
+        """Claim the next ready task for a run, or return the one it already has."""
         run = self._identify(run_id)
         with self._board.change(is_durable=False):
             own = next(
@@ -65,7 +63,7 @@ class RunChanges:
             return own or self._board.claim_next(owner, without, run, agent)
 
     def end_claim(self, run_id: str, task_id: int, report: str, *, is_done: bool) -> None:
-        """Complete the task of a run, or return it, unless the run has lost it."""
+        """Complete a run's task or return it to the board, unless the run has lost it."""
         run = self._identify(run_id)
         with self._board.change():
             for task in self._board.read_tasks(task_id):
@@ -77,16 +75,16 @@ class RunChanges:
                     self._board.release(task, report)
 
     def release(self, run_id: str, keep: int = 0) -> None:
-        """Return the tasks of a child run to the board. `keep`: id of one that it keeps."""
+        """Return a child's tasks to the board, except the one with id `keep`."""
         if is_child_id(run_id):
             self._board.release_run(self._identify(run_id), keep)
 
     def _identify(self, run_id: str) -> str:
-        """Return the owner of the claims of a run: the child, for all its runs, or the session."""
+        """Return the owner of a run's claims: the child, across all its runs, or the session."""
         return f"{self._session}#{find_first_id(run_id) if is_child_id(run_id) else ''}"
 
     def _answer_once(self, key: str, act: Callable[[], BoardAnswer], run: str = "") -> BoardAnswer:
-        """Change the board and store the answer; return the stored answer of an earlier call."""
+        """Change the board and store the answer, or return the answer of an earlier attempt."""
         with self._board.change() as sql:
             answer = _read_answer(sql, key)
             if answer and self._is_valid(answer, run):
@@ -150,7 +148,7 @@ class RunChanges:
     def _may_end(self, task: BoardTask, run: str) -> bool:
         """Return whether a run may complete or return a claimed task.
 
-        It is the run that claimed the task, or a root run of the same session.
+        The run that claimed it may, and so may the root runs of the same session.
         """
         is_root = run.endswith("#")
         return _is_claimed_by(task, run) or (is_root and task.run.startswith(run))
@@ -161,9 +159,9 @@ class RunChanges:
 
 
 def delete_answers(home: str | Path, session: str) -> None:
-    """Remove the answers to the calls of a deleted session from all boards of a state folder.
+    """Remove a deleted session's stored answers from all boards of a state folder.
 
-    A board that cannot be used keeps them; a warning says so.
+    A board that cannot be used keeps them, with a warning.
     """
     for path in Path(home, "boards").glob("*.db"):
         try:
@@ -176,7 +174,7 @@ def delete_answers(home: str | Path, session: str) -> None:
 
 
 def _require_no_check(metadata: Mapping[str, Any]) -> None:
-    """Raise UsageError if a run changes the check that decides on its own work."""
+    """Raise UsageError if a run tries to set the check that judges its own work."""
     if "check" in metadata:
         raise UsageError(
             "only the user gives the check of a task",

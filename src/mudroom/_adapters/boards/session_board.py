@@ -1,4 +1,4 @@
-"""The port Board: the board of a project for the runs of one session."""
+"""The port Board: a project's board as the runs of one session use it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 class SessionBoard:
-    """The port Board for one session. Its file opens with the first use.
+    """The port Board for one session. The file is opened at first use.
 
-    Claims belong to a lock with the id of the session: when the session is resumed after a crash,
-    it still has its tasks, unless another process took them in the meantime.
+    Claims belong to a lock named after the session: if the session is resumed after a crash, it
+    still has its tasks unless another process has taken them.
 
     Arguments:
         path: file of the board.
-        is_owner: false in a worker process; the process of the session holds the lock.
+        is_owner: false in a worker process, since the session's process holds the lock.
     """
 
     def __init__(self, path: Path, session: str, *, is_owner: bool = True) -> None:
@@ -37,7 +37,6 @@ class SessionBoard:
 
     @property
     def name(self) -> str:
-        """File name of the board."""
         return self._path.name
 
     async def open(self) -> None:
@@ -45,7 +44,7 @@ class SessionBoard:
         await self._run(lambda board: None)
 
     async def close(self, *, keeps_tasks: bool = False) -> None:
-        """Return the tasks that runs of the session still work on, and close the file.
+        """Return the session's unfinished tasks to the board, and close the file.
 
         Arguments:
             keeps_tasks: leave them with the session, which continues in a later process.
@@ -63,7 +62,6 @@ class SessionBoard:
         blockers: Sequence[int] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> BoardAnswer:
-        """Add a task."""
         return await self._run(
             lambda board: RunChanges(board, self._session).create(
                 key, subject, description, blockers, metadata or {}
@@ -73,29 +71,24 @@ class SessionBoard:
     async def update_task(
         self, key: str, run_id: str, task_id: int, change: TaskChange
     ) -> BoardAnswer:
-        """Change a task for a run: all of the change, or nothing."""
         return await self._run(
             lambda board: RunChanges(board, self._session).update(key, run_id, task_id, change)
         )
 
     async def list_tasks(self) -> Sequence[BoardTask]:
-        """Return all tasks, lowest id first."""
         return await self._run(lambda board: board.list_tasks())
 
     async def get_task(self, task_id: int) -> BoardTask:
-        """Return one task."""
         return await self._run(lambda board: board.get(task_id))
 
     async def claim_next(
         self, run_id: str, owner: str, agent: str, without: Collection[int] = ()
     ) -> BoardTask | None:
-        """Claim the first ready task for a run that begins with it; None if there is none."""
         return await self._run(
             lambda board: RunChanges(board, self._session).claim_next(run_id, owner, agent, without)
         )
 
     async def end_claim(self, run_id: str, task_id: int, report: str, *, is_done: bool) -> None:
-        """Complete the task that a run has claimed, or return it to the board."""
         await self._run(
             lambda board: RunChanges(board, self._session).end_claim(
                 run_id, task_id, report, is_done=is_done
@@ -103,22 +96,22 @@ class SessionBoard:
         )
 
     async def release(self, run_id: str, keep: int = 0) -> None:
-        """Return the tasks that a child run works on to the board, at its end.
+        """Return a finished child's tasks to the board.
 
-        Tasks of root runs stay with the session until it closes. Changes by calls that were
-        cancelled have happened when this returns.
+        Tasks of root runs stay with the session until it closes. By the time this returns, changes
+        made by cancelled calls have taken place.
         """
         if self._is_used:
             await self._run(lambda board: RunChanges(board, self._session).release(run_id, keep))
 
     async def _run(self, act: Callable[[TaskBoard], T]) -> T:
-        """Act on the board in its thread. A call that is cancelled still completes its change."""
+        """Act on the board in its thread. A cancelled call still completes its change."""
         self._is_used = True
         work = asyncio.get_running_loop().run_in_executor(self._thread, self._act, act)
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
-            # Its error has no reader any more; asyncio would print it.
+            # No one reads its error any more, and asyncio would print it.
             work.add_done_callback(lambda done: done.cancelled() or done.exception())
             raise
 
@@ -128,7 +121,7 @@ class SessionBoard:
         return act(self._board)
 
     def _close(self, *, keeps_tasks: bool) -> None:
-        # In the thread of the board: after all calls that have been sent to it.
+        # Runs in the board's thread, and so after all calls sent to it.
         if board := self._board:
             self._board = None
             board.close(keeps_tasks=keeps_tasks)

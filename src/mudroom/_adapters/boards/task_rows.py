@@ -1,4 +1,4 @@
-"""Rows of a board's file as tasks."""
+"""Reads tasks from the rows of a board's file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EDGES = (
 
 
 def read_tasks(sql: sqlite3.Connection, task_id: int | None = None) -> list[BoardTask]:
-    """Return one task, or all, lowest id first."""
+    """Read one task or all, in the order of their ids."""
     one = task_id is not None
     values = {"id": task_id}
     edge_select = _EDGES + (" WHERE edge.task = :id OR edge.blocker = :id" if one else "")
@@ -54,7 +54,7 @@ def read_tasks(sql: sqlite3.Connection, task_id: int | None = None) -> list[Boar
 
 
 def read_blockers(sql: sqlite3.Connection) -> dict[int, list[int]]:
-    """Return the ids of the tasks that each task depends on."""
+    """Read the ids of the tasks each task depends on."""
     blockers: dict[int, list[int]] = {}
     for task, blocker in sql.execute("SELECT task, blocker FROM edge ORDER BY 1, 2"):
         blockers.setdefault(task, []).append(blocker)

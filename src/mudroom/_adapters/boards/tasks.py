@@ -1,4 +1,4 @@
-"""Checks of the texts and the dependencies of tasks."""
+"""Checks of tasks' texts and dependencies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def require_subject(subject: str) -> str:
 
 
 def format_metadata(metadata: Mapping[str, Any]) -> str:
-    """Return metadata as JSON. Raises UsageError for a wrong agent, priority or check."""
+    """Format metadata as JSON. Raises UsageError for a wrong agent, priority or check."""
     values = {name: value for name, value in metadata.items() if value is not None}
     kinds = (
         ("agent", str, "a text"),
@@ -40,7 +40,7 @@ def require_no_cycle(blockers: Mapping[int, Iterable[int]]) -> None:
     """Raise UsageError with the path of a cycle if tasks depend on themselves.
 
     Arguments:
-        blockers: id of a task -> ids of the tasks that it depends on.
+        blockers: id of a task -> ids of the tasks it depends on.
     """
     if path := find_cycle(blockers):
         chain = " -> ".join(f"#{task}" for task in path)
@@ -51,7 +51,8 @@ def require_no_cycle(blockers: Mapping[int, Iterable[int]]) -> None:
 
 
 def find_cycle(blockers: Mapping[int, Iterable[int]]) -> list[int]:
-    """Return the path of a cycle, its first task again at the end; [] if there is none."""
+    """Return the path of a cycle, ending with its first task again; [] if there is none."""
+    # Iterative, because a chain of dependencies may be longer than Python's recursion limit.
     finished: set[int] = set()
     for start in blockers:
         path: list[int] = []

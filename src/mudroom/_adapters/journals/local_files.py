@@ -1,6 +1,6 @@
-"""Local files of a session beside its journal.
+"""A session's local files outside its journal.
 
-They are long outputs, versions of files, workspaces, and the state of its batch.
+These are long outputs, versions of files, workspaces, and the state of its batch.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ _FOLDERS = ("spills", "versions", "isolated", "batches")
 
 
 def delete_local_files(home: Path, session: str) -> None:
-    """Delete the folders that a session has below the state folder."""
+    """Delete a session's folders below the state folder."""
     for name in _FOLDERS:
         remove_tree(home / name / session)

@@ -1,4 +1,4 @@
-"""Journal and session store in memory: for tests, and for sessions that are not kept."""
+"""Journal and session store in memory, for tests and for sessions that are not kept."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..._core.session_names import (
 from ..._version import __version__
 from ...errors import JournalError
 
+# Bytes found in the body of every opening: a quick test before decoding.
 _OPENING = str(SessionOpened.__struct_config__.tag).encode()
-"""Text in the body of each opening."""
 
 
 class _Record:
-    """The events of one session, encoded as in a file."""
+    """The events of one session, encoded as they would be in a file."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -34,17 +34,16 @@ class _Record:
         self.appended = asyncio.Event()
 
     def notify(self) -> None:
-        """Wake all followers."""
         self.appended.set()
         self.appended = asyncio.Event()
 
 
 class MemoryJournal:
-    """Journal that keeps events in memory.
+    """A journal in memory.
 
     Arguments:
-        capacity: number of appends that succeed before the journal fails like a full disk; None is
-            no limit.
+        capacity: number of appends that succeed before the journal fails like a full disk; None
+            for no limit.
     """
 
     def __init__(self, *, capacity: int | None = None) -> None:
@@ -55,7 +54,6 @@ class MemoryJournal:
 
     @classmethod
     def of_record(cls, record: _Record, *, read_only: bool) -> MemoryJournal:
-        """Return a journal of a stored record."""
         journal = cls()
         journal._record = record
         journal._is_read_only = read_only
@@ -81,7 +79,8 @@ class MemoryJournal:
         record.modified = time.time()
         record.notify()
         position = len(record.bodies)
-        # Nothing is waited for here. Other tasks run all the same: a cancel, a time limit.
+        # There is nothing to wait for, but other tasks must get a turn, as with a real journal:
+        # a cancel, a time limit.
         await asyncio.sleep(0)
         return position
 
@@ -120,7 +119,7 @@ class MemoryJournal:
 
 
 class MemoryStore:
-    """Session store in memory. Its sessions last as long as the object."""
+    """A session store in memory. Its sessions live as long as the object."""
 
     def __init__(self) -> None:
         self._records: dict[str, _Record] = {}

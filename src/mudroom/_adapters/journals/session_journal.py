@@ -1,4 +1,4 @@
-"""Journal of an open session: delays its opening event, and passes each event to an observer."""
+"""The journal of an open session: holds back its opening, and shows events to an observer."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ...errors import JournalError, SessionPaused
 
 
 class SessionJournal:
-    """A journal that stores the opening of a session with the next events, in one durable step.
+    """A journal that stores the opening of a session together with the next events.
 
-    So the record of a new session begins with its opening and its first prompt, or not at all.
+    That way the record of a new session begins with its opening and first prompt, or not at all.
 
     Attributes:
-        observe: called with each event but the opening, before it is stored.
+        observe: called with each event except the opening, before it is stored.
         is_sealed: true once the session is paused. Every append then raises SessionPaused, so a
             run can take no further step and never reaches its end: a later process finds the
             record as a crash would have left it.
@@ -35,7 +35,7 @@ class SessionJournal:
 
     @property
     def is_used(self) -> bool:
-        """True if there is an event after the opening."""
+        """True once there is an event after the opening."""
         return not self._held or type(self._held[-1]) is not SessionOpened
 
     def hold(self, opening: SessionOpened) -> None:
@@ -43,10 +43,10 @@ class SessionJournal:
         self._held.append(opening)
 
     def append_soon(self, event: StoredEvent) -> None:
-        """Store an event at the next step of the event loop, before all later events.
+        """Store an event in the next step of the event loop, before all later events.
 
-        If it cannot be stored, the next `append` stores it first, or raises. It is dropped if later
-        events were stored meanwhile: it would be read as the last one.
+        If it cannot be stored, the next `append` stores it first or raises. It is dropped if later
+        events have been stored in the meantime, since it would be read as the latest.
         """
         if self.is_sealed:
             raise _make_pause_error()
@@ -56,7 +56,7 @@ class SessionJournal:
         self._flushing = asyncio.get_running_loop().create_task(self._flush())
 
     def append(self, *events: StoredEvent) -> CoroutineType[Any, Any, int]:
-        """Append the events that are held, and these. Raises JournalError."""
+        """Append these events after those held back. Raises JournalError."""
         if self.is_sealed:
             raise _make_pause_error()
         if self.observe is not None:
@@ -86,15 +86,13 @@ class SessionJournal:
     def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> AsyncIterator[StoredEvent]:
-        """Yield the events recorded so far."""
         return self._journal.read(after, types=types)
 
     def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
-        """Yield the events after a position, then each new one."""
         return self._journal.follow(after)
 
     async def close(self) -> None:
-        """Close the journal. An opening without events after it is not stored."""
+        """Close the journal. An opening without further events is not stored."""
         await self._flush()
         await self._journal.close()
 

@@ -1,4 +1,4 @@
-"""Functions for every session store, and the choice of the default store."""
+"""Functions that work with any session store, and the choice of the default store."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .local_files import delete_local_files
 
 
 def open_store(home: str, address: str = "") -> SessionStore:
-    """Return the store of the session files below a state folder, or that of a database.
+    """Open the store of session files below a state folder, or that of a database.
 
     Arguments:
         home: mudroom's state folder.
         address: postgresql://USER@HOST:PORT/DATABASE, or "" for files.
 
-    Raises UsageError for an address that cannot be used.
+    Raises UsageError for an unusable address.
     """
     if address:
         # A guest is loaded by its name, so that nothing of the core depends on it.
@@ -46,10 +46,10 @@ async def stream_events(
     *,
     after: int = 0,
 ) -> AsyncGenerator[StoredEvent]:
-    """Yield the events of a session, by its whole id.
+    """Yield the events of a session, given by its full id.
 
     Arguments:
-        types: the wanted types; () is all.
+        types: event types to yield; () yields all.
         after: position of the last event to skip.
 
     Raises UnknownName, JournalError.
@@ -69,12 +69,12 @@ async def read_events(
     *,
     after: int = 0,
 ) -> list[StoredEvent]:
-    """Return the events of a session; arguments and errors as for `stream_events`."""
+    """Read the events of a session; arguments and errors as for `stream_events`."""
     return [event async for event in stream_events(store, session, types, after=after)]
 
 
 async def read_summary(store: SessionStore, info: SessionInfo) -> SessionSummary:
-    """Return the summary of a session; `error` is set if its journal cannot be read."""
+    """Read the summary of a session; `error` is set if its journal cannot be read."""
     summary = SessionSummary(id=info.id, when=info.modified, size=info.size)
     try:
         header = await store.read_header(info.id)
@@ -97,6 +97,6 @@ async def delete_session(store: SessionStore, home: str, session: str) -> None:
 
 
 async def require_no_writer(store: SessionStore, session: str) -> None:
-    """Raise JournalBusy if a process writes the session."""
+    """Raise JournalBusy if a process is writing the session."""
     if writer := await store.find_writer(session):
         raise make_busy_error(writer, session)

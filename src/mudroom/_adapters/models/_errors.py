@@ -1,4 +1,4 @@
-"""Failures of one request: whether to retry it, after how long, and which error the user sees.
+"""What to do about a failed request: retry it or not, how long to wait, what to tell the user.
 
 Also the error for a model string without a known provider.
 """
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .refusals.classifier import Meaning
 
 _MAX_ERROR_TEXT = 600
+# The value of any other request header is taken for a secret and redacted.
 _PUBLIC_HEADERS = frozenset(
     {"accept", "anthropic-beta", "anthropic-version", "content-type", "user-agent"}
 )
@@ -60,17 +61,17 @@ _STATUS_TEXTS = {
     529: "overloaded",
 }
 _TRY_LATER = "Try again later."
+# Seconds; the longest delay after the first failed attempt. It doubles with each one.
 _FIRST_DELAY = 0.5
-"""Longest delay in seconds after the first failed attempt; it doubles with each one."""
 _MAX_DELAY = 30.0
 
 
 class ProviderHints(Struct, frozen=True):
-    """Names that error messages use for a provider.
+    """How error messages refer to a provider.
 
     Arguments:
         provider: its name.
-        key_env, url_env: environment variables of its key and its base URL; "" if there are none.
+        key_env, url_env: environment variables of its key and base URL; "" if there are none.
     """
 
     provider: str = "the provider"
@@ -79,7 +80,7 @@ class ProviderHints(Struct, frozen=True):
 
 
 class RequestFailure(Exception):
-    """One failed attempt of a request.
+    """A failed attempt to send a request.
 
     Arguments:
         status: HTTP status, 0 if no response arrived.
@@ -125,14 +126,14 @@ def classify_status(
     body: bytes = b"",
     now: float = 0.0,
 ) -> RequestFailure:
-    """Return the failure that an error of the provider means.
+    """Classify an error response, or an error inside a stream.
 
     Arguments:
-        status: as HTTP, also of an error inside a stream.
+        status: the HTTP status, or the one an error inside a stream would have.
         text: the provider's error text, already redacted.
-        headers: of the response, by lower-case name.
+        headers: response headers by lower-case name.
         body: the error as the provider sent it.
-        now: seconds since 1970, for waits that end at a time.
+        now: seconds since 1970, for waits given as a date.
     """
     from .refusals.classifier import Meaning, read_refusal  # only a failure needs it
 
@@ -169,7 +170,7 @@ def classify_status(
 def classify_exception(
     hints: ProviderHints, url: str, error: Exception, read_timeout: float
 ) -> RequestFailure:
-    """Return the failure that a broken connection means.
+    """Classify a broken connection.
 
     Arguments:
         read_timeout: seconds without data after which a read is aborted.
@@ -213,10 +214,10 @@ def classify_exception(
 
 
 def build_final_error(failure: RequestFailure, attempts: int) -> ModelError:
-    """Return the error to raise for a failure after the last of `attempts` attempts."""
+    """Build the error to raise after the last of `attempts` attempts."""
     error = failure.error
     suffix = f", tried {attempts} times" if attempts > 1 else ""
-    # A short wait beside a quota of a day would not help.
+    # Some ask for a short wait although a day's quota is used up, where waiting does not help.
     if failure.retry_after and (failure.is_retryable or failure.retry_after > MAX_WAIT):
         suffix += f"; the provider asks to wait {failure.retry_after:.0f} s"
     return type(error)(error.message + suffix, where=error.where, remedy=error.remedy)
@@ -225,10 +226,10 @@ def build_final_error(failure: RequestFailure, attempts: int) -> ModelError:
 def build_protocol_failure(
     hints: ProviderHints, url: str, reason: str, *, is_unreadable: bool = False
 ) -> RequestFailure:
-    """Return the failure of an endpoint that answers, but not in the expected protocol.
+    """Build the failure of an endpoint that answers, but not in the expected protocol.
 
     Arguments:
-        is_unreadable: data arrived damaged, so that another attempt may succeed.
+        is_unreadable: true if data arrived damaged, so that another attempt may succeed.
     """
     message = f"the endpoint does not speak the protocol of {hints.provider}: {reason}"
     error = ModelGarbled(message, where=strip_url(url), remedy=_make_url_remedy(hints))
@@ -236,20 +237,20 @@ def build_protocol_failure(
 
 
 def choose_delay(attempt: int, jitter: float) -> float:
-    """Return the seconds before the attempt that follows the given one.
-
-    A random third of the delay keeps the retries of many runs apart. Each delay is longer than
-    the one before, up to the longest.
+    """Choose the seconds to wait before the next attempt.
 
     Arguments:
-        attempt: number of attempts so far. jitter: a random number from 0 to 1.
+        attempt: number of attempts so far.
+        jitter: a random number from 0 to 1.
     """
     longest = min(_MAX_DELAY, _FIRST_DELAY * 2 ** (attempt - 1))
+    # A random third keeps the retries of many runs apart. It is no more than a third, so that
+    # each delay is still longer than the one before.
     return longest * (2 + jitter) / 3
 
 
 def extract_error_text(body: bytes, secrets: tuple[str, ...] = ()) -> str:
-    """Return the message in an error body as one redacted line of at most 600 characters."""
+    """Extract the message of an error body as one redacted line, cut at 600 characters."""
     text = body.decode("utf-8", "replace")
     try:
         value = msgspec.json.decode(body)
@@ -263,34 +264,33 @@ def extract_error_text(body: bytes, secrets: tuple[str, ...] = ()) -> str:
 
 
 def find_secrets(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values of request headers that must not be shown."""
+    """Collect the values of request headers that must not be shown."""
     values = (
         value.split()[-1]
         for name, value in headers.items()
         if name.lower() not in _PUBLIC_HEADERS and value.strip()
     )
+    # A shorter value is no key, and redacting it would make the text unreadable.
     return tuple(value for value in values if len(value) >= 4)
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """Return the text with each secret replaced by "[redacted]"."""
     for secret in secrets:
         text = text.replace(secret, "[redacted]")
     return text
 
 
 def strip_url(url: str) -> str:
-    """Return the URL without query, user name and password."""
+    """Strip query, user name and password from a URL."""
     parsed = urlsplit(url)
     return f"{parsed.scheme}://{parsed.netloc.rpartition('@')[2]}{parsed.path}"
 
 
+# Characters searched for the title of a page: an error body may have megabytes.
 _MAX_TITLE_PLACE = 10_000
-"""Characters of a page in which its title must be: a refusal may have megabytes."""
 
 
 def _summarize_html(text: str) -> str:
-    """Return a short description of an HTML page, any other text as it is."""
     start = text[:1000].lower()
     if "<html" not in start and "<!doctype" not in start:
         return text
@@ -301,7 +301,6 @@ def _summarize_html(text: str) -> str:
 
 
 def find_error_message(body: object) -> str:
-    """Return the first message in an error object of any provider, "" if there is none."""
     if isinstance(body, str):
         return body
     if isinstance(body, list) and body:
@@ -315,7 +314,7 @@ def find_error_message(body: object) -> str:
 
 
 def _add_inner_message(message: str, metadata: object) -> str:
-    """Return the message of a gateway with that of the provider behind it, as OpenRouter has it."""
+    """Add the inner provider's message to a gateway's, as OpenRouter reports it."""
     raw = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
     if not isinstance(raw, str) or not raw:
         return message
@@ -357,13 +356,7 @@ def _choose_remedy(hints: ProviderHints, meaning: Meaning, status: int, text: st
 
 
 def _list_models(prefixes: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the models of the installed price table that need no provider.
-
-    A name put together from a prefix and what the user typed may be no model at all.
-
-    Arguments:
-        prefixes: see `make_name_error`.
-    """
+    """List the models in the price table that can be named without a provider."""
     try:
         from genai_prices.data_snapshot import get_snapshot  # slow to import
     except ImportError:
@@ -384,13 +377,13 @@ def make_name_error(
     names: Iterable[str],
     prefixes: Mapping[str, Sequence[str]],
 ) -> UnknownName:
-    """Return the error for a model string without a known provider.
+    """Build the error for a model string without a known provider.
 
     Arguments:
         name: the string up to its first separator.
         rest: the separator and the model; "" if the string has no separator.
-        names: strings that select a model without more, such as "sonnet" and "anthropic".
-        prefixes: provider -> beginnings of its models that need no provider, such as "gpt-".
+        names: strings that select a model by themselves, such as "sonnet" and "anthropic".
+        prefixes: provider -> prefixes of its models that need no provider, such as "gpt-".
     """
     list_providers = "mudroom models lists the providers."
     if rest:

@@ -1,4 +1,4 @@
-"""Streaming HTTP client: retries a request from the start until a complete response has arrived."""
+"""Streaming HTTP client that repeats a request from the start until a response is complete."""
 
 from __future__ import annotations
 
@@ -40,24 +40,26 @@ from ._errors import (
 from ._json import encode, is_json
 from ._rate_limit import MAX_WAIT, AdaptiveRateLimiter, read_room
 
+# Seconds without requests after an overload refusal that does not say how long to wait.
 _REFUSAL_WAIT = 0.5
-"""Seconds without requests after a refusal for overload that asks for no wait."""
 _MAX_TRIES = 8
+# For failures that another attempt seldom overcomes, such as a server that is not there.
 _FEW_TRIES = 3
 _MAX_ERROR_BODY = 64 * 1024
+# After this many seconds without visible text (pings, long tool arguments) an empty chunk shows
+# the engine that the stream is alive.
 _HEARTBEAT_SECONDS = 30.0
-"""Seconds without visible text (pings, long tool arguments) after which an empty chunk is sent."""
 _UNKNOWN_PROVIDER = ProviderHints()
+# A 200 of one of these types comes from a proxy, or a server that cannot stream.
 _UNSTREAMED_TYPES = frozenset({"text/html", "application/json"})
 
 
+# Stop reasons, in lower case, of answers that ended because the context window was full.
 CONTEXT_FULL = frozenset(
     {"model_context_window_exceeded", "context_window_exceeded", "model_length", "error_limit"}
 )
-"""Stop reasons in lower case of answers that ended because no room was left for them."""
 
 WINDOW_IS_FULL = "the answer reached the end of the context window"
-"""Error of an answer that stopped for one of these reasons."""
 
 
 class StreamCut(Exception):
@@ -68,10 +70,10 @@ class StreamCut(Exception):
 
 
 class StreamError(Exception):
-    """An error that the provider reported inside a stream.
+    """An error the provider reported inside a stream.
 
     Arguments:
-        status: the HTTP status it would have as a response.
+        status: the HTTP status it would have had as a response.
         text: the provider's error text.
         body: the error as JSON.
     """
@@ -84,7 +86,7 @@ class StreamError(Exception):
 
 
 def make_stream_error(error: object) -> StreamError:
-    """Return the StreamError for an error of a stream, decoded from its JSON."""
+    """Make a StreamError from the decoded error of a stream."""
     from .refusals.classifier import find_status  # only a failure needs it
 
     text = find_error_message(error) or "the provider sent an error"
@@ -103,10 +105,11 @@ _STREAM_ERRORS = (
 
 
 class Remedy(Struct, frozen=True):
-    """Remedy for a failed request: another body, or the answer that the failure holds.
+    """What to do about a failed request: send another body, or use the answer in the failure.
 
     Arguments:
-        change: how the next body differs, for the notice of the retry.
+        change: how the next body differs, for the retry notice.
+        answer: the answer found in the failure, None if there is none.
     """
 
     change: str = ""
@@ -114,14 +117,14 @@ class Remedy(Struct, frozen=True):
 
 
 class StreamReader(Protocol):
-    """Reader of one streamed answer in one protocol.
+    """Reads one streamed answer of one protocol.
 
-    `feed` may raise StreamError; a msgspec.DecodeError from it counts as ModelGarbled.
+    `feed` may raise StreamError; a msgspec.DecodeError from it is treated as ModelGarbled.
     """
 
     @property
     def is_done(self) -> bool:
-        """True if the message is complete, so that no more data is needed."""
+        """True once the message is complete and no more data is needed."""
         ...
 
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
@@ -129,7 +132,7 @@ class StreamReader(Protocol):
         ...
 
     def finish(self) -> AssistantMessage:
-        """Return the whole message. Raises StreamCut if it is incomplete, and ModelGarbled."""
+        """Return the whole message. Raises StreamCut if incomplete, ModelGarbled if unusable."""
         ...
 
 
@@ -137,10 +140,10 @@ class HttpClient:
     """HTTP connections to one provider, for one event loop, with one rate limiter.
 
     Arguments:
-        hints: names for error messages.
-        limiter: the rate limiter of the provider; None: one of this client alone.
+        hints: how error messages refer to the provider.
+        limiter: the provider's rate limiter; None gives the client its own.
         read_timeout: seconds without data after which a stream counts as broken.
-        max_tries: attempts of one request.
+        max_tries: maximum attempts per request.
         jitter: returns a random number from 0 to 1, for the delay between attempts.
     """
 
@@ -173,14 +176,14 @@ class HttpClient:
     ) -> AsyncGenerator[StreamChunk | RetryNotice | AssistantMessage, None]:
         """Post a body and yield the chunks of the answer, then the whole message.
 
-        Yields a RetryNotice before each wait; all chunks before it are then invalid. A chunk
+        Yields a RetryNotice before each wait, which invalidates all chunks before it. A chunk
         without a kind only shows that the stream is alive. Close the generator (`aclosing`) to end
         the request.
         Raises ModelRefused, ModelUnavailable, ModelGarbled.
 
         Arguments:
-            make_body, make_reader: return the body and a new reader; called once per attempt.
-            handle_failure: called with a final failure; returns its remedy, None to give up.
+            make_body, make_reader: return the body and a new reader; called for each attempt.
+            handle_failure: called with a final failure; returns a Remedy, or None to give up.
             check_answer: returns the answer to yield, or raises a ModelError.
         """
         attempt = 0
@@ -216,14 +219,13 @@ class HttpClient:
             await self.clock.sleep(delay)
 
     async def close(self) -> None:
-        """Close all connections."""
         pool = self._pool
         self._pool = None
         if pool is not None:
             await pool.close()
 
     def open_pool(self) -> ConnectionPool:
-        """Return the connections; open them at the first call."""
+        """Return the connection pool, opened at the first call."""
         if self._pool is None:
             self._pool = ConnectionPool(read_timeout=self.read_timeout)
         return self._pool
@@ -231,11 +233,6 @@ class HttpClient:
     def _choose_retry_delay(
         self, failure: RequestFailure, attempt: int, few_tries_used: int
     ) -> float | None:
-        """Return the seconds until the next attempt, None if there is none.
-
-        Arguments:
-            few_tries_used: attempts with a failure that `allows_few_tries`.
-        """
         has_tries = not failure.allows_few_tries or few_tries_used < _FEW_TRIES
         if not failure.is_retryable or not has_tries or attempt >= self._max_tries:
             return None
@@ -248,7 +245,7 @@ class _Exchange:
     """One request and its response. Call `close` at the end.
 
     Attributes:
-        is_complete: true if the whole response was read.
+        is_complete: true once the whole response was read.
     """
 
     def __init__(
@@ -284,7 +281,7 @@ class _Exchange:
         client.limiter.record_accepted(slot, room)
 
     async def read(self) -> Sequence[StreamChunk]:
-        """Wait for data and return the visible chunks in it, or an empty one as a heartbeat."""
+        """Wait for data and return its visible chunks, or an empty chunk as a heartbeat."""
         assert self._response is not None
         reader = self._reader
         if data := await self._response.read():
@@ -316,7 +313,7 @@ class _Exchange:
         return self._reader.finish()
 
     def close(self) -> None:
-        """Give back the connection and the slot. May be called again."""
+        """Release the connection and the slot. Safe to call again."""
         if self._response is not None:
             self._response.close(is_answered=self._reader.is_done)
             self._response = None
@@ -324,7 +321,7 @@ class _Exchange:
             self._client.limiter.release(self._slot)
 
     def classify(self, error: Exception) -> RequestFailure:
-        """Return the failure that an exception of this exchange means; tell the rate limiter."""
+        """Classify an exception of this exchange, and report overload to the rate limiter."""
         failure = self._to_failure(error)
         if failure.is_load and self._slot is not None:
             retry_after = failure.retry_after or _REFUSAL_WAIT
@@ -347,7 +344,7 @@ class _Exchange:
         return classify_exception(hints, self._url, error, self._client.read_timeout)
 
     def _read_last_event(self) -> list[StreamChunk]:
-        """Return the chunks of a last event that lacks its line end; none if it is incomplete."""
+        """Return the chunks of a final event without its line end; none if it is incomplete."""
         try:
             return [c for event in self._events.flush() for c in self._reader.feed(event)]
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -373,7 +370,7 @@ class _Exchange:
 
 
 def join_chunks(chunks: list[StreamChunk]) -> list[StreamChunk]:
-    """Join neighbours of one kind: what arrives together is shown together."""
+    """Join neighbouring chunks of one kind: what arrives together is shown together."""
     if len(chunks) < 2:
         return chunks
     return [
@@ -383,13 +380,14 @@ def join_chunks(chunks: list[StreamChunk]) -> list[StreamChunk]:
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Matches only the usual form: at most an event name before a single line of data. One pass of the
+# regular expression engine is far cheaper than splitting lines in Python.
 _USUAL_DATA = compile_later(rb"(?:\A|\n\n)(?:event: [^\n]*\n)?data: ([^\n]*)(?=\n\n|\Z)")
-"""The data of each event that has one line of data, and before it at most its name."""
 _DATA = compile_later(rb"\ndata: ?([^\n]*)")
 
 
 class SseParser:
-    """Parser for one stream.
+    """Parses server-sent events.
 
     Comments and all fields except `data` are ignored. Lines may end in LF, CRLF or CR.
     """
@@ -402,7 +400,7 @@ class SseParser:
         self._is_start = True
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the data of the events that this chunk completes."""
+        """Return the data of the events completed by this chunk."""
         if self._pending_cr:
             chunk = self._pending_cr + chunk
             self._pending_cr = b""
@@ -423,7 +421,7 @@ class SseParser:
         return self._parse_events(complete)
 
     def flush(self) -> list[bytes]:
-        """Return the last event if only its blank line is missing; its data may be incomplete."""
+        """Return the last event if its blank line is missing; its data may be incomplete."""
         return self._parse_events(b"".join(self._parts))
 
     def _parse_events(self, text: bytes) -> list[bytes]:
@@ -438,16 +436,16 @@ class SseParser:
 
 
 class LineParser:
-    """Parser for one stream of JSON values, one on each line."""
+    """Splits a stream of JSON values, one per line."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that this chunk completes."""
+        """Return the lines completed by this chunk."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         return [line for line in lines if line.strip()]
 
     def flush(self) -> list[bytes]:
-        """Return the last line without its end; it may be incomplete."""
+        """Return the last line if its line end is missing; it may be incomplete."""
         return [self._rest] if self._rest.strip() else []

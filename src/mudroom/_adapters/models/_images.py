@@ -1,4 +1,4 @@
-"""Images in requests: placeholders for models that take no images, and labels for the others."""
+"""Images in requests: placeholders for models without vision, and labels for the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ log = logging.getLogger("mudroom")
 
 
 def has_images(message: UserMessage) -> bool:
-    """Return True if a message or a tool result in it contains an image."""
     for block in message.content:
         if isinstance(block, ImageBlock) or (isinstance(block, ToolResultBlock) and block.images):
             return True
@@ -28,7 +27,7 @@ def has_images(message: UserMessage) -> bool:
 
 
 def replace_images(message: UserMessage) -> UserMessage:
-    """Return the message with placeholder text in place of each image."""
+    """Replace each image in a message by its placeholder."""
     return UserMessage(tuple(_replace_image(block) for block in message.content))
 
 
@@ -41,10 +40,10 @@ def _replace_image(block: UserBlock) -> UserBlock:
 
 
 def warn_unsent_images(model: str, unsent: set[str]) -> None:
-    """Log once that a model gets placeholders in place of images.
+    """Log, once, that a model gets placeholders instead of images.
 
     Arguments:
-        unsent: names of what is logged already; "images" is added.
+        unsent: what has been logged already; "images" is added.
     """
     if "images" not in unsent:
         unsent.add("images")
@@ -56,10 +55,9 @@ def warn_unsent_images(model: str, unsent: set[str]) -> None:
 
 
 def make_image_label(result: ToolResultBlock) -> str:
-    """Return the text before a result's images, for wires that send them outside the result."""
+    """Make the text before a result's images, for wires that send them apart from it."""
     return f"Images of the result of {result.name} ({result.call_id}):"
 
 
 def make_data_url(image: ImageBlock) -> str:
-    """Return the image as a data URL."""
     return f"data:{image.media_type};base64,{b64encode(image.data).decode()}"

@@ -1,4 +1,4 @@
-"""JSON for the wires: NUL and lone surrogates, which providers reject, are removed or replaced."""
+"""JSON for the wires. Providers reject NUL and lone surrogates, so these are cleaned."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ _KEY_ENDS = compile_later(r'"[ \t\r\n]*:')
 
 
 def encode(value: object) -> bytes:
-    """Return the compact JSON of a value, with its strings cleaned if necessary."""
+    """Encode a value as compact JSON, cleaning its strings if necessary."""
     try:
         data = _ENCODER.encode(value)
     except UnicodeEncodeError:
         return _ENCODER.encode(_clean_value(value))
+    # Cleaning walks the whole value, so it is done only when the cheap checks fail.
     if b"\\u0000" in data:
         return _ENCODER.encode(_clean_value(value))
     return data
 
 
 def clean(text: str) -> str:
-    """Return the text without NUL and with U+FFFD in place of each lone surrogate."""
+    """Remove NUL, and replace lone surrogates by U+FFFD."""
     return clean_text(text).replace("\0", "")
 
 
 def is_json(data: bytes) -> bool:
-    """Return True if the bytes are one JSON value."""
     try:
         _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -44,10 +44,10 @@ def is_json(data: bytes) -> bool:
 
 
 def make_decoder(kind: type[_T]) -> Callable[[bytes], _T]:
-    """Return a function that decodes JSON as `kind` and raises msgspec.DecodeError.
+    """Make a function that decodes JSON as `kind` and raises msgspec.DecodeError.
 
-    It falls back to a slower, tolerant parser for lone surrogates and bytes that are not UTF-8.
-    A field of type Raw keeps its JSON text, with a key that occurs twice.
+    It falls back to a slower, tolerant parser for lone surrogates and bytes that are not UTF-8. A
+    field of type Raw keeps its JSON text, including repeated keys.
     """
     decode_strict = msgspec.json.Decoder(kind).decode
 
@@ -69,10 +69,10 @@ def make_decoder(kind: type[_T]) -> Callable[[bytes], _T]:
 
 
 def _convert(value: object, kind: type[_T], decode: Callable[[bytes], _T]) -> _T:
-    """Return a decoded value as `kind`. Only `decode` can fill fields of type Raw."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
+        # Only a decoder can fill fields of type Raw; `convert` cannot.
         return decode(json.dumps(_clean_value(value)).encode())
 
 
@@ -80,10 +80,10 @@ _decode_any: Callable[[bytes], Any] = make_decoder(cast("type[Any]", Any))
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
-    """Return the arguments of a tool call and "".
+    """Parse the arguments of a tool call; return them and "".
 
-    If the text is not a JSON object, return {} and the text; if a value in it cannot be recorded
-    or a key is in an object twice, {} and the reason. An empty text means no arguments.
+    If the text is not a JSON object, return {} and the text. If a value cannot be recorded or an
+    object repeats a key, return {} and the reason. Empty text means no arguments.
     """
     if not text.strip():
         return {}, ""
@@ -102,7 +102,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
 
 
 def read_arguments(raw: msgspec.Raw) -> str:
-    """Return the JSON text of arguments: an object, or a text that holds JSON; "" for none."""
+    """Return the JSON text of arguments sent as an object or as a string; "" for none."""
     data = bytes(raw)
     if data.startswith(b'"'):
         return _decode_any(data)
@@ -110,11 +110,8 @@ def read_arguments(raw: msgspec.Raw) -> str:
 
 
 def _find_repeated_key(text: str, count: int) -> str:
-    """Return which key an object of a JSON text has twice, "" if none has.
-
-    Arguments:
-        count: keys of the outer object. A text without further keys needs no second reading.
-    """
+    # As many keys in the text as in the outer object: nothing was overwritten, so the second,
+    # slower reading is not needed.
     if len(_KEY_ENDS.findall(text)) == count:
         return ""
     repeated: list[str] = []

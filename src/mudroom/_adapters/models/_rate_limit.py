@@ -1,13 +1,13 @@
-"""Rate limiter that adapts its rate to the refusals of one provider.
+"""Rate limiter that adapts to the refusals of one provider.
 
-While no limit is known, every request is sent immediately. There is one exception, the burst hold:
-if many more requests wait for a response than the provider has accepted at once before, the rest of
-the burst waits until the first ones are answered, or would have been refused by now. No hold begins
-while the provider has room, as the headers of its last response say. Some providers count per
-model, so that room may be of another model; then refusals decide, as without headers.
+While no limit is known, every request is sent at once. The exception is the burst hold: if many
+more requests are in flight than the provider has ever accepted at once, the rest of the burst waits
+until the first ones are answered, or would have been refused by now. No hold begins while the
+headers of the last response say that the provider has room. Some providers count per model, so the
+room may be another model's; then refusals decide, as they do without headers.
 
-A refusal (HTTP 429, 529) changes to limited mode: requests are sent one at a time, at a rate. The
-rate follows the refusals and acceptances of the provider:
+A refusal (HTTP 429, 529) switches to limited mode: requests are sent one at a time, at a rate that
+follows the provider's refusals and acceptances:
 
     rate (requests/s)
      |           refused at this rate:            refused again: x 0.7,
@@ -22,13 +22,13 @@ rate follows the refusals and acceptances of the provider:
      +-------------------+------+--------------------------------------> time
                      refused    opens again after the wait that the provider asked for
 
-- The first refusal sets 1 request/s. No rate was refused then, so steps are x 1.5.
+- The first refusal sets 1 request/s. As no rate has been refused yet, steps are x 1.5.
 - The rate rises by one step only when the provider accepts a request that was sent after the last
   change of the rate, and when enough time has passed that a refusal would have arrived
   (`_slowest_refusal`; at least 1 s near the refused rate).
 - Refusals of requests sent before the last change of the rate do not lower it again.
-- Above 125 % of the refused rate that rate counts as outdated, and steps are x 1.5 again. Beyond
-  5,000 requests/s the limiter leaves limited mode.
+- Above 125 % of the refused rate, that rate is considered outdated and steps are x 1.5 again.
+  Beyond 5,000 requests/s the limiter leaves limited mode.
 """
 
 from __future__ import annotations
@@ -39,37 +39,39 @@ from collections.abc import Mapping
 from ..._core.ports import Clock, RateLimited, RequestSlot
 from ..._platform.wake_queue import WakeQueue
 
+# Seconds; the longest a request may wait for a closed limiter.
 MAX_WAIT = 300.0
-"""Longest time in seconds that a request may wait for a closed limiter."""
+# Up to this many requests in flight, no burst is held back.
 _ALWAYS_ALLOWED_UNANSWERED = 8
-"""Up to this number of unanswered requests, no burst is held back."""
+# Length of a burst hold, as a multiple of the fastest response time so far.
 _BURST_HOLD_FACTOR = 0.6
-"""Length of a burst hold, as a multiple of the fastest response time so far."""
+# Seconds.
 _MAX_BURST_HOLD = 1.0
-"""Longest burst hold, in seconds."""
+# Seconds; stands in for the fastest response time until a response has arrived.
 _ASSUMED_RESPONSE_TIME = 0.5
-"""Fastest response time in seconds while no response has arrived."""
+# Seconds between two steps near the rate that was last refused.
 _MIN_STEP_TIME_NEAR_REFUSED_RATE = 1.0
-"""Seconds between two steps of the rate near the rate that was refused last."""
+# Rates are in requests per second.
 _START_RATE = 1.0
 _MIN_RATE = 0.1
 _MAX_RATE = 5_000.0
+# Seconds added to the wait the provider asks for, because clocks are rounded.
 _CLOCK_MARGIN = 0.005
-"""Seconds added to the provider's own wait, because clocks are rounded."""
 _REQUESTS_LEFT = ("anthropic-ratelimit-requests-remaining", "x-ratelimit-remaining-requests")
+# Response headers that say how much of each limit is left.
 _TOKENS_LEFT = (
     "anthropic-ratelimit-tokens-remaining",
     "anthropic-ratelimit-input-tokens-remaining",
     "x-ratelimit-remaining-tokens",
 )
-"""Headers of responses that say how much of the limits is left."""
+# Bytes of request body per token. Most text has four, so this estimates high.
 _BYTES_PER_TOKEN = 3
-"""Bytes of a request body that count as one token. The estimate is high: most have four."""
+# Longer numbers in a header are not believed.
 _MAX_DIGITS = 12
 
 
 class AdaptiveRateLimiter:
-    """The port RateLimiter in one process; the module docstring explains its rules."""
+    """The port RateLimiter within one process; the rules are in the module docstring."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -91,7 +93,6 @@ class AdaptiveRateLimiter:
         self._slowest_refusal = 0.0
 
     def acquire_now(self) -> RequestSlot | None:
-        """Return a slot if a request may be sent immediately, else None."""
         if self._is_holding or self._is_burst:
             return None
         self._burst_held_since = None
@@ -114,7 +115,6 @@ class AdaptiveRateLimiter:
         return self._take_slot()
 
     def _take_slot(self) -> RequestSlot:
-        """Count a request that is sent now."""
         self._unanswered += 1
         self._room -= 1
         now = self._clock.monotonic()
@@ -123,7 +123,7 @@ class AdaptiveRateLimiter:
         return RequestSlot(now, self._unanswered)
 
     def record_accepted(self, slot: RequestSlot, room: int | None = None) -> None:
-        """Record that the provider accepted a request; this may raise the rate."""
+        """Record that the provider accepted a request, which may raise the rate."""
         now = self._clock.monotonic()
         self.release(slot)
         if room is not None:
@@ -142,7 +142,6 @@ class AdaptiveRateLimiter:
             self._raise_rate(is_near=is_near)
 
     def record_refused(self, slot: RequestSlot, retry_after: float) -> None:
-        """Record that the provider refused a request and wants none for `retry_after` seconds."""
         now = self._clock.monotonic()
         self.release(slot)
         self._closed_until = max(self._closed_until, now + retry_after + _CLOCK_MARGIN)
@@ -168,27 +167,23 @@ class AdaptiveRateLimiter:
             self._refused_rate = 0.0
 
     def release(self, slot: RequestSlot) -> None:
-        """End a request, with or without a response."""
         if not slot.is_answered:
             slot.is_answered = True
             self._unanswered -= 1
 
     @property
     def _is_burst(self) -> bool:
-        """True if more requests are unanswered than the provider is known to accept at once."""
         if self._room > 0:
             return False
         accepted = max(_ALWAYS_ALLOWED_UNANSWERED, 2 * self._largest_accepted_burst)
         return self._unanswered >= accepted
 
     async def _wait_for_burst(self) -> None:
-        """Wait until no burst is held back.
-
-        One request waits for the time and then wakes the others. In a queue, each of hundreds would
-        need an iteration of the event loop, which handles the answers of the first ones, too.
-        """
         while True:
             if self._is_holding:
+                # One request waits for the time and wakes all others. In a queue, each of
+                # hundreds would cost an iteration of the event loop, which also has to handle the
+                # first answers.
                 waiter = asyncio.get_running_loop().create_future()
                 self._held.append(waiter)
                 await waiter
@@ -198,7 +193,6 @@ class AdaptiveRateLimiter:
                 return
 
     async def _hold(self, seconds: float) -> None:
-        """Hold back all requests that arrive in the next seconds."""
         self._is_holding = True
         try:
             await self._clock.sleep(seconds)
@@ -210,7 +204,7 @@ class AdaptiveRateLimiter:
                 self._wakes.wake(waiter)
 
     def _compute_hold(self) -> float:
-        """Return the seconds for which the burst is held back; 0 or less means not at all."""
+        """Return the seconds to hold the burst back; 0 or less means not at all."""
         if self._rate or not self._is_burst:
             return 0.0
         now = self._clock.monotonic()
@@ -220,18 +214,18 @@ class AdaptiveRateLimiter:
         return self._burst_held_since + hold - now
 
     def _compute_wait(self) -> float:
-        """Return the seconds until a limit allows the next request; 0 or less means now."""
+        """Return the seconds until the next request may be sent; 0 or less means now."""
         if not self._rate:
             return 0.0
         return max(self._closed_until, self._next_send_at) - self._clock.monotonic()
 
 
 def read_room(headers: Mapping[str, str], request_size: int) -> int | None:
-    """Return how many more requests the provider accepts at once, None if it does not say.
+    """Read how many more requests the provider accepts at once, None if it does not say.
 
     Arguments:
-        headers: of a response, by lower-case name.
-        request_size: bytes of the request's body; the next requests are taken to be as long.
+        headers: response headers by lower-case name.
+        request_size: bytes of the request's body; later requests are assumed to be as long.
     """
     requests = [
         number

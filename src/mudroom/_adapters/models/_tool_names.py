@@ -1,6 +1,6 @@
-"""Names of tools and ids of calls on the wire.
+"""Tool names and call ids in the form providers accept.
 
-Every provider accepts letters, digits, _ and - in a name; mudroom's names may contain a dot
+Every provider accepts letters, digits, _ and - in a name, but mudroom's names may contain a dot
 (`self.emitvalue`).
 """
 
@@ -12,15 +12,15 @@ from collections.abc import Iterable
 from ..._platform.lazy_pattern import compile_later
 
 _MAX_LENGTH = 64
+# Characters that some provider rejects in the name or id of a tool call.
 ILLEGAL_CHARACTERS = compile_later(r"[^A-Za-z0-9_-]")
-"""Characters that some provider rejects in the name or the id of a tool call."""
 
 
 def fit_call_id(call_id: str, form: str, length: int) -> str:
-    """Return a call id that a provider accepts: unchanged if it has the form, else its hash.
+    """Make a call id acceptable to a provider: unchanged if it matches, else its hash.
 
     Arguments:
-        form: regular expression of the ids that it accepts.
+        form: regular expression for ids the provider accepts.
         length: characters of the hash, at most 64.
     """
     if re.fullmatch(form, call_id):
@@ -31,10 +31,10 @@ def fit_call_id(call_id: str, form: str, length: int) -> str:
 
 
 class ToolNames:
-    """Two-way mapping between the tool names of one conversation and their names on the wire.
+    """Maps a conversation's tool names to their names on the wire, and back.
 
     Arguments:
-        names: the offered tools, in order. Names that become equal on the wire get a number.
+        names: the offered tools in order. Names that collide on the wire get a number.
 
     Example:
         ToolNames(["self.emitvalue"]).to_wire("self.emitvalue")  # "self_emitvalue"
@@ -50,11 +50,11 @@ class ToolNames:
             self._from_wire[wire_name] = name
 
     def to_wire(self, name: str) -> str:
-        """Return the name to send; a name that was not offered is made legal too."""
+        """Return the name to send. Works for names that were not offered, as in old messages."""
         return self._to_wire.get(name) or _make_legal(name)
 
     def from_wire(self, name: str) -> str:
-        """Return the tool that a received name means; an unknown name is returned unchanged."""
+        """Return the tool a received name means; an unknown name stays unchanged."""
         return self._from_wire.get(name, name)
 
     def _choose_free_name(self, name: str) -> str:

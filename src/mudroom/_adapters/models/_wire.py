@@ -1,4 +1,4 @@
-"""Models behind HTTP: the part that is the same for all wires."""
+"""What all models behind HTTP have in common, whatever their wire."""
 
 from __future__ import annotations
 
@@ -38,20 +38,23 @@ from .model_facts import ModelFacts, find_facts, remember_facts
 
 log = logging.getLogger("mudroom")
 
+# A prefix holds the system prompt and all tool schemas, often tens of kilobytes.
 _MAX_CACHED_PREFIXES = 32
 _SAMPLING = ("temperature", "top_p")
+# Default output limit in tokens where the server reports its window, which bounds answers as
+# well.
 _SERVED_MAX_OUTPUT = 32_000
-"""Default output limit in tokens where the server tells its window, which bounds it, too."""
+# Stop reason of an answer the provider refused because of its calls (Groq).
 REFUSED_CALLS = "tool_use_failed"
-"""Stop reason of an answer that the provider refused for its calls."""
+# Consecutive refusals reported to the model before the run fails.
 _MAX_REFUSED_ANSWERS = 3
-"""Refused answers in a row that the model is told of; the next one is an error."""
 
 
 class RequestPrefix(Struct, frozen=True):
-    """The bytes that start each request of a conversation, and its tool names on the wire.
+    """The bytes each request of a conversation starts with, and its tool names on the wire.
 
-    `facts`: those of the model that the bytes fit.
+    Arguments:
+        facts: what was known about the model when the bytes were made.
     """
 
     data: bytes
@@ -61,26 +64,26 @@ class RequestPrefix(Struct, frozen=True):
 
 
 class WireModel(ABC):
-    """Base of the models that mudroom speaks to over HTTP.
+    """A model that mudroom talks to over HTTP itself.
 
     Arguments:
         model: the name the server knows it by.
-        http: connections and rate limiter of this provider.
+        http: connections and rate limiter of the provider.
         key: sent in a header; "" sends none, as local servers expect.
-        base_url: the URL before the path of the wire.
+        base_url: the URL up to the wire's own path.
         headers: additional headers.
-        name: the model string; by default the name of the wire before that of the model.
-        takes_images: the model accepts images; otherwise it gets placeholders.
-        takes_tools: the model takes tools, or the server does not say; otherwise a request with
-            tools is an error before it is sent.
-        context_window: in tokens, as the server says; 0 if it is not known.
+        name: the model string; by default "wire:model".
+        takes_images: true if the model accepts images; otherwise it gets placeholders.
+        takes_tools: false if the server says the model takes no tools; a request with tools then
+            fails before it is sent.
+        context_window: in tokens, as reported by the server; 0 if unknown.
 
     Attributes:
         WIRE: name of the wire.
         BASE_URL: address of the provider that defines the wire.
-        TOOLS_OFF: the field that forbids tool calls, as JSON.
-        SERVER_TOOLS: tools that the provider runs, by name, as the wire has them.
-        HAS_SYSTEM_MESSAGE: the system prompt is the first message.
+        TOOLS_OFF: the JSON field that forbids tool calls.
+        SERVER_TOOLS: tools the provider runs, by name, in the form of the wire.
+        HAS_SYSTEM_MESSAGE: true if the system prompt is sent as the first message.
     """
 
     WIRE: str
@@ -120,28 +123,23 @@ class WireModel(ABC):
         self.unsent: set[str] = set()
 
     def start_conversation(self, config: RequestConfig) -> WireConversation:
-        """Start a conversation; sends no request."""
         conversation = self.make_conversation(config)
         if self.HAS_SYSTEM_MESSAGE and (system := clean(config.system)):
             conversation.append_entry({"role": "system", "content": system})
         return conversation
 
     def make_conversation(self, config: RequestConfig) -> WireConversation:
-        """Return a conversation without messages."""
         return WireConversation(self, config)
 
     async def close(self) -> None:
-        """Close all connections."""
         await self.http.close()
 
     def get_prefix(self, config: RequestConfig) -> RequestPrefix:
-        """Return the prefix of a config, which all runs of an agent share.
-
-        The latest prefixes are cached. Tools are compared by identity: a cached prefix keeps its
-        tools alive, so an id cannot be reused while it is in the cache.
-        """
+        """Return the prefix of a config. All runs of an agent share it."""
         key = (
             config.system,
+            # By identity, which is quick. A cached prefix keeps its tools alive, so an id cannot
+            # be reused while it is in the cache.
             tuple(map(id, config.tools)),
             config.temperature,
             config.top_p,
@@ -161,7 +159,7 @@ class WireModel(ABC):
         return prefix
 
     def fit_config(self, config: RequestConfig) -> RequestConfig:
-        """Return a config with tools whose schemas the server can follow."""
+        """Simplify the tools' schemas if the server cannot handle them."""
         if "pattern" not in self.facts.refused:
             return config
         from .refusals.repairs import remove_patterns  # only a refusal needs it
@@ -172,50 +170,51 @@ class WireModel(ABC):
         return replace(config, tools=tuple(tools))
 
     def change_facts(self, facts: ModelFacts) -> None:
-        """Use other facts for all further requests, here and in later sessions of this process."""
+        """Use these facts from now on, also in later sessions of this process."""
         self.facts = facts
         self._prefixes.clear()
         remember_facts(self.model, self.base_url, facts)
 
     @property
     def server_tools(self) -> tuple[str, ...]:
-        """Names of the tools that the provider runs for this model."""
+        """Names of the tools the provider runs for this model."""
         return tuple(name for name in self.SERVER_TOOLS if name in self.facts.server_tools)
 
     def encode_server_tools(self, config: RequestConfig) -> list[dict[str, Any]]:
-        """Return the requested tools that the provider runs, as the wire has them."""
+        """Encode the requested tools that the provider runs."""
         names = [name for name in config.server_tools if name in self.server_tools]
         return [dict(self.SERVER_TOOLS[name]) for name in names]
 
     @property
     def context_window(self) -> int:
-        """Tokens of prompt and answer together, 0 if the number is not known."""
+        """Tokens of prompt and answer together, 0 if unknown."""
         return self.facts.context_window
 
     @cached_property
     def host(self) -> str:
-        """The server, with its port if it is in the URL."""
+        """The server, with its port if the URL has one."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
     @cached_property
     def wire(self) -> str:
-        """Name of the wire, with the server if it is not the provider's own.
+        """Name of the wire, followed by the server if it is not the provider's own.
 
-        Servers of one wire may refuse the reasoning of one another.
+        Reasoning is sent back only over the wire it came from, and servers that speak the same
+        protocol may refuse each other's.
         """
         is_own = urlsplit(self.BASE_URL).netloc == self.host
         return self.WIRE if is_own else f"{self.WIRE}:{self.host}"
 
     def normalize_model(self, model: str) -> str:
-        """Return the name of a model as the URL and the body have it."""
+        """Return the model's name as used in the URL and body."""
         return model
 
     def build_auth_headers(self, key: str) -> dict[str, str]:
-        """Return the headers for a key, as bearer token."""
+        """Build the headers that carry the key."""
         return {"Authorization": f"Bearer {key}"} if key else {}
 
     def check_config(self, config: RequestConfig) -> None:
-        """Raise ModelRefused if the provider refuses each request of a config."""
+        """Raise ModelRefused for a config whose requests the provider would always refuse."""
         if config.tools and not self.takes_tools:
             raise ModelRefused(
                 f"the server says that {self.model} takes no tools",
@@ -224,30 +223,30 @@ class WireModel(ABC):
             )
 
     def read_refused_answer(self, body: bytes, names: ToolNames) -> AssistantMessage | None:
-        """Return the answer that an error of the provider holds, None if it holds none."""
+        """Return the answer contained in a provider's error, None if there is none."""
         return None
 
     @abstractmethod
     def build_url(self, base_url: str) -> str:
-        """Return the address of the requests."""
+        """Build the request URL."""
 
     @abstractmethod
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
-        """Return the body up to the "[" of its messages."""
+        """Encode the body up to and including the "[" of its messages."""
 
     @abstractmethod
     def encode_message(self, message: Message, names: ToolNames) -> Iterable[dict[str, Any]]:
-        """Return a message as the wire has it; nothing if it has no sendable content."""
+        """Encode a message for the wire; nothing if it has no sendable content."""
 
     def fit_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Return a message of the wire as the server takes it; it may have been sent before."""
+        """Adapt an encoded message to what the server accepts; it may be adapted again."""
         return entry
 
     def join_entry(self, last: bytes | bytearray, entry: dict[str, Any]) -> dict[str, Any] | None:
-        """Return one message for two that the server does not take in a row, else None.
+        """Merge two messages the server does not accept in a row; None if it accepts them.
 
         Arguments:
-            last: the message before the entry, encoded; empty if any message may follow it.
+            last: the preceding message, encoded; empty if any message may follow it.
         """
         return None
 
@@ -257,7 +256,7 @@ class WireModel(ABC):
 
 
 class WireConversation:
-    """One conversation: a fixed prefix and the bytes of its messages, each encoded once."""
+    """A conversation: a fixed prefix, and the bytes of its messages, each encoded once."""
 
     def __init__(self, model: WireModel, config: RequestConfig) -> None:
         self._model = model
@@ -282,7 +281,7 @@ class WireConversation:
             self.append_entry(entry)
 
     def _remove_unoffered_blocks(self, message: AssistantMessage) -> AssistantMessage:
-        """Remove the blocks of the provider's tools if the requests offer no such tool."""
+        """Remove blocks of provider tools if the requests offer none, or they would be refused."""
         content = tuple([each for each in message.content if not isinstance(each, ProviderBlock)])
         if len(content) == len(message.content):
             return message
@@ -292,7 +291,6 @@ class WireConversation:
     def request_answer(
         self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        """Request the next answer. Raises ModelError."""
         model = self._model
         model.check_config(self._prefix.config)
         return model.http.stream_answer(
@@ -305,9 +303,9 @@ class WireConversation:
         )
 
     def _check_answer(self, answer: AssistantMessage) -> AssistantMessage:
-        """Return an answer, as one that stopped early if it holds a call as text.
+        """Mark an answer as stopped early if it contains a tool call written as text.
 
-        Raises ModelRefused if the last answer held one, too.
+        The model is told once; ModelRefused is raised if its next answer does it again.
         """
         prefix = self._prefix
         if answer.tool_calls or not prefix.config.tools:
@@ -326,7 +324,6 @@ class WireConversation:
         return replace(answer, stop_reason=StopReason.OTHER, provider_stop_reason=WRITTEN_CALL)
 
     def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
-        """Return the request body."""
         return b"".join((self._make_start(max_tokens), self._messages, self._make_end(tools=tools)))
 
     def _make_start(self, max_tokens: int | None) -> bytes:
@@ -347,9 +344,9 @@ class WireConversation:
         return b"],%b}" % self._model.TOOLS_OFF
 
     def _handle_failure(self, failure: RequestFailure) -> Remedy | None:
-        """Change the next bodies to avoid what the provider refused, or return a refused answer.
+        """Find a body that avoids what the provider refused, or the answer inside the refusal.
 
-        Each change is made only once, so the number of requests is limited.
+        Each change is made only once, which bounds the number of requests.
         """
         model = self._model
         if not failure.is_repairable:
@@ -358,6 +355,7 @@ class WireConversation:
         if answer and self._refused_count < _MAX_REFUSED_ANSWERS:
             return Remedy(answer=answer)
         change = "earlier refusals are avoided"
+        # Otherwise another conversation has already learnt from a refusal: try again with that.
         if self._prefix.facts is model.facts:
             refusal = failure.error.message
             from .refusals.repairs import learn_facts  # only a refusal needs it
@@ -376,7 +374,7 @@ class WireConversation:
         return Remedy(change=f"sent again: {change}. {failure.error.message}")
 
     def _fit_room(self, refusal: str) -> str:
-        """Lower the output limit to what a refusal leaves room for; return the change, or ""."""
+        """Lower the output limit to the room a refusal states; return the change, or ""."""
         model = self._model
         from .refusals.repairs import find_room
 
@@ -386,12 +384,11 @@ class WireConversation:
             return ""
         if window and window != model.facts.context_window:
             model.change_facts(replace(model.facts, context_window=window))
-        # The next prompts are longer.
+        # Half of it, because the next prompts will be longer.
         self._room = room // 2
         return f"this answer has at most {self._room:,} tokens"
 
     def append_entry(self, entry: dict[str, Any]) -> None:
-        """Append a message of the wire, or join it to the last one."""
         model = self._model
         last = self._messages[self._last_start :] if model.facts.needs_short_ids else b""
         if joined := model.join_entry(last, entry):
@@ -403,7 +400,6 @@ class WireConversation:
         self._messages += encode(model.fit_entry(entry))
 
     def _fit_entries(self) -> None:
-        """Encode all messages again, for facts that have changed."""
         entries: list[dict[str, Any]] = msgspec.json.decode(b"[%b]" % self._messages)
         self._messages.clear()
         self._last_start = 0
@@ -412,7 +408,7 @@ class WireConversation:
 
 
 def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:
-    """Return `temperature` and `top_p`, each only if it is set and the model accepts it."""
+    """Return `temperature` and `top_p`, each only if set and accepted by the model."""
     requested = {name: getattr(config, name) for name in _SAMPLING}
     sampling = {
         name: value
@@ -427,10 +423,10 @@ def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:
 def warn_unsent_sampling(
     model: str, config: RequestConfig, facts: ModelFacts, unsent: set[str]
 ) -> None:
-    """Log each sampling setting once that is set but not sent.
+    """Log, once each, the sampling settings that are set but not sent.
 
     Arguments:
-        unsent: names of the settings that are logged already; more are added.
+        unsent: what has been logged already; more is added.
     """
     requested = {name for name in _SAMPLING if getattr(config, name) is not None}
     for name in sorted(requested - get_sampling(config, facts).keys() - unsent):
@@ -444,12 +440,12 @@ def describe_stop(
     content: Iterable[AssistantBlock],
     default: StopReason = StopReason.OTHER,
 ) -> dict[str, Any]:
-    """Return the fields of an AssistantMessage that say why the model stopped.
+    """Make the fields of an AssistantMessage that say why the model stopped.
 
     Arguments:
         own_reason: the provider's stop reason.
-        reasons: meanings of the provider's stop reasons.
-        default: meaning of all others.
+        reasons: the meaning of each known reason.
+        default: the meaning of all others.
     """
     reason = resolve_stop_reason(reasons.get(own_reason, default), content)
     is_complete = reason in (StopReason.END, StopReason.CALLS)
@@ -457,14 +453,14 @@ def describe_stop(
 
 
 def join_message_text(message: Message) -> str:
-    """Return the texts of a message as paragraphs, for wires with one text per message."""
+    """Join a message's texts into paragraphs, for wires with one text per message."""
     blocks = join_texts(message.content)
     texts = [clean(block.text) for block in blocks if isinstance(block, TextBlock)]
     return "\n\n".join(text for text in texts if text.strip())
 
 
 def format_result_text(result: ToolResultBlock) -> str:
-    """Return a tool result for wires without a field for errors; it is never empty."""
+    """Format a tool result for wires without an error field; never empty."""
     text = clean(result.text) or "(empty)"
     if result.error and not text.lower().startswith("error"):
         text = f"Error: {text}"

@@ -1,6 +1,6 @@
-"""Tool calls that arrive as text, because the server was started without a parser for them.
+"""Tool calls that arrive as text because the server was started without a parser for them.
 
-No program runs such a call, so an answer that ends with one is not the result of a run.
+Nothing executes such a call, so an answer that ends with one must not count as a run's result.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import msgspec
 from ..._core.messages import AssistantMessage, StopReason
 from ..._platform.lazy_pattern import compile_later
 
+# Stop reason of such an answer; the model reads it.
 WRITTEN_CALL = "it holds a tool call as text, which nobody runs: use the interface for tool calls"
-"""Stop reason of such an answer; the model reads it."""
 
+# The call markup of Hermes and Qwen, Llama, Anthropic and MiniMax, Mistral, Kimi, DeepSeek,
+# Cohere, LFM and gpt-oss.
 _OPENERS = compile_later(
     r"(?m)^[^\S\n]*(<tool_calls?>|<function=|<function_calls?>|<\w*:?invoke name=|<\w+:tool_call>"
     r"|\[TOOL_CALLS\]|<\|tool_calls?\|>|<\|python_tag\|>|<\|tool_calls_section_begin\|>"
     r"|<\|tool_call_begin\|>|<｜tool▁calls?▁begin｜>|<\|START_ACTION\|>|<\|tool_call_start\|>"
     r"|<\|channel\|>commentary to=|```tool_call\b)"
 )
-"""Markups of Hermes and Qwen, Llama, Anthropic and MiniMax, Mistral, Kimi, DeepSeek, Cohere, LFM
-and gpt-oss."""
 _NAME = compile_later(
     r'(?:"(?:tool_)?name"\s*:\s*"|<function=|\bname="|functions\.|\[TOOL_CALLS\]\s*|<tool_call>\s*'
     r"|<｜tool▁call▁begin｜>(?:function<｜tool▁sep｜>)?|<\|tool_call_start\|>\[?)([\w.-]+)"
@@ -33,12 +33,12 @@ _ENDS = (">", "}", "]", ")", "```")
 
 
 def find_written_call(answer: AssistantMessage, tools: Collection[str]) -> str:
-    """Return the tool that an answer without calls names in the markup of a call, "" for none.
+    """Find the tool that an answer calls in text; "" for none.
 
-    Markup inside a code block, or with prose after it, is an answer about calls.
+    Markup inside a code block, or followed by prose, is an answer about calls.
 
     Arguments:
-        tools: names of the offered tools, as the wire has them.
+        tools: names of the offered tools on the wire.
     """
     text = answer.text.strip()
     if answer.stop_reason is not StopReason.END or not text.endswith(_ENDS):
@@ -53,7 +53,7 @@ def find_written_call(answer: AssistantMessage, tools: Collection[str]) -> str:
 
 
 def _read_bare_call(text: str, tools: Collection[str]) -> str:
-    """Return the name of an object that has only a tool's name and arguments, as Llama writes."""
+    """Read a bare JSON object of a tool's name and arguments, as Llama writes calls."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

@@ -78,7 +78,7 @@ class _Delta(Struct):
 
 
 class _Event(Struct):
-    """Union of all events; `type` says which fields are set.
+    """All events in one struct, which decodes quickly; `type` says which fields are set.
 
     Unknown types and fields are ignored.
     """
@@ -108,10 +108,10 @@ _STOP_REASONS = {
 
 
 class _PartialBlock:
-    """A block that is still being received.
+    """A block still being received.
 
     Arguments:
-        raw: the whole start of a block of a web search, else empty.
+        raw: the complete start of a web search block, else empty.
     """
 
     def __init__(self, start: _BlockStart, raw: dict[str, Any]) -> None:
@@ -140,9 +140,7 @@ class _PartialBlock:
         return chunk if chunk.text else None
 
     def finish(self, names: ToolNames, previous: AssistantBlock | None) -> AssistantBlock | None:
-        """Return the complete block; None for an empty text and for unknown blocks.
-
-        The signature of a text holds its citations. A text with citations comes in parts.
+        """Return the complete block; None for empty text and unknown blocks.
 
         Arguments:
             previous: the block before it.
@@ -151,6 +149,8 @@ class _PartialBlock:
         start = self._start
         match start.type:
             case "text":
+                # A text with citations arrives in several blocks. The citations are kept in the
+                # signature, because the API wants them back.
                 citations = encode(self._citations).decode() if self._citations else ""
                 is_continuation = isinstance(previous, TextBlock)
                 return TextBlock(clean(text), citations, is_continuation) if text else None
@@ -165,7 +165,7 @@ class _PartialBlock:
                 return self.finish_search()
 
     def finish_search(self) -> ProviderBlock | None:
-        """Return the block of a web search or of its result; None for all other blocks."""
+        """Return the block of a web search or its result; None for any other block."""
         raw = self._raw
         if not raw:
             return None
@@ -176,7 +176,7 @@ class _PartialBlock:
 
 
 class AnthropicReader:
-    """Reader of one streamed Messages answer, which is complete after `message_stop`.
+    """Reads a streamed Messages answer, which is complete after `message_stop`.
 
     Arguments:
         wire: the wire to report; it identifies the server.
@@ -195,7 +195,6 @@ class AnthropicReader:
         self.is_done = False
 
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
-        """Read one event and return its visible chunks."""
         if self.is_done:
             return ()
         event = _decode(data)
@@ -210,7 +209,6 @@ class AnthropicReader:
         return () if chunk is None else (chunk,)
 
     def finish(self) -> AssistantMessage:
-        """Return the whole message. Raises StreamCut, ModelGarbled."""
         if self._has_events and self._start is None:
             raise ModelGarbled("no event of a Messages stream arrived")
         if self._start is None or not self.is_done:
@@ -231,13 +229,12 @@ class AnthropicReader:
         )
 
     def _read_search(self, start: _BlockStart, data: bytes) -> dict[str, Any]:
-        """Return the whole start of a block of a web search; {} for all other blocks."""
+        """Decode the complete start of a web search block; {} for any other block."""
         is_call = start.type == "server_tool_use" and start.name == "web_search"
         is_search = is_call or start.type == "web_search_tool_result"
         return _decode_raw(data).content_block if is_search else {}
 
     def _read_frame(self, event: _Event, data: bytes) -> Sequence[StreamChunk]:
-        """Read an event that is no delta of a block."""
         match event.type:
             case "content_block_start" if event.content_block is not None:
                 index = len(self._blocks) if event.index is None else event.index
@@ -267,7 +264,7 @@ class AnthropicReader:
         return ()
 
     def _announce_search(self, index: int, *, is_start: bool) -> Sequence[StreamChunk]:
-        """Return the line of a search whose query is complete, or whose result arrives."""
+        """Announce a search once its query is complete, and again when its result arrives."""
         block = self._blocks.get(index)
         search = block.finish_search() if block else None
         if search is None or (search.kind == "server_tool_use") is not is_start:
@@ -295,7 +292,8 @@ class AnthropicReader:
 def _ensure_unique_ids(
     blocks: list[AssistantBlock],
 ) -> tuple[AssistantBlock, ...]:
-    """Return the blocks with a new id for each call that has none or one used before."""
+    # Some compatible servers send no ids, or the same one twice; results are matched to calls by
+    # id.
     used: set[str] = set()
     result: list[AssistantBlock] = []
     for position, block in enumerate(blocks):
@@ -321,13 +319,13 @@ def _to_usage(counts: Mapping[str, int]) -> Usage:
     )
 
 
+# The version that compatible servers accept. Later versions also refuse sampling parameters for
+# older models.
 _API_VERSION = "2023-06-01"
-"""Compatible servers accept this version. Later versions also refuse sampling parameters for older
-models."""
 _CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
 _CACHE_MARK_JSON = b',"cache_control":{"type":"ephemeral"}'
+# Block types on which the API accepts no cache mark.
 _UNMARKABLE_BLOCKS = frozenset({"thinking", "redacted_thinking"})
-"""Block types that the API accepts no cache mark on."""
 
 
 class AnthropicModel(WireModel):
@@ -342,20 +340,17 @@ class AnthropicModel(WireModel):
     )
 
     def build_url(self, base_url: str) -> str:
-        """Return the address of the requests; a base URL may end in /v1."""
+        """Build the request URL; a base URL may or may not end in /v1."""
         return base_url.removesuffix("/v1") + "/v1/messages"
 
     def build_auth_headers(self, key: str) -> dict[str, str]:
-        """Return the headers of the version and of a key."""
         headers = {"anthropic-version": _API_VERSION}
         return headers | ({"x-api-key": key} if key else {})
 
     def make_conversation(self, config: RequestConfig) -> AnthropicConversation:
-        """Return a conversation without messages."""
         return AnthropicConversation(self, config)
 
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
-        """Return the body up to the "[" of its messages."""
         fields: dict[str, Any] = {
             "model": self.model,
             "max_tokens": self.facts.choose_max_tokens(config.max_tokens),
@@ -373,7 +368,6 @@ class AnthropicModel(WireModel):
         return encode(fields)[:-1] + b',"messages":['
 
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
-        """Return a message of the API; none if it has no sendable content."""
         if isinstance(message, UserMessage):
             role = "user"
             blocks = _encode_user_message(message)
@@ -383,17 +377,15 @@ class AnthropicModel(WireModel):
         return [{"role": role, "content": blocks}] if blocks else []
 
     def make_reader(self, names: ToolNames) -> AnthropicReader:
-        """Return a reader for one answer."""
         return AnthropicReader(self.model, names, self.wire)
 
 
 class AnthropicConversation(WireConversation):
-    """A conversation with a cache mark on its last message, so that all before it is cached."""
+    """A conversation with a cache mark on its last message: everything up to it is cached."""
 
     _is_last_markable = False
 
     def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
-        """Return the request body."""
         if not self._is_last_markable:
             return super().build_body(tools=tools, max_tokens=max_tokens)
         # The mark belongs into the last block: before the closing "}]}" of the last message.
@@ -403,7 +395,6 @@ class AnthropicConversation(WireConversation):
         return b"".join((start, messages[:-3], _CACHE_MARK_JSON, messages[-3:], end))
 
     def append_entry(self, entry: dict[str, Any]) -> None:
-        """Append a message of the API."""
         super().append_entry(entry)
         self._is_last_markable = entry["content"][-1]["type"] not in _UNMARKABLE_BLOCKS
 
@@ -417,7 +408,7 @@ def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
 
 
 def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:
-    """Return the blocks of a message; the API wants tool results before all others."""
+    """Encode a user message; the API wants tool results before all other blocks."""
     results: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []
     for block in message.content:
@@ -433,7 +424,7 @@ def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:
 def _encode_assistant_message(
     message: AssistantMessage, names: ToolNames, wire: str
 ) -> list[dict[str, Any]]:
-    """Return the blocks of an answer; thinking and searches of other servers are left out."""
+    """Encode an answer without the thinking and searches of other servers."""
     is_own = message.wire == wire
     searches = _decode_searches(message) if is_own else {}
     blocks: list[dict[str, Any]] = []
@@ -461,9 +452,9 @@ def _encode_citations(citations: str) -> dict[str, Any]:
 
 
 def _decode_searches(message: AssistantMessage) -> dict[ProviderBlock, dict[str, Any]]:
-    """Return the blocks of searches as the API has them.
+    """Decode search blocks as the API sent them.
 
-    A search that was interrupted has no result. The API refuses it, so it is left out.
+    The API refuses an interrupted search, which has no result, so it is left out.
     """
     blocks: dict[ProviderBlock, dict[str, Any]] = {
         block: msgspec.json.decode(block.data)

@@ -1,4 +1,4 @@
-"""Several models in the place of one: when a model fails permanently, the next one continues."""
+"""Several models in place of one: when a model fails for good, the next one continues."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ...errors import ModelError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+# How long new conversations avoid a model that failed.
 _AVOID_SECONDS = 60.0
-"""Time in which new conversations do not try a model that failed."""
 
 
 class FallbackModel:
-    """Implementation of the port Model over several models.
+    """A Model made of several models.
 
-    A conversation uses the first model until it fails permanently: it refuses, it cannot be
-    reached, or the last retry failed. The next model then gets the same messages; each wire
-    leaves out what only another one understands. If the last model fails, its error is raised.
+    A conversation uses the first model until it fails for good: it refuses, cannot be reached, or
+    the last retry fails. The next model then gets the same messages, and its wire leaves out what
+    it does not understand. If the last model fails, its error is raised.
 
     Arguments:
-        models: in the order of preference.
+        models: the models in order of preference.
         monotonic: returns the time in seconds.
 
     Example:
@@ -41,24 +41,23 @@ class FallbackModel:
         self._failed_at: dict[int, float] = {}
 
     def start_conversation(self, config: RequestConfig) -> FallbackConversation:
-        """Start a conversation; sends no request."""
         return FallbackConversation(self, config)
 
     @property
     def context_window(self) -> int:
-        """Context window in tokens of the first model, 0 if it is not known."""
+        """Context window of the first model in tokens, 0 if unknown."""
         return getattr(self.models[0], "context_window", 0)
 
     @property
     def server_tools(self) -> tuple[str, ...]:
-        """Names of the tools that the provider of the first model runs."""
+        """Names of the tools the first model's provider runs."""
         return getattr(self.models[0], "server_tools", ())
 
     async def close(self) -> None:
         """Do nothing: the registry closes the models."""
 
     def choose_first(self) -> int:
-        """Return the index of the first model that did not fail lately, 0 if all did."""
+        """Return the index of the first model that has not failed lately, 0 if all have."""
         now = self._monotonic()
         for index in range(len(self.models)):
             if now - self._failed_at.get(index, -_AVOID_SECONDS) >= _AVOID_SECONDS:
@@ -66,12 +65,11 @@ class FallbackModel:
         return 0
 
     def mark_failed(self, index: int) -> None:
-        """Record that a model failed now."""
         self._failed_at[index] = self._monotonic()
 
 
 class FallbackConversation:
-    """One conversation; it moves to the next model and never back."""
+    """A conversation that moves on to the next model and never back."""
 
     def __init__(self, model: FallbackModel, config: RequestConfig) -> None:
         self._model = model
@@ -81,7 +79,6 @@ class FallbackConversation:
         self._current = self._start_current()
 
     def append(self, message: Message) -> None:
-        """Append a message. A message without sendable content is ignored by each wire."""
         self._messages.append(message)
         self._current.append(message)
 

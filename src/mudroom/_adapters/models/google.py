@@ -39,10 +39,10 @@ from ._wire import WireConversation, WireModel, describe_stop, get_sampling
 from .model_facts import find_facts
 
 WIRE = "google"
+# Kind of the block with an answer's sources. It is never sent back.
 GROUNDING = "groundingMetadata"
-"""Kind of a block with the sources of an answer; it is not sent back."""
+# Marks ids that mudroom gave to calls without one. Such ids are not sent back.
 OWN_ID_PREFIX = "mudroom_"
-"""Prefix of the ids that mudroom gives to calls without one; such ids are not sent back."""
 
 
 class _FunctionCall(Struct):
@@ -74,7 +74,7 @@ class _Source(Struct):
 
 
 class _Grounding(Struct, rename="camel", omit_defaults=True):
-    """The queries of web searches, and the pages that the answer uses."""
+    """The queries of web searches, and the pages the answer uses."""
 
     web_search_queries: list[str] | None = None
     grounding_chunks: list[_Source] | None = None
@@ -109,6 +109,7 @@ class _Chunk(Struct, rename="camel"):
 
 _decode = make_decoder(_Chunk)
 
+# Finish reasons of answers the model got wrong, possibly without content. It may try again.
 _FAULTY_ANSWERS = frozenset(
     {
         "MALFORMED_FUNCTION_CALL",
@@ -117,7 +118,6 @@ _FAULTY_ANSWERS = frozenset(
         "TOO_MANY_TOOL_CALLS",
     }
 )
-"""Finish reasons of answers that the model got wrong, also without content. It may try again."""
 _STOP_REASONS = {
     "STOP": StopReason.END,
     "MAX_TOKENS": StopReason.LENGTH,
@@ -131,9 +131,7 @@ _STOP_REASONS = {
 
 
 class GoogleReader:
-    """Reader of one streamed answer.
-
-    The answer is complete after a finish reason or a block reason of the prompt.
+    """Reads a streamed answer, which is complete after a finish reason or a blocked prompt.
 
     Arguments:
         model: the model name to report when the server sends none.
@@ -156,11 +154,10 @@ class GoogleReader:
 
     @property
     def is_done(self) -> bool:
-        """False until the stream ends: some models send a finish reason in every chunk."""
+        """Always false: some models send a finish reason in every chunk, so read to the end."""
         return False
 
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
-        """Read one chunk and return its visible chunks. Raises StreamError, msgspec.DecodeError."""
         chunk = _decode(data)
         if chunk.candidates or chunk.prompt_feedback or chunk.usage_metadata:
             self._has_valid_chunk = True
@@ -176,11 +173,6 @@ class GoogleReader:
         return self._read_candidate(chunk.candidates[0]) if chunk.candidates else ()
 
     def finish(self) -> AssistantMessage:
-        """Return the whole answer.
-
-        Raises StreamCut when the stream ended too early, ModelGarbled when no chunk follows the
-        protocol.
-        """
         if self._has_only_foreign_chunks:
             raise ModelGarbled("no part of the answer is a generateContent chunk")
         if not self._finish_reason:
@@ -226,7 +218,7 @@ class GoogleReader:
         return StreamChunk("call", text)
 
     def _add_search(self, step: dict[str, Any], part: _Part) -> StreamChunk:
-        """Add a search, or its result; return the line that users read."""
+        """Add a search or its result; return the line shown to the user."""
         kind = "toolCall" if part.tool_call else "toolResponse"
         data: dict[str, Any] = {kind: step}
         if part.thought_signature:
@@ -243,17 +235,16 @@ class GoogleReader:
         return StreamChunk("search_end", self._last_search)
 
     def _add_grounding(self, grounding: _Grounding) -> None:
-        """Add queries and pages; chunks of a stream repeat them."""
         self._add_queries(grounding.web_search_queries or ())
         self._sources = grounding.grounding_chunks or self._sources
 
     def _add_queries(self, queries: Iterable[str]) -> None:
-        """Add queries; the same query is charged once, an empty one not at all."""
+        """Add new queries. Google charges for a repeated query once, for an empty one never."""
         known = set(self._queries)
         self._queries += [query for query in queries if query.strip() and query not in known]
 
     def _insert_sources(self) -> list[AssistantBlock]:
-        """Return the blocks, with the queries and pages after the last search, or at the end."""
+        """Insert queries and pages after the last search, or at the end."""
         if not self._queries and not self._sources:
             return self._blocks
         pages = [source.web for source in self._sources if source.web]
@@ -269,9 +260,9 @@ class GoogleReader:
     def _add_text(
         self, kind: type[TextBlock] | type[ThinkingBlock], text: str, signature: str
     ) -> None:
-        """Join a text to the last block of its kind, unless that block has a signature.
+        """Join a text to the last block of its kind, unless that block is already signed.
 
-        An empty text only brings the signature of the last block.
+        An empty text only carries the signature of the last block.
         """
         last = self._blocks[-1] if self._blocks else None
         if (
@@ -309,10 +300,9 @@ def _to_usage(usage: _Usage) -> Usage:
     )
 
 
+# Gemini 3 refuses a call that another model made without a signature, but accepts this value in
+# its place.
 _NO_SIGNATURE = "skip_thought_signature_validator"
-"""Value that Gemini 3 accepts instead of the signature of a call that another model made.
-Without this value it refuses such a call.
-"""
 _SAMPLING_NAMES = {"temperature": "temperature", "top_p": "topP"}
 
 
@@ -325,19 +315,16 @@ class GoogleModel(WireModel):
     SERVER_TOOLS = MappingProxyType({"web_search": {"googleSearch": {}}})
 
     def normalize_model(self, model: str) -> str:
-        """Return the id of a model without "models/" in front."""
         return model.removeprefix("models/")
 
     def build_url(self, base_url: str) -> str:
-        """Return the address of the requests."""
         return f"{base_url}/models/{quote(self.model)}:streamGenerateContent?alt=sse"
 
     def build_auth_headers(self, key: str) -> dict[str, str]:
-        """Return the header of a key; the URL never holds it."""
+        """Send the key in a header: URLs end up in logs."""
         return {"x-goog-api-key": key} if key else {}
 
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
-        """Return the body up to the "[" of its contents."""
         fields: dict[str, Any] = {}
         if system := clean(config.system):
             fields["systemInstruction"] = {"parts": [{"text": system}]}
@@ -355,11 +342,9 @@ class GoogleModel(WireModel):
         return encode(fields)[:-1] + b',"contents":['
 
     def make_conversation(self, config: RequestConfig) -> WireConversation:
-        """Return a conversation without messages."""
         return _GoogleConversation(self, config)
 
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
-        """Return a content of the API; none if the message has no sendable content."""
         if isinstance(message, UserMessage):
             role = "user"
             parts = list(_encode_user_message(message, names))
@@ -369,17 +354,14 @@ class GoogleModel(WireModel):
         return [{"role": role, "parts": parts}] if parts else []
 
     def make_reader(self, names: ToolNames) -> GoogleReader:
-        """Return a reader for one answer."""
         return GoogleReader(self.model, names, self.wire)
 
     def _encode_answer(
         self, message: AssistantMessage, names: ToolNames
     ) -> Iterator[dict[str, Any]]:
-        """Yield the parts of an answer; thoughts and signatures of other servers are left out.
-
-        A model that requires a signature requires it on the first call, also on one of another
-        model, or of an older Gemini that signed none.
-        """
+        """Encode an answer without the thoughts and signatures of other servers."""
+        # A model that requires signatures requires one on the first call of each answer, even if
+        # the answer came from another model, or from an older Gemini that signs nothing.
         is_own = message.wire == self.wire
         is_unsigned = not is_own or find_facts(message.model).takes_unsigned_calls
         is_signature_missing = is_unsigned and not self.facts.takes_unsigned_calls
@@ -405,13 +387,13 @@ class GoogleModel(WireModel):
 
 
 class _GoogleConversation(WireConversation):
-    """A conversation with its tool settings at the end of the body, where they are one object."""
+    """A conversation whose tool settings are one object at the end of the body."""
 
     def _make_end(self, *, tools: bool) -> bytes:
         config = self._prefix.config
         if not self._model.encode_server_tools(config):
             return super()._make_end(tools=tools)
-        # Searches beside functions are refused without this field.
+        # Without this field, searches together with functions are refused.
         settings: dict[str, Any] = {"includeServerSideToolInvocations": True}
         if config.tools and not tools:
             settings["functionCallingConfig"] = {"mode": "NONE"}
@@ -419,7 +401,7 @@ class _GoogleConversation(WireConversation):
 
 
 def _find_unanswered_searches(message: AssistantMessage) -> set[ProviderBlock]:
-    """Return the searches that were interrupted, which have no result."""
+    """Find searches without a result, which were interrupted."""
     calls: dict[str, ProviderBlock] = {}
     for block in message.content:
         if isinstance(block, ProviderBlock):
@@ -440,9 +422,9 @@ def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
 
 
 def _encode_user_message(message: UserMessage, names: ToolNames) -> Iterator[dict[str, Any]]:
-    """Yield tool results first, then their images, then texts and other images.
+    """Encode tool results first, then their images, then texts and other images.
 
-    All are parts of one content, because all results must directly follow the calls.
+    All are parts of one content, because the results must directly follow the calls.
     """
     results = [block for block in message.content if isinstance(block, ToolResultBlock)]
     for result in results:

@@ -1,4 +1,4 @@
-"""Table of what models accept, by model family and host."""
+"""What models accept, by model family and host."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Any
 from msgspec import Struct
 
 _SAMPLING = frozenset({"temperature", "top_p"})
+# Tokens; a shorter answer would be useless.
 MIN_OUTPUT = 256
-"""Smallest output limit in tokens that is chosen; a shorter answer is useless."""
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
-    """What one model accepts at one host.
+    """What a model accepts at a host.
 
     Arguments:
         serves_responses: the host serves OpenAI's Responses API.
-        limit_field: field of the output limit in Chat Completions; "" sends none.
-        refused: fields that are not sent.
-        takes_one_sampling: `temperature` and `top_p` are not sent together.
+        limit_field: name of the output limit in Chat Completions; "" sends none.
+        refused: fields that must not be sent.
+        takes_one_sampling: `temperature` and `top_p` must not be sent together.
         takes_chat_tools: Chat Completions accepts tools for the model.
-        tool_effort: `reasoning_effort` that Chat Completions needs beside tools; "" sends none.
+        tool_effort: `reasoning_effort` that Chat Completions needs with tools; "" sends none.
         encrypts_reasoning: the Responses API returns encrypted reasoning on request.
         takes_unsigned_calls: Gemini accepts calls without a thought signature.
-        max_call_id: longest id of a call in Chat Completions; 0 if the number is not known.
-        needs_short_ids: ids of calls have nine letters or digits, and no user message follows a
-            tool message.
-        absent_reasoning: `reasoning_content` of answers with calls that have none of their own,
-            such as those of another model; None sends no such field.
+        max_call_id: longest call id in Chat Completions; 0 if unknown.
+        needs_short_ids: call ids must have nine letters or digits, and no user message may follow
+            a tool message.
+        absent_reasoning: `reasoning_content` for answers with calls that have none of their own,
+            such as another model's; None sends no such field.
         tells_price: the host states the price of an answer on request.
         takes_images: the model accepts images.
-        server_tools: tools that the provider runs for the model, such as "web_search".
-        context_window: tokens of prompt and answer together; 0 if the number is not known.
-        max_output: default output limit in tokens; less than the model's own where the prompt must
-            fit beside it.
-        output_cap: largest output limit that the model accepts; 0 if the number is not known.
+        server_tools: tools the provider runs for the model, such as "web_search".
+        context_window: tokens of prompt and answer together; 0 if unknown.
+        max_output: default output limit in tokens; below the model's own where the prompt has to
+            fit as well.
+        output_cap: largest output limit the model accepts; 0 if unknown.
     """
 
     serves_responses: bool = False
@@ -57,7 +57,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     output_cap: int = 0
 
     def choose_max_tokens(self, requested: int | None) -> int:
-        """Return the output limit: the requested one, else at most a quarter of the window."""
+        """Return the output limit: as requested, else at most a quarter of the window."""
         limit = requested or self.max_output
         if not requested and self.context_window:
             limit = max(MIN_OUTPUT, min(limit, self.context_window // 4))
@@ -65,12 +65,12 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
 
 
 class _Row(Struct, frozen=True):
-    """Facts of the models and hosts that match.
+    """Facts about the models and hosts that match.
 
     Arguments:
-        name_part: text in the name of the model.
-        pattern: regular expression in the name.
-        host: regular expression in the address, which has no scheme.
+        name_part: text the model's name must contain; a quick test before `pattern`.
+        pattern: regular expression searched in the name.
+        host: regular expression searched in the address without its scheme.
     """
 
     name_part: str
@@ -83,8 +83,8 @@ def _make_row(name_part: str = "", pattern: str = "", *, host: str = "", **facts
     return _Row(name_part, pattern, host, facts)
 
 
+# Start of a model's name, which gateways may prefix with "openai/", "ft:" or "us.anthropic.".
 _START = r"(^|[/.:@])"
-"""Start of a model's name; a gateway may put "openai/", "ft:" or "us.anthropic." before it."""
 _OPENAI = (
     r"^([^/:]+\.)?api\.openai\.com(:\d+)?(/|$)|^[^/:]+\.openai\.azure\.com(:\d+)?(/|$)"
     r"|^gateway\.ai\.cloudflare\.com/.+/openai$"
@@ -93,12 +93,13 @@ _REASONING = _START + r"(o\d|gpt-([5-9]|\d\d))"
 _NO_SAMPLING: dict[str, Any] = {"refused": _SAMPLING}
 _SEARCH: dict[str, Any] = {"server_tools": frozenset({"web_search"})}
 
+# A later row overrides the facts of earlier ones; refused fields add up.
 _ROWS = (
     _make_row("gpt-oss", context_window=131_072, max_output=32_000),
     _make_row("deepseek-", context_window=64_000),
     _make_row("deepseek-reasoner", max_output=32_000),
     _make_row(pattern=r"(mi|code|dev|magi|pix)(ni)?stral-|pixtral-", context_window=128_000),
-    # Local servers check the ids, too: https://github.com/ml-explore/mlx-lm/issues/1375.
+    # Local servers check the ids as well: https://github.com/ml-explore/mlx-lm/issues/1375.
     _make_row("tral", r"(?i)(mis|minis|mix|codes|devs|magis|pix)tral", needs_short_ids=True),
     _make_row("kimi-", context_window=131_072, max_output=16_384),
     _make_row("glm-", context_window=128_000, max_output=16_384),
@@ -148,7 +149,7 @@ _ROWS = (
         r"|mistral-(small|medium|large)-latest|kimi-latest|llama-4|qwen[\w.]*-vl)",
         takes_images=True,
     ),
-    # Servers that only speak the same protocol refuse the tool, so the host counts, too.
+    # Other servers that speak the protocol refuse the tool, so the host must match as well.
     _make_row(
         "claude-",
         r"claude-(?!2|instant|3-(opus|sonnet|haiku))",
@@ -171,7 +172,7 @@ _ROWS = (
     _make_row(
         host=r"^api\.mistral\.ai", needs_short_ids=True, refused=frozenset({"stream_options"})
     ),
-    # They refuse the calls of other models without the field that their own calls have.
+    # They refuse calls of other models that lack the field their own calls have.
     _make_row(
         "deepseek-",
         r"deepseek-(v[4-9]|reasoner)",
@@ -188,11 +189,10 @@ _ROWS = (
     # The default port of vLLM, which refuses a limit that does not fit beside the prompt.
     _make_row(host=r"^(127\.0\.0\.1|localhost):8000/", max_output=4_096),
 )
-"""A later row overrides the facts of an earlier one; refused fields are added."""
 
 
 def find_facts(model: str, base_url: str = "") -> ModelFacts:
-    """Return what a model accepts below a base URL; "" stands for an unknown host."""
+    """Look up what a model accepts below a base URL; "" means an unknown host."""
     host = _strip_scheme(base_url)
     if learnt := _learnt.get((model, host)):
         return learnt
@@ -208,17 +208,17 @@ def find_facts(model: str, base_url: str = "") -> ModelFacts:
     return ModelFacts(**facts)
 
 
+# Corrections learnt from refusals, by model and host, for the life of the process.
 _learnt: dict[tuple[str, str], ModelFacts] = {}
-"""Facts that refusals corrected, for the life of the process, by model and host."""
 
 
 def remember_facts(model: str, base_url: str, facts: ModelFacts) -> None:
-    """Make `find_facts` return these facts in this process."""
+    """Make `find_facts` return these facts for the rest of the process."""
     _learnt[model, _strip_scheme(base_url)] = facts
 
 
 def forget_learnt_facts() -> None:
-    """Make `find_facts` return the facts of the table again, for all models."""
+    """Forget what refusals taught, for all models."""
     _learnt.clear()
 
 

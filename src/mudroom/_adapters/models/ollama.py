@@ -48,15 +48,12 @@ class OllamaModel(WireModel):
     HAS_SYSTEM_MESSAGE = True
 
     def build_url(self, base_url: str) -> str:
-        """Return the address of the requests."""
         return f"{base_url}/api/chat"
 
     def make_conversation(self, config: RequestConfig) -> WireConversation:
-        """Return a conversation without messages."""
         return _OllamaConversation(self, config)
 
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
-        """Return the body up to the "[" of its messages."""
         options: dict[str, Any] = {
             "num_predict": self.facts.choose_max_tokens(config.max_tokens),
             **get_sampling(config, self.facts),
@@ -66,27 +63,25 @@ class OllamaModel(WireModel):
         fields = {
             "model": self.model,
             "stream": True,
-            # Refuse a prompt that is too long; do not drop its start.
+            # Refuse a prompt that is too long instead of silently dropping its start.
             "truncate": False,
-            # End an answer that fills the window; do not drop the start of the prompt.
+            # End an answer when the window is full instead of dropping the start of the prompt.
             "shift": False,
             "options": options,
         }
         return encode(fields)[:-1] + b',"messages":['
 
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
-        """Return the API's messages for a message."""
         if isinstance(message, UserMessage):
             return _encode_user_message(message, names)
         return _encode_assistant_message(message, names, self.wire)
 
     def make_reader(self, names: ToolNames) -> OllamaReader:
-        """Return a reader for one answer."""
         return OllamaReader(self.model, names, self.wire)
 
 
 class _OllamaConversation(WireConversation):
-    """A conversation with its tools at the end of the body, where a request can leave them out."""
+    """A conversation with its tools at the end of the body, where a request can omit them."""
 
     def __init__(self, model: OllamaModel, config: RequestConfig) -> None:
         super().__init__(model, config)
@@ -114,7 +109,7 @@ def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
 
 
 def _encode_user_message(message: UserMessage, names: ToolNames) -> list[dict[str, Any]]:
-    """Return one message for each tool result, then one for all texts and images."""
+    """Encode one message per tool result, then one for all texts and images."""
     entries: list[dict[str, Any]] = []
     texts: list[str] = []
     images: list[bytes] = []
@@ -147,9 +142,9 @@ def _encode_result(result: ToolResultBlock, names: ToolNames) -> dict[str, Any]:
 def _encode_assistant_message(
     message: AssistantMessage, names: ToolNames, wire: str
 ) -> list[dict[str, Any]]:
-    """Return one message, or none when nothing in it can be sent.
+    """Encode an answer; nothing if nothing in it can be sent.
 
-    Thinking is sent only to the server it came from.
+    Thinking goes back only to the server it came from.
     """
     text = join_message_text(message)
     calls = [_encode_call(call, names) for call in message.tool_calls]
@@ -200,7 +195,7 @@ _STOP_REASONS = {"stop": StopReason.END, "length": StopReason.LENGTH}
 
 
 class OllamaReader:
-    """Reader of one streamed answer, which is complete after a line with `done`.
+    """Reads a streamed answer, which is complete after a line with `done`.
 
     Arguments:
         model: the model name to report when the server sends none.
@@ -220,11 +215,9 @@ class OllamaReader:
 
     @property
     def is_done(self) -> bool:
-        """True after the last line."""
         return self._last is not None
 
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
-        """Read one line and return its visible chunks. Raises StreamError, msgspec.DecodeError."""
         if self.is_done:
             return ()
         chunk = _decode(data)
@@ -238,11 +231,6 @@ class OllamaReader:
         return self._read_message(chunk.message) if chunk.message else ()
 
     def finish(self) -> AssistantMessage:
-        """Return the whole answer.
-
-        Raises StreamCut when the stream ended too early, ModelGarbled when no line follows the
-        protocol.
-        """
         if self._has_chunk and not self._has_valid_chunk:
             raise ModelGarbled("no line of the answer is one of Ollama's chat API")
         last = self._last

@@ -1,4 +1,4 @@
-"""Table of model providers: their names, environment variables, addresses and wires."""
+"""Table of model providers: names, environment variables, addresses and wires."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ class Provider(Struct, frozen=True, kw_only=True):
     """One provider.
 
     Arguments:
-        name: as in "provider:model".
+        name: name in "provider:model".
         aliases: other names for it.
         wire: "anthropic", "openai" (Chat Completions), "openai-responses", "openai-auto" (one of
             these two, by the address), "ollama" ("openai" if the address ends in /v1), "google",
             "library" (pydantic-ai), "offline" or "scripted".
         base_url: its default address; "" if the wire knows it.
-        key_vars: environment variables of its key; the first that is set counts.
-        token_vars: environment variables of a bearer token instead of a key.
-        url_vars: environment variables of its base URL.
-        model_vars: environment variables of its default model.
-        header_vars: environment variables of additional headers.
-        default_model: the model when none is named; "" if there is no sensible one.
-        shortcuts: short names of its models, which work without the provider's name.
-        model_prefixes: a model name with one of these prefixes belongs to this provider.
-        is_local: it runs on the user's machine and needs no key. Its models are assumed to take
-            no images.
+        key_vars: environment variables for its key; the first one set is used.
+        token_vars: environment variables for a bearer token instead of a key.
+        url_vars: environment variables for its base URL.
+        model_vars: environment variables for its default model.
+        header_vars: environment variables for additional headers.
+        default_model: model used when none is named; "" if there is no sensible one.
+        shortcuts: short model names that work without the provider's name.
+        model_prefixes: model names with one of these prefixes belong to this provider.
+        is_local: it runs on the user's machine, needs no key, and is assumed to take no images.
     """
 
     name: str
@@ -56,7 +55,7 @@ def _make_compatible(
     key_vars: tuple[str, ...] = (),
     url_vars: tuple[str, ...] = (),
 ) -> Provider:
-    """Return a provider that speaks the OpenAI protocol; one on loopback needs no key."""
+    """Make a provider that speaks the OpenAI protocol; one on loopback needs no key."""
     return Provider(
         name=name,
         aliases=aliases,
@@ -70,9 +69,11 @@ def _make_compatible(
     )
 
 
+# Tokens. Ollama's own default is 4,096 on most machines, too little for an agent.
 _OLLAMA_WINDOW = 32_768
 _OPENAI_KEY = ("OPENAI_API_KEY",)
 _OPENAI_URL = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
+# Providers of pydantic-ai with the variables of their keys, which it reads itself.
 _VIA_PYDANTIC_AI = {
     "alibaba": ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY"),
     "azure": ("AZURE_OPENAI_API_KEY",),
@@ -91,7 +92,6 @@ _VIA_PYDANTIC_AI = {
     "snowflake": ("SNOWFLAKE_TOKEN",),
     "vercel": ("VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN"),
 }
-"""Providers of pydantic-ai, with the variables of their keys, which it reads itself."""
 
 _TABLE = (
     Provider(
@@ -207,10 +207,10 @@ _SHORTCUTS = {
 
 
 def parse_model_name(name: str) -> tuple[str, str]:
-    """Return provider and model of a model string.
+    """Split a model string into provider and model.
 
     The string is "provider:model", "provider/model", a provider, a model or a shortcut. Raises
-    UnknownName with the nearest names, UsageError for a provider without a default model.
+    UnknownName with the nearest names, and UsageError for a provider without a default model.
     """
     name = name.strip()
     separators = [position for mark in ":/" if (position := name.find(mark)) >= 0]
@@ -237,9 +237,9 @@ def parse_model_name(name: str) -> tuple[str, str]:
 
 
 def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | None:
-    """Return the provider of a server whose address the user set; it decides the default model.
+    """Find the provider for which the user set a server address but no model.
 
-    None if the user set a model, too, or if the address is the provider's own.
+    Such a server decides the default model. None if the address is the provider's own.
 
     Arguments:
         name: the default model string, None if there is none.
@@ -256,10 +256,10 @@ def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | 
 
 
 def choose_default_model(environ: Mapping[str, str]) -> str | None:
-    """Return the model string that an environment suggests, None if it suggests none.
+    """Choose the model string an environment suggests, None if it suggests none.
 
-    In this order: MUDROOM_MODEL; a key of Anthropic, OpenAI or Google; an address of OpenAI or of
-    a local server; a key of another provider.
+    In this order: MUDROOM_MODEL; a key of Anthropic, OpenAI or Google; an address of OpenAI or a
+    local server; a key of another provider.
     """
     if name := _find_first_value(environ, ("MUDROOM_MODEL",)):
         return name
@@ -273,10 +273,10 @@ def choose_default_model(environ: Mapping[str, str]) -> str | None:
 
 
 def list_usable_models(environ: Mapping[str, str]) -> list[str]:
-    """Return model strings that work in this environment.
+    """List model strings that work in this environment.
 
-    Contains the default model of each provider whose key or address is set, and the models with
-    shortcuts of these providers.
+    These are the default model of each provider whose key or address is set, and the shortcuts of
+    those providers.
     """
     usable = [
         provider for provider in _TABLE if has_key(provider, environ) or _has_url(provider, environ)
@@ -288,22 +288,20 @@ def list_usable_models(environ: Mapping[str, str]) -> list[str]:
 
 
 def takes_images(provider: Provider, model: str) -> bool:
-    """Return True if a model is known to accept images. This is not known of any local model."""
+    """Return whether a model is known to take images; no local model is."""
     return not provider.is_local and find_facts(model).takes_images
 
 
 def has_key(provider: Provider, environ: Mapping[str, str]) -> bool:
-    """Return True if the environment holds a key or token of a provider."""
     return bool(_find_first_value(environ, provider.key_vars + provider.token_vars))
 
 
 def get_key(provider: Provider, environ: Mapping[str, str]) -> str:
-    """Return the provider's key, "" if there is none."""
     return _find_first_value(environ, provider.key_vars)
 
 
 def find_key_variable(provider: Provider, environ: Mapping[str, str]) -> str:
-    """Return the variable that holds the provider's key, or the first that could; "" for none."""
+    """Return the variable that holds the provider's key, else the first that may; "" for none."""
     names = provider.key_vars + provider.token_vars
     for name in names:
         if _find_first_value(environ, (name,)):
@@ -319,7 +317,7 @@ def get_url_variable(provider: Provider) -> str:
 def get_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
     """Return the provider's address.
 
-    OLLAMA_HOST has Ollama's own notation: a host, a host and port, or a URL without `/v1`.
+    OLLAMA_HOST follows Ollama's own notation: a host, a host and port, or a URL without `/v1`.
     """
     url = _find_first_value(environ, provider.url_vars)
     if provider.name == "ollama" and url and not _find_first_value(environ, ("OLLAMA_BASE_URL",)):
@@ -328,16 +326,13 @@ def get_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
 
 
 def get_ollama_window(environ: Mapping[str, str]) -> int:
-    """Return the context window for models of Ollama that set none themselves, in tokens.
-
-    The server's own default is 4,096 on most machines, too little for an agent.
-    """
+    """Return the context window in tokens for Ollama models that set none themselves."""
     text = _find_first_value(environ, ("OLLAMA_CONTEXT_LENGTH",))
     return int(text) if text.isdecimal() and int(text) else _OLLAMA_WINDOW
 
 
 def get_headers(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the provider's bearer token and additional headers, from lines of "Name: value"."""
+    """Build a provider's bearer token and extra headers, from lines of "Name: value"."""
     token = _find_first_value(environ, provider.token_vars)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     for line in _find_first_value(environ, provider.header_vars).splitlines():
@@ -352,7 +347,6 @@ def _has_url(provider: Provider, environ: Mapping[str, str]) -> bool:
 
 
 def _suggest_models(providers: Iterable[Provider], environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the default model string of each provider that has one."""
     for provider in providers:
         model = _find_first_value(environ, provider.model_vars)
         model = provider.shortcuts.get(model, model) or provider.default_model
@@ -370,7 +364,6 @@ def _find_first_value(environ: Mapping[str, str], names: Iterable[str]) -> str:
 
 
 def list_variables() -> list[str]:
-    """Return the environment variables of all providers."""
     return [
         name
         for provider in _TABLE
@@ -393,6 +386,7 @@ def _parse_ollama_host(text: str) -> str:
     address, _, path = rest.rstrip("/").partition("/")
     if address.startswith(":"):
         address = f"127.0.0.1{address}"
+    # A server listens on 0.0.0.0, but a client cannot connect to it everywhere.
     address = address.replace("0.0.0.0", "127.0.0.1")
     # A bare IPv6 address ends in "]" and may look as if it had a port.
     has_port = address.rpartition(":")[2].isdigit() and not address.endswith("]")

@@ -1,4 +1,4 @@
-"""Models of many more providers through pydantic-ai, which is imported only when it is used."""
+"""Many more providers through pydantic-ai, imported only when used."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ _MAX_TRIES = 6
 
 
 class PydanticAIModel:
-    """A model of pydantic-ai, which reads keys and addresses itself, as its documentation says.
+    """A model of pydantic-ai, which reads keys and addresses itself as it documents.
 
     Arguments:
         model: "provider:model" in pydantic-ai's notation, or a model object of pydantic-ai, which
-            the caller must close.
-        clock: time, for the waits between attempts.
+            the caller closes.
+        clock: for the waits between attempts.
         jitter: returns a random number from 0 to 1, for the delay between attempts.
-        takes_images: the model accepts images; otherwise it gets placeholders.
-        hints: names for error messages; None derives them from the model.
-        limiter: the rate limiter of the provider; None: one of this model alone.
+        takes_images: true if the model accepts images; otherwise it gets placeholders.
+        hints: how error messages refer to the provider; None derives that from the model.
+        limiter: the provider's rate limiter; None gives the model its own.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class PydanticAIModel:
     async def close(self) -> None:
         """Close the connections that pydantic-ai opened."""
         if self._owns_model and not isinstance(self._model, str):
-            # pydantic-ai closes its connections when the last context of a model is left.
+            # pydantic-ai has no `close`: leaving a model's last context closes its connections.
             async with self._model:
                 pass
 
 
 class PydanticAIConversation:
-    """One conversation: messages in pydantic-ai's types, each converted once."""
+    """A conversation in pydantic-ai's types; each message is converted once."""
 
     def __init__(self, model: PydanticAIModel, backend: Backend, config: RequestConfig) -> None:
         self._model = model
@@ -119,7 +119,6 @@ class PydanticAIConversation:
         self._messages: list[pm.ModelMessage] = []
 
     def append(self, message: Message) -> None:
-        """Append a message; a message without sendable content is ignored."""
         if isinstance(message, UserMessage):
             if not self._model.takes_images and has_images(message):
                 warn_unsent_images(self._model.name, self._model.unsent)
@@ -184,7 +183,7 @@ class PydanticAIConversation:
                 answer = convert_answer(stream.get(), self._names, self._wire)
             yield answer
         except Exception as error:
-            # The packages of the providers raise errors of many types.
+            # The providers' packages raise errors of many types without a common base.
             failure = self._classify(error)
             if failure.is_load:
                 rate_limiter.record_refused(slot, failure.retry_after)
@@ -262,7 +261,7 @@ def _create_backend(model: str) -> Backend:
 
 
 def _suggest_region(model: str, error: Exception) -> str:
-    """Return the remedy for a model of AWS without a region, "" for other errors."""
+    """Return the remedy for an AWS model without a region, "" for other errors."""
     if not model.startswith("bedrock:") or "region" not in str(error):
         return ""
     return "Set AWS_DEFAULT_REGION to the region of the model, for example to us-east-1."
@@ -288,6 +287,7 @@ def _convert_parameters(config: RequestConfig, names: ToolNames) -> ModelRequest
 
 def _convert_settings(config: RequestConfig, facts: ModelFacts) -> dict[str, Any]:
     max_tokens = facts.choose_max_tokens(config.max_tokens)
+    # Retries are counted and announced here, not hidden in the provider's package.
     return {"max_tokens": max_tokens, "max_retries": 0, **get_sampling(config, facts)}
 
 
@@ -297,16 +297,16 @@ _STOP_REASONS = {
     "length": StopReason.LENGTH,
     "content_filter": StopReason.REFUSAL,
 }
+# Kind of a part or delta -> the fields that may hold its text.
 _TEXT_FIELDS = {
     "text": ("content", "content_delta"),
     "thinking": ("content", "content_delta"),
     "tool-call": ("args", "args_delta"),
 }
-"""Kind of a part or delta -> the fields that may hold its text."""
 
 
 class _Signature(Struct, omit_defaults=True):
-    """Fields of a part that pydantic-ai sends back to the provider that made the part."""
+    """Fields of a part that pydantic-ai sends back to the provider that made it."""
 
     id: str | None = None
     signature: str | None = None
@@ -327,7 +327,7 @@ def _encode_signature(part: pm.TextPart | pm.ThinkingPart | pm.ToolCallPart) -> 
 
 
 def to_model_request(message: UserMessage, names: ToolNames) -> pm.ModelRequest:
-    """Return a user message: tool results first, then all texts and images as one prompt."""
+    """Convert a user message: tool results first, then all texts and images as one prompt."""
     from pydantic_ai.messages import ModelRequest, ToolReturnPart, UserPromptPart
 
     parts: list[pm.ModelRequestPart] = []
@@ -364,11 +364,11 @@ def _to_binary_content(image: ImageBlock) -> pm.BinaryContent:
 def to_model_response(
     message: AssistantMessage, names: ToolNames, own_provider: str | None
 ) -> pm.ModelResponse:
-    """Return an answer in pydantic-ai's types.
+    """Convert an answer to pydantic-ai's types.
 
     Arguments:
-        own_provider: the provider if the answer is its own, else None. Thinking and signatures are
-            sent only to the provider that made them.
+        own_provider: the provider if it made the answer, else None. Thinking and signatures go
+            back only to the provider that made them.
     """
     from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
 
@@ -397,7 +397,7 @@ def to_model_response(
 
 
 def convert_event(event: pm.ModelResponseStreamEvent) -> StreamChunk | None:
-    """Return the chunk that an event of pydantic-ai shows; None for most events."""
+    """Convert an event of pydantic-ai to the chunk it shows; None for most events."""
     field = "part" if event.event_kind == "part_start" else "delta"
     part: Any = getattr(event, field, None)
     kind: str = getattr(part, "part_kind", "") or getattr(part, "part_delta_kind", "")
@@ -412,7 +412,7 @@ def convert_event(event: pm.ModelResponseStreamEvent) -> StreamChunk | None:
 
 
 def convert_answer(response: pm.ModelResponse, names: ToolNames, wire: str) -> AssistantMessage:
-    """Return a whole answer in mudroom's types. Raises StreamCut when it is incomplete."""
+    """Convert a whole answer to mudroom's types. Raises StreamCut if it is incomplete."""
     if response.state != "complete":
         raise StreamCut
     content = tuple(_convert_parts(response.parts, names))

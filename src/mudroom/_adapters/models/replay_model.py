@@ -1,4 +1,4 @@
-"""Model that repeats recorded answers, as long as it receives the recorded requests."""
+"""A model that repeats recorded answers as long as it receives the recorded requests."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ..._core.ports import RequestConfig, RetryNotice, StreamChunk
 from ...errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
 
 _SECONDS = re.compile(r"\b\d+(?:\.\d+)? s\b")
+# Part of evidence lines that older versions did not write.
 _AT_LEAST = re.compile(r"\bat least (?=[\d,]+ tokens)")
-"""Part of evidence lines that older versions lack."""
 _EVIDENCE_GAP = re.compile(r"(?:\n|\\n)(?=(?:\n|\\n)\[evidence: )")  # in a text, or in JSON
 _QUOTES = re.compile(r"quoted[ -]")
 _PATH = re.compile(r"/[^\s\"]*+")
@@ -32,15 +32,15 @@ ReadConversations = Callable[[], Awaitable[Sequence[RecordedConversation]]]
 
 
 class ReplayModel:
-    """Implementation of the port Model from recorded conversations.
+    """A Model that answers from recorded conversations.
 
     A request that differs from the recorded one raises ModelRefused with the difference.
 
     Arguments:
-        conversations: the recorded ones, or a function that reads them; each is used once, so
-            equal siblings get one each.
+        conversations: the recorded conversations, or a function that reads them. Each is used
+            once, so that equal siblings get one each.
         name: the model string.
-        stop_run: called with a run's id where the record has no answer because that run was
+        stop_run: called with a run's id where the record has no answer because the run was
             stopped; it raises the exception that stops the run, or waits for the stop.
     """
 
@@ -57,14 +57,14 @@ class ReplayModel:
         self._unclaimed: list[RecordedConversation] | None = None
 
     def start_conversation(self, config: RequestConfig) -> ReplayConversation:
-        """Start a conversation; its first request selects the recorded one."""
+        """Start a conversation; its first request selects a recorded one."""
         return ReplayConversation(self)
 
     async def close(self) -> None:
         """Do nothing; there are no connections."""
 
     async def load(self) -> list[RecordedConversation]:
-        """Read the conversations at the first call, and return those that are not used yet."""
+        """Return the conversations not used yet, reading them at the first call."""
         source = self._source
         recorded = await source() if callable(source) else source
         if self._unclaimed is None:
@@ -73,7 +73,7 @@ class ReplayModel:
         return self._unclaimed
 
     async def claim_conversation(self, messages: Sequence[Message]) -> RecordedConversation:
-        """Return the recorded conversation that starts with these messages.
+        """Take the recorded conversation that starts with these messages.
 
         Raises ModelRefused when there is none left.
         """
@@ -97,7 +97,6 @@ class ReplayConversation:
         self._failures: list[RecordedFailure] = []
 
     def append(self, message: Message) -> None:
-        """Append a message."""
         self._messages.append(message)
 
     async def request_answer(
@@ -143,14 +142,14 @@ class ReplayConversation:
 
 
 def is_same(recorded: Message, message: Message) -> bool:
-    """Return True if two messages differ only in measured times and provider-specific fields."""
+    """Return whether two messages differ at most in measured times and provider-specific fields."""
     return recorded == message or _to_comparable_text(recorded) == _to_comparable_text(message)
 
 
 def remove_varying_text(text: str) -> str:
-    """Return the text without measured seconds, and spill files without folder and digits.
+    """Remove measured seconds from a text, and folders and random digits from spill files.
 
-    Earlier versions wrote no empty line before the evidence, and quoted nothing.
+    Earlier versions wrote no empty line before the evidence and quoted nothing.
     """
     text = _QUOTES.sub("", _AT_LEAST.sub("", _SECONDS.sub("_ s", text)))
     text = _EVIDENCE_GAP.sub("", text)
@@ -160,7 +159,7 @@ def remove_varying_text(text: str) -> str:
 def build_difference_error(
     where: str, recorded: Sequence[Message], messages: Sequence[Message]
 ) -> ModelRefused:
-    """Return the error that shows the first message that differs from the record."""
+    """Build the error that shows the first message that differs from the record."""
     missing = [None] * (len(messages) - len(recorded))
     expected = None
     actual = None

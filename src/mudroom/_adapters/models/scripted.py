@@ -1,4 +1,4 @@
-"""Model for tests and examples that gives answers from a script."""
+"""A model for tests and examples that answers from a script."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from ..._core.messages import (
 )
 from ..._core.ports import RequestConfig, RetryNotice, StreamChunk
 
+# Characters; short enough that tests see an answer in several chunks.
 _CHUNK_LENGTH = 40
 
 
@@ -32,10 +33,10 @@ class Request(Struct, frozen=True):
 
     Arguments:
         system: the system prompt.
-        tools: names of the tools the model may call now.
+        tools: names of the tools the model may call in this turn.
         messages: the conversation so far.
-        number: number of this request over all conversations of the model, from 1.
-        max_tokens: maximum tokens of the answer that the budgets allow.
+        number: number of this request among all conversations of the model, from 1.
+        max_tokens: longest answer the budgets allow, in tokens; None for no limit.
     """
 
     system: str
@@ -46,7 +47,7 @@ class Request(Struct, frozen=True):
 
     @property
     def prompt(self) -> str:
-        """The first text of the user, "" if there is none."""
+        """The user's first text, "" if there is none."""
         for message in self.messages:
             if not isinstance(message, UserMessage):
                 continue
@@ -57,7 +58,7 @@ class Request(Struct, frozen=True):
 
     @property
     def turn(self) -> int:
-        """Number of answers in the conversation."""
+        """Number of answers so far in the conversation."""
         return sum(isinstance(message, AssistantMessage) for message in self.messages)
 
     @property
@@ -69,19 +70,19 @@ class Request(Struct, frozen=True):
 
 Block = str | AssistantBlock
 Answer = Block | Sequence[Block] | AssistantMessage | BaseException
-"""Answer of a scripted model: a text, blocks, a whole message, or an exception to raise."""
+"""A scripted answer: a text, blocks, a whole message, or an exception to raise."""
 Script = Callable[[Request], "Answer | Awaitable[Answer]"] | Sequence[Answer]
 
 
 def call(name: str, /, **arguments: object) -> ToolCallBlock:
-    """Return a tool call without an id; the model sets the id."""
+    """Make a tool call for a script; the model gives it an id."""
     return ToolCallBlock("", name, arguments)
 
 
 class ScriptedModel:
-    """Implementation of the port Model with scripted answers.
+    """A Model that answers from a script.
 
-    `requests` lists the requests so far. A token counts as 4 characters.
+    `requests` lists the requests so far. Usage counts 4 characters as one token.
 
     Arguments:
         script: a list of answers, or a function (may be async) from a Request to an answer. An
@@ -128,7 +129,6 @@ class ScriptedConversation:
         self._messages: list[Message] = []
 
     def append(self, message: Message) -> None:
-        """Append a message."""
         self._messages.append(message)
 
     async def request_answer(

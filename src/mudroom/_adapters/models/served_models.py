@@ -1,4 +1,4 @@
-"""Lists of the models that a server of the user serves, with their windows and abilities."""
+"""Asks a user's server for its models, with their windows and abilities."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from urllib.request import ProxyHandler, Request, build_opener
 import msgspec
 from msgspec import Struct
 
+# Seconds per request; these servers are usually on this machine or its network.
 _TIMEOUT = 2.0
-"""Seconds for each request; these servers are usually on this machine or in its network."""
 
 
 class ServedModel(Struct, frozen=True):
-    """One model of a server.
+    """A model as its server describes it.
 
     Arguments:
         context_window: in tokens, 0 if the server does not say.
@@ -69,7 +69,7 @@ class _Shown(Struct):
 
 
 def list_served_models(base_url: str, key: str) -> list[ServedModel]:
-    """Ask a server for its models; return none if it does not answer as expected.
+    """Ask a server for its models; empty if it does not answer as expected.
 
     Reads `max_model_len` of vLLM, `architecture` of servers like OpenRouter, and `/props` of
     llama.cpp, which serves one model.
@@ -103,13 +103,13 @@ def _find_image_input(architecture: _Architecture | None) -> bool | None:
 def list_ollama_models(
     base_url: str, key: str, wanted: str, default_window: int
 ) -> list[ServedModel]:
-    """Ask Ollama for its models; return none if it does not answer as expected.
+    """Ask Ollama for its models; empty if it does not answer as expected.
 
     Arguments:
         base_url: the URL before `/api`.
         key: sent as bearer token; "" sends none.
-        wanted: the only model that is asked for details; if the server does not have it, the first.
-        default_window: window of a model that sets none; a model may have a smaller one.
+        wanted: the only model whose details are asked for, or the first one if it is missing.
+        default_window: window for models that set none, unless their own is smaller.
     """
     listed = _get_json(f"{base_url}/api/tags", key, _TagList)
     names = [model.name for model in listed.models] if listed else []
@@ -128,14 +128,14 @@ def _ask_ollama(base_url: str, key: str, model: str, default_window: int) -> Ser
         return ServedModel(model)
     abilities = shown.capabilities
     takes_images = None if abilities is None else "vision" in abilities
-    # A list without this entry is not one of abilities to chat.
+    # Without this entry, the list is not about chatting at all.
     takes_tools = "tools" in abilities if abilities and "completion" in abilities else None
     window = _find_ollama_window(shown, default_window)
     return ServedModel(model, window, takes_images, takes_tools)
 
 
 def _find_ollama_window(shown: _Shown, default: int) -> int:
-    """Return `num_ctx` of a model, else the smaller of the default and the model's own window."""
+    """Return a model's `num_ctx`, else the smaller of the default and its own window."""
     for line in shown.parameters.splitlines():
         name, _, value = line.partition(" ")
         if name == "num_ctx" and value.strip().isdecimal():
@@ -154,9 +154,9 @@ def _get_json(
     kind: type[Any],
     body: dict[str, str] | None = None,
 ) -> Any | None:  # noqa: ANN401
-    """Return the answer to a GET request, or to a POST request with a body; None for a failure."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     is_local = "://127." in url or "://localhost" in url or "://[::1]" in url
+    # A proxy set for the internet cannot reach a server on this machine.
     opener = build_opener(ProxyHandler({})) if is_local else build_opener()
     data = None
     if body is not None:

@@ -1,6 +1,6 @@
-"""Ports: Protocols for everything that the engine needs from outside, one module per subject.
+"""Ports: Protocols for everything the engine needs from outside, one module per subject.
 
-Each port has one folder of adapters; `mudroom.testing` has a public fake of each.
+Each port has its folder of adapters, and a public fake in `mudroom.testing`.
 """
 
 from .approval import ApprovalDecision, ApprovalRequest, Approver, PermissionVerdict, Policy

@@ -1,4 +1,4 @@
-"""Approval ports: the policy that judges tool calls, and the approver who confirms some of them."""
+"""Approval ports: the policy that judges tool calls, and the approver who confirms some."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .workspace import Workspace
 
 
 class ApprovalRequest(Struct, frozen=True):
-    """A tool call that someone must confirm.
+    """A tool call waiting for confirmation.
 
     Arguments:
-        why: reason why it must be confirmed.
-        command_part: the part of a command that the request is about, or "".
-        category: kind of the tool, see Tool.category.
-        change: lines of the change to a file that the call would make, see PreviewLine; empty if
-            the tool cannot tell.
-        name: of the named child that asks, else "".
-        form: question of an MCP server during the call; the decision is about the answer to it,
-            not about the call. None for a request about the call itself.
+        why: why it needs confirmation.
+        command_part: the part of the command the request is about, or "".
+        category: category of the tool, see Tool.category.
+        change: lines of the file change the call would make, see PreviewLine; empty if the tool
+            cannot tell.
+        name: name of the child that asks, if it has one, else "".
+        form: a question asked by an MCP server or tool during the call; the decision then carries
+            the answer. None for a request about the call itself.
 
     Example:
         request = ApprovalRequest("1", "main", "bash", {"command": "make"}, why="no rule allows it")
@@ -46,13 +46,13 @@ class ApprovalRequest(Struct, frozen=True):
 
 
 class ApprovalDecision(Struct, metaclass=NamedFields, frozen=True):
-    """Answer to an approval request.
+    """The answer to an approval request.
 
     Arguments:
         allowed: true if the call may run.
         why: text for the model if the call is denied.
-        arguments: arguments to use instead of the model's, which the policy judges again; None
-            keeps them. For a request with a form: the values of its fields by name.
+        arguments: arguments that replace the model's, judged by the policy again; None keeps
+            them. For a request with a form, the values of its fields by name.
 
     Example:
         ApprovalDecision(False, "Use the tests instead.")
@@ -64,7 +64,7 @@ class ApprovalDecision(Struct, metaclass=NamedFields, frozen=True):
 
 
 class Approver(Protocol):
-    """Approver of tool calls. An approver that cannot ask a user denies at once.
+    """Decides about tool calls. An approver that cannot reach a user denies at once.
 
     Example:
         class Careful:
@@ -76,18 +76,18 @@ class Approver(Protocol):
     """
 
     async def decide(self, request: ApprovalRequest, /) -> ApprovalDecision:
-        """Decide a request."""
+        """Decide about a request. May wait for a user."""
         ...
 
 
 class PermissionVerdict(Struct, frozen=True):
-    """Judgement of the policy about a tool call.
+    """The policy's judgement of a tool call.
 
     Arguments:
         verdict: "allow", "ask" or "deny".
         why: one sentence for the model, the user and the journal.
         rule: the rule that decided, with its origin, or "".
-        command_part: the part of a command that the verdict is about, or "".
+        command_part: the part of the command the verdict is about, or "".
     """
 
     verdict: str
@@ -97,14 +97,18 @@ class PermissionVerdict(Struct, frozen=True):
 
 
 class Policy(Protocol):
-    """Judge of tool calls. It asks no one and has no effect."""
+    """Judges tool calls by rules and mode, without asking anyone and without side effects."""
 
     def judge(
         self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief
     ) -> PermissionVerdict:
-        """Judge a tool call of a run. `arguments`: checked, by the tool's own names."""
+        """Judge a tool call.
+
+        Arguments:
+            arguments: validated, under the tool's own argument names.
+        """
         ...
 
     def filter_workspace(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
-        """Return the workspace as a tool of a run may see it, without the files it may not read."""
+        """Wrap a workspace so that a tool cannot see the files it may not read."""
         ...

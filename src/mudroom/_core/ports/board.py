@@ -1,4 +1,4 @@
-"""Board port: the task board of a project, as the runs of one session use it."""
+"""Board port: the task board of a project, as the runs of a session use it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from msgspec import Struct
 class Board(Protocol):
     """The task board of a project, shared by sessions and processes.
 
-    A change has the key of its call. A call that runs again after a crash gets the same answer, and
-    the change happens once. Methods raise UsageError for wrong arguments, BoardError for a board
-    that cannot be used.
+    Every change carries the key of its tool call. If the call runs again after a crash, it gets the
+    same answer and the change happens once. Methods raise UsageError for wrong arguments and
+    BoardError for a board that cannot be used.
     """
 
     async def create_task(
@@ -30,11 +30,11 @@ class Board(Protocol):
     async def update_task(
         self, key: str, run_id: str, task_id: int, change: TaskChange
     ) -> BoardAnswer:
-        """Change a task for a run: all of the change, or nothing."""
+        """Change a task for a run, atomically."""
         ...
 
     async def list_tasks(self) -> Sequence[BoardTask]:
-        """Return all tasks, lowest id first."""
+        """Return all tasks in the order of their ids."""
         ...
 
     async def get_task(self, task_id: int) -> BoardTask:
@@ -44,27 +44,27 @@ class Board(Protocol):
     async def claim_next(
         self, run_id: str, owner: str, agent: str, without: Collection[int] = ()
     ) -> BoardTask | None:
-        """Claim the first ready task for a run that begins with it; None if there is none.
+        """Claim the next ready task for a run that starts with it; None if there is none.
 
-        Called again for the same run, it returns the task that the run has.
+        Called again for the same run, it returns the task the run already holds.
 
         Arguments:
-            without: ids of tasks not to take.
+            without: ids of tasks to skip.
         """
         ...
 
     async def end_claim(self, run_id: str, task_id: int, report: str, *, is_done: bool) -> None:
-        """Complete the task that a run has claimed, or return it to the board.
+        """Complete the task a run has claimed, or return it to the board.
 
-        A task that the run does not have any more stays as it is.
+        A task the run no longer holds stays unchanged.
         """
         ...
 
     async def release(self, run_id: str, keep: int = 0) -> None:
-        """Return the tasks that a child run works on to the board, at its end.
+        """Return a finished child's tasks to the board.
 
         Arguments:
-            keep: id of a task that `end_claim` handles later.
+            keep: id of a task to leave for `end_claim`.
         """
         ...
 
@@ -74,27 +74,27 @@ Status = Literal["pending", "in_progress", "completed"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 BoardOffer = Literal["", "request", "all"]
-"""Runs that have the tools for the board: none, those whose agent names a tool, or all."""
+"""Which runs get the board's tools: none, those whose agent names one, or all."""
 
 CLAIM_DETAIL = "board_task"
-"""Key in the detail of a tool result: the task of the board that the call changed."""
+"""Key in a tool result's detail that holds the task the call changed."""
 
 
 class BoardTask(Struct, frozen=True, kw_only=True):
     """One task of a board.
 
     Arguments:
-        owner: name of the run or user that works on it, "" for none.
-        has_process: a running process holds it; an imported owner has none.
-        run: session and run that claimed it, "" for none: "session#run".
-        revision: number of changes; a claim is valid as long as it is unchanged.
-        blockers: ids of the tasks that it depends on. waits_for: those not completed.
+        owner: name of the run or user working on it, "" for none.
+        has_process: true if a running process holds it; imported owners have none.
+        run: "session#run" that claimed it, "" for none.
+        revision: number of changes; a claim stays valid while it is unchanged.
+        blockers: ids of the tasks it depends on. waits_for: those not completed yet.
         blocks: ids of the tasks that depend on it.
         report: result of its completion, or of the last failed attempt.
-        metadata: further values. "agent" names the agent whose runs may claim the task; of the
-            ready tasks, those with a higher "priority" come first; "check" is a command that
-            decides whether the task is completed.
-        is_imported: it comes from a file.
+        metadata: further values. "agent" names the agent whose runs may claim the task; ready
+            tasks with a higher "priority" are claimed first; "check" is a command that decides
+            whether the task is completed.
+        is_imported: true if it was read from another program's file.
     """
 
     id: int
@@ -119,7 +119,7 @@ class BoardTask(Struct, frozen=True, kw_only=True):
 
     @property
     def check(self) -> str:
-        """Command that must succeed with the merged files, "" for none."""
+        """Command that must succeed on the merged files, "" for none."""
         check = self.metadata.get("check")
         return check if isinstance(check, str) else ""  # an earlier version stored any value
 
@@ -130,12 +130,12 @@ class BoardTask(Struct, frozen=True, kw_only=True):
 
 
 class TaskChange(Struct, frozen=True, kw_only=True):
-    """Change of a task by a run. None and () leave a field as it is.
+    """A change of a task by a run. None and () leave a field unchanged.
 
     Arguments:
         status: "in_progress" claims the task for the run; "pending" returns it.
         agent: name of the agent of the run.
-        blockers: further tasks that it depends on. blocks: tasks that depend on it.
+        blockers: further tasks it depends on. blocks: further tasks that depend on it.
         metadata: values to change; None removes one.
     """
 
@@ -150,10 +150,10 @@ class TaskChange(Struct, frozen=True, kw_only=True):
 
 
 class BoardAnswer(Struct, frozen=True, omit_defaults=True):
-    """Answer to a change: the task after it, and the tasks that it made ready.
+    """The answer to a change: the changed task, and ids of the tasks that became ready.
 
     Arguments:
-        is_deleted: the task is not on the board any more.
+        is_deleted: true if the task is no longer on the board.
     """
 
     task: BoardTask
@@ -162,9 +162,12 @@ class BoardAnswer(Struct, frozen=True, omit_defaults=True):
 
 
 def update_claims(claims: dict[int, str], detail: Mapping[str, Any]) -> bool:
-    """Update the tasks that a run works on, by id, from the detail of a tool result.
+    """Update a run's claimed tasks from the detail of a tool result.
 
-    Return whether the result is one of a change of the board.
+    Return whether the call changed the board.
+
+    Arguments:
+        claims: subjects of the claimed tasks by id, updated in place.
     """
     task = detail.get(CLAIM_DETAIL)
     if task is None:

@@ -6,16 +6,16 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """The time."""
+    """Source of the time; `mudroom.testing` has one that does not wait."""
 
     def now(self) -> float:
         """Return seconds since 1970."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that never go back; `sleep` and asyncio's timeouts follow this clock."""
+        """Return seconds that never go backwards; `sleep` and asyncio timeouts follow them."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for a number of seconds."""
+        """Wait."""
         ...

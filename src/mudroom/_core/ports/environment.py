@@ -18,9 +18,9 @@ class Environment(Struct, frozen=True, kw_only=True):
     """The surroundings of a run.
 
     Arguments:
-        spec: spec of a run that shares this environment, such as a child of the run.
-        missing: files that a copy of the folder lacks, with the reasons; "" if it has all.
-        folder: path of the files as commands see it; "" if it is the root of the workspace.
+        spec: the workspace spec for runs that share this environment, such as children.
+        missing: files missing from a copy of the folder, with reasons; "" if complete.
+        folder: path of the files as commands see it; "" if it is the workspace root.
         isolation: the files as trees; None if children cannot have isolated workspaces.
     """
 
@@ -34,7 +34,7 @@ class Environment(Struct, frozen=True, kw_only=True):
 
 
 class Environments(Protocol):
-    """Factory of environments. An environment is closed when its run ends."""
+    """Opens an environment for each run and closes it when the run ends."""
 
     @property
     def shared(self) -> Environment:

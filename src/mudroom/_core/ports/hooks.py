@@ -1,4 +1,4 @@
-"""Hooks port: functions of the user that the engine calls at fixed points of a run."""
+"""Hooks port: the user's functions, called at fixed points of a run."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ..tools import ToolResult
 T = TypeVar("T")
 
 HOOKS_UNWATCHED = "hooks ran, and nothing compared the files before and after them"
-"""Reason in `Report.unknown_changes` of a run whose hooks may have changed files."""
+"""The reason in `Report.unknown_changes` when hooks may have changed files."""
 
 HookFunction = Callable[[dict[str, Any]], Awaitable[dict[str, Any] | None]]
-"""Function that is called like a hook program: with its input, and returns its output."""
+"""A function called like a hook program: takes its JSON input, returns its JSON output or None."""
 
 
 class HookCallback(Struct, frozen=True):
-    """A function of the caller that is called where a program of a settings file would be.
+    """A Python function in place of a hook program of a settings file.
 
-    Input and output are the JSON objects that a hook program reads and writes.
+    Input and output are the JSON objects a hook program reads and writes.
 
     Arguments:
-        function: takes the input, returns the output or None. An exception is a failed hook.
-        matcher: selects by tool, agent, source or reason, as the event defines; "" for all.
-        timeout: seconds, None for the limit of the event.
-        blocks_on_failure: whether an exception or the time limit blocks.
+        function: takes the input, returns the output or None. An exception counts as failure.
+        matcher: selects by tool, agent, source or reason, depending on the event; "" for all.
+        timeout: seconds, None for the event's default.
+        blocks_on_failure: true if an exception or a timeout blocks the action.
 
     Example:
         async def refuse_push(hook_input):
@@ -48,14 +48,14 @@ class HookCallback(Struct, frozen=True):
 
 
 class ToolHookDecision(Struct, frozen=True):
-    """Decision of a hook about a tool call that has not run yet.
+    """A hook's decision about a tool call that has not run yet.
 
     Arguments:
-        denial: reason for the model why the call is refused; "" does not refuse it.
-        arguments: arguments to use instead of the model's; None keeps them.
-        verdict: "allow": no one is asked, unless a rule asks or denies. "ask": someone must
-            confirm the call. "": as the permission policy says.
-        why: reason of the verdict for the user.
+        denial: why the call is refused, for the model; "" does not refuse it.
+        arguments: arguments that replace the model's; None keeps them.
+        verdict: "allow" asks no one unless a rule asks or denies; "ask" requires confirmation;
+            "" leaves it to the permission policy.
+        why: reason for the verdict, for the user.
         context: text for the model, after the result of the call.
         rule: origin of the decision for the record.
     """
@@ -74,10 +74,10 @@ class ToolHookDecision(Struct, frozen=True):
 
 
 class MessageHookDecision(Struct, frozen=True):
-    """Decision of a hook about a message of the user to a run that works.
+    """A hook's decision about a user's message to a running run.
 
     Arguments:
-        denial: reason for the user why the model does not get the message; "" lets it pass.
+        denial: why the message is withheld from the model, for the user; "" lets it pass.
         context: text for the model, after the message.
 
     Example:
@@ -98,10 +98,10 @@ class MessageHookDecision(Struct, frozen=True):
 
 
 class Hooks:
-    """Functions that the engine awaits. A subclass overrides those that it needs.
+    """Functions the engine awaits; a subclass overrides the ones it needs.
 
-    A hook can narrow what a run may do; the permission policy judges a call in any case. An
-    exception of a hook ends the run with ERROR; StoppedByHook does so as a decision of the hook.
+    A hook can narrow what a run may do, but the permission policy still judges every call. An
+    exception in a hook ends the run with ERROR; raise StoppedByHook to do that on purpose.
 
     Example:
         class NoPush(Hooks):
@@ -113,25 +113,25 @@ class Hooks:
     """
 
     async def on_session_start(self, source: str) -> None:
-        """Prepare for the session before its first run.
+        """Prepare for the session, before its first run.
 
         Arguments:
             source: "startup", "resume", "fork" or "clear"; see `Session.start_source`.
         """
 
     async def on_session_end(self, reason: str) -> None:
-        """Finish, after the last run of the session in this process.
+        """Clean up after the session's last run in this process.
 
         Arguments:
             reason: "clear", "resume", "prompt_input_exit" or "other"; see `Session.end_reason`.
         """
 
     async def on_prompt(self, brief: Brief) -> str:
-        """Return text to add to the prompt of a run without a parent, or ""."""
+        """Return text to add to the prompt of a root run, or ""."""
         return ""
 
     async def on_message(self, brief: Brief, text: str) -> MessageHookDecision | None:
-        """Decide on a message of the user, right before the run reads it; None lets it pass."""
+        """Decide about a user's message right before the run reads it; None lets it pass."""
         return None
 
     async def on_run_start(self, brief: Brief) -> str:
@@ -139,35 +139,35 @@ class Hooks:
         return ""
 
     async def on_run_end(self, brief: Brief, report: Report) -> None:
-        """Receive the report of a run of any kind, right before the record has it."""
+        """Receive the report of a root or child run, right before it is recorded."""
 
     async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
-        """Decide on a call with valid arguments, before the policy; None leaves it as it is."""
+        """Decide about a call with valid arguments, before the policy; None has no opinion."""
         return None
 
     async def on_permission_request(
         self, brief: Brief, call: ToolCallBlock, why: str
     ) -> ToolHookDecision | None:
-        """Decide in place of the approver on a call that someone must confirm; None asks it.
+        """Decide in place of the approver about a call that needs confirmation; None asks it.
 
         Arguments:
-            why: reason why the call must be confirmed.
+            why: why the call needs confirmation.
         """
         return None
 
     async def on_permission_denied(self, brief: Brief, call: ToolCallBlock, why: str) -> None:
-        """Receive a call that a rule, the mode or the approver has denied.
+        """Learn of a call that a rule, the mode or the approver denied.
 
         Arguments:
-            why: reason of the denial.
+            why: reason for the denial.
         """
 
     async def after_tool(
         self, brief: Brief, call: ToolCallBlock, result: ToolResult
     ) -> ToolResult | None:
-        """Return a result to use instead of the tool's; None keeps it.
+        """Return a result that replaces the tool's; None keeps it.
 
-        `ToolResult.context` adds text for the model without a change of the result.
+        Set `ToolResult.context` to add text for the model without changing the result.
         """
         return None
 
@@ -179,30 +179,33 @@ class Hooks:
         """Receive the report of a child."""
 
     async def before_finish(self, brief: Brief, text: str) -> str:
-        """Return a note to continue the run with, or "" to let it end. `text`: the final answer."""
+        """Return a note that makes the run continue, or "" to let it end.
+
+        Arguments:
+            text: the final answer.
+        """
         return ""
 
     async def explain_changes(self, brief: Brief) -> str:
-        """Return why hooks of a run may have changed files since the last call, or "".
+        """Explain why hooks may have changed files since the last call, or return "".
 
-        The engine compares files around tool calls, not around hooks. It asks after each call and
-        at the end of the run, and puts the answer into `Report.unknown_changes`. By default this is
-        a reason if the class overrides a function that is called during runs. Return "" if your
-        functions change no file.
+        The engine compares files around tool calls, not around hooks. It asks here after each call
+        and at the end of the run, and puts the answer into `Report.unknown_changes`. By default
+        there is a reason if the class overrides a function called during runs. Return "" if your
+        functions never change files.
         """
         return HOOKS_UNWATCHED if _acts_in_runs(type(self)) else ""
 
     async def before_compaction(self, brief: Brief) -> str:
-        """Return text to add to the prompt of a run that summarises the conversation, or ""."""
+        """Return text to add to the prompt of a summary run, or ""."""
         return ""
 
     async def after_compaction(self, brief: Brief) -> str:
-        """Return text to add to a conversation that the engine has just compacted, or "".
+        """Return text to add to a conversation the engine has just compacted, or "".
 
-        The next request of the same run has it. If the text is not recorded because the process
-        ends or the user interrupts the run, the engine calls this function again before that
-        request. After a compaction by the user this function is not called. `on_prompt` of the
-        next prompt returns the text.
+        The run's next request includes it. If the process ends or the user interrupts the run
+        before the text is recorded, the engine calls this function again before that request. It
+        is not called after a compaction by the user: the next `on_prompt` can return the text.
         """
         return ""
 
@@ -216,7 +219,7 @@ def _acts_in_runs(kind: type[Hooks]) -> bool:
 
 
 def check_hook_result(hook: str, value: T, expected: type) -> T:
-    """Return a value that a hook gave. Raise UsageError if it has another type and is not None."""
+    """Return a hook's value if it has the expected type or is None, else raise UsageError."""
     if value is None or isinstance(value, expected):
         return value
     raise UsageError(

@@ -1,4 +1,4 @@
-"""Forms: values that an MCP server asks the user for, and the check of typed answers."""
+"""Forms: values an MCP server asks the user for, and the check of typed answers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec import Struct
 
 FieldKind = Literal["text", "number", "integer", "boolean", "choice", "choices"]
 _KINDS: dict[str, FieldKind] = {"number": "number", "integer": "integer", "boolean": "boolean"}
+# Types of the limits in a schema. A server may send anything: limits of another type are ignored.
 _LIMIT_TYPES: dict[str, tuple[type, ...]] = {
     "minimum": (int, float),
     "maximum": (int, float),
@@ -17,7 +18,6 @@ _LIMIT_TYPES: dict[str, tuple[type, ...]] = {
     "format": (str,),
     "pattern": (str,),
 }
-"""Types of the limits in a schema. Limits of another type are not used."""
 _LIMIT_WORDS = {
     "minimum": "at least {}",
     "maximum": "at most {}",
@@ -29,11 +29,11 @@ _LIMIT_WORDS = {
 
 
 class FormField(Struct, frozen=True):
-    """One value of a form.
+    """One value a form asks for.
 
     Arguments:
-        choices: pairs of value and label, for the kinds "choice" and "choices".
-        default: value if the user gives none; None for no default.
+        choices: pairs of value and label for the kinds "choice" and "choices".
+        default: value used if the user gives none; None for no default.
         limits: values by name in JSON Schema, such as `minimum`.
     """
 
@@ -47,23 +47,23 @@ class FormField(Struct, frozen=True):
     limits: dict[str, Any] = {}
 
     def describe_limits(self) -> list[str]:
-        """Return the words for each limit."""
+        """Describe each limit in words, such as "at least 3 characters"."""
         return [_LIMIT_WORDS[name].format(value) for name, value in self.limits.items()]
 
     @property
     def label(self) -> str:
-        """Title, else the name."""
+        """The title, or the name if there is no title."""
         return self.title or self.name
 
 
 class InputForm(Struct, frozen=True):
-    """Question of an MCP server to the user: a form, or an address to open.
+    """A question to the user: a form, or an address to open.
 
     Arguments:
         server: name of the server.
         message: the question.
-        schema: JSON Schema of an object with flat values, empty for an address.
-        url: address that the user must open, "" for a form. mudroom never opens it.
+        schema: JSON Schema of an object of flat values, empty for an address.
+        url: address the user must open, "" for a form. mudroom never opens it itself.
 
     Example:
         class Colors:
@@ -81,7 +81,7 @@ class InputForm(Struct, frozen=True):
 
 
 def list_fields(form: InputForm) -> list[FormField]:
-    """Return the fields of a form in the order of its schema."""
+    """List the fields of a form in the order of its schema."""
     properties = _as_table(form.schema.get("properties"))
     required = form.schema.get("required")
     names = cast("list[object]", required) if isinstance(required, list) else []
@@ -115,7 +115,8 @@ def _make_field(name: str, schema: dict[str, Any], is_required: bool) -> FormFie
 
 
 def _list_choices(schema: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of value and label of an enumeration, in its three forms."""
+    # Servers write an enumeration in three forms: titled choices in `oneOf` or `anyOf`, `enum`
+    # alone, and `enum` with parallel `enumNames`.
     titled = schema.get("oneOf") or schema.get("anyOf")
     if isinstance(titled, list):
         options = [_as_table(option) for option in cast("list[object]", titled)]
@@ -135,7 +136,7 @@ def _list_choices(schema: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def parse_value(field: FormField, text: str) -> str | float | bool | list[str]:
-    """Return the value of a typed answer. Raises ValueError with what is expected."""
+    """Convert a typed answer to its value. Raises ValueError that says what is expected."""
     value = _convert(field, text.strip())
     _check_limits(field, value)
     return value
@@ -161,7 +162,6 @@ def _convert(field: FormField, text: str) -> str | float | bool | list[str]:
 
 
 def _check_limits(field: FormField, value: object) -> None:
-    """Raise ValueError if a value is beyond the limits of its field."""
     limits = field.limits
     if isinstance(value, int | float) and not isinstance(value, bool):
         if value < limits.get("minimum", value):
@@ -184,7 +184,7 @@ def _find_choice(field: FormField, text: str) -> str:
 
 
 def add_defaults(form: InputForm, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values, and the defaults of the fields that have none."""
+    """Fill in the defaults of fields without a value."""
     defaults = {
         field.name: field.default for field in list_fields(form) if field.default is not None
     }

@@ -1,4 +1,4 @@
-"""Isolation port: the files of a run as trees, to store the work of a child and to merge it."""
+"""Isolation port: a run's files as trees, to store a child's work and to merge it."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .sandbox import Sandbox
 if TYPE_CHECKING:
     import asyncio  # slow to import, and a list of sessions needs none of it
 
+# Stands where a tool's name would in permission requests and decisions.
 MERGE = "merge"
-"""Name of a merge in permission requests and decisions."""
 
 
 class MergedFile(Struct, frozen=True):
-    """A file that a merge writes or removes.
+    """A file a merge writes or removes.
 
     Arguments:
         path: relative to the workspace.
-        before: id of the present content; "" for no file.
+        before: id of the current content; "" for no file.
         after: id of the merged content; "" to remove the file.
-        mode: git's mode of the merged file, of a removed one before: type and permission bits. The
+        mode: git's mode (type and permission bits) of the merged file, or of the removed one. The
             bits are those of `Work.private` for a file in it.
-        was_link: true if the present file is a link.
+        was_link: true if the current file is a link.
     """
 
     path: str
@@ -50,7 +50,7 @@ class MergeConflict(Struct, frozen=True):
             "type", "link" (it may lead out of the folder), "protected", "marked" (it has conflict
             marks) or "changed-meanwhile".
         base, ours, theirs: ids of the three contents; "" for no file.
-        text: id of what the merged tree has at the path: one side, or both between conflict marks;
+        text: id of what the merged tree has at the path: one side, or both with conflict marks;
             "" for no file.
         paths: all paths of the conflict, see `FileConflict`.
     """
@@ -65,14 +65,14 @@ class MergeConflict(Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        """Which version the merged tree has; see `FileConflict`."""
+        """Whose version the merged tree has, in the terms of `FileConflict`."""
         if self.text in ("", self.ours):
             return "parent" if self.text else ""
         return "child" if self.text == self.theirs else "both"
 
     @property
     def file(self) -> FileConflict:
-        """The conflict as the record has it."""
+        """The conflict as it is recorded."""
         paths = self.paths or (self.path,)
         return FileConflict(self.path, self.kind, paths, self.base, self.version)
 
@@ -81,15 +81,15 @@ class MergeChoice(Struct, frozen=True):
     """A decision about conflicts.
 
     Arguments:
-        side: "parent" or "child": whose version of a file counts; "" decides nothing.
-        paths: the files; empty for all files with conflicts.
+        side: "parent" or "child", whose version is taken; "" decides nothing.
+        paths: the files it is about; empty for all files with conflicts.
     """
 
     side: str = ""
     paths: tuple[str, ...] = ()
 
     def covers(self, path: str) -> bool:
-        """Return whether the decision is about a file."""
+        """Return whether the decision applies to a file."""
         return bool(self.side) and (not self.paths or path in self.paths)
 
 
@@ -97,17 +97,17 @@ NO_CHOICE = MergeChoice()
 
 
 class MergePlan(Struct, frozen=True):
-    """The files that a merge changes: additions, then changes, then removals.
+    """The files a merge changes: additions first, then changes, then removals.
 
-    With conflicts there are no files: the work of a run is merged whole or not at all.
+    With conflicts there are no files: a run's work is merged whole or not at all.
 
     Arguments:
-        base: id of the tree with the present files.
-        tree: id of the tree with both sides; files with conflicts have conflict marks.
-        landed: paths of the child's changes that the folder has after the merge: not those of files
-            in conflict that stay as they are by a choice.
-        own: id of the tree with the child's own version of the files in conflict; "" without them.
-        private: see `Work`; of the works that were merged before, too.
+        base: id of the tree with the current files.
+        tree: id of the tree with both sides; files in conflict have conflict marks.
+        landed: paths of the child's changes that are in the folder after the merge; excludes files
+            in conflict that a choice left unchanged.
+        own: id of the tree with the child's version of the files in conflict; "" if there are none.
+        private: see `Work`; includes that of earlier merges.
     """
 
     files: tuple[MergedFile, ...] = ()
@@ -120,13 +120,13 @@ class MergePlan(Struct, frozen=True):
 
 
 class SourceFacts(Struct, frozen=True):
-    """What another machine must know of a folder to store files as this one does.
+    """What another machine must know about a folder to store its files as this one does.
 
     Arguments:
         algorithm: hash of the ids, "sha1" or "sha256".
-        name: of the folder with the first ignore rules.
-        prefix: path of the files below it, "" or with "/" at the end.
-        excludes: ignore patterns that no file of the folder has, as in `.gitignore`.
+        name: name of the outermost folder with ignore rules.
+        prefix: path of the files below it, "" or ending with "/".
+        excludes: ignore patterns from git's configuration, in the format of `.gitignore`.
         ignore_files: contents of the ignore files above the files, by path below that folder.
     """
 
@@ -138,14 +138,14 @@ class SourceFacts(Struct, frozen=True):
 
 
 class FilesLostError(WorkspaceError):
-    """The files of a run are on another machine, and cannot be brought to where they are needed.
+    """A run's files are on another machine and cannot be brought to where they are needed.
 
-    A run that this happens to ends with the reason LOST.
+    The run ends with the reason LOST.
     """
 
 
 def explain_lost_files(spec: WorkspaceSpec) -> str:
-    """Return the error of a run that changed files on a machine where it cannot continue."""
+    """Word the error of a run whose changed files are on another machine."""
     return (
         f"run {spec.owner} changed files on another machine, and they are not here; it began on "
         f"{spec.machine} with the tree {spec.tree}"
@@ -153,7 +153,7 @@ def explain_lost_files(spec: WorkspaceSpec) -> str:
 
 
 class Isolation(Protocol):
-    """The files of one environment as trees. The methods block: call them in a thread."""
+    """The files of one environment as trees. The methods block, so call them in a thread."""
 
     @property
     def lock(self) -> asyncio.Lock:
@@ -164,37 +164,38 @@ class Isolation(Protocol):
         """Store the files of an isolated environment. Raises WorkspaceError.
 
         Arguments:
-            written: paths that tools for files wrote; they are work although git ignores them.
+            written: paths written by file tools; they count as work even if git ignores them.
         """
         ...
 
     def store_files(self) -> str:
-        """Store the present files; return the id of their tree. Raises WorkspaceError."""
+        """Store the current files and return the id of their tree. Raises WorkspaceError."""
         ...
 
     def leave_out(self, tree: str, is_hidden: Callable[[str], bool]) -> str:
-        """Return a tree without some files. `is_hidden`: tells them by their path."""
+        """Return a tree without the files whose path `is_hidden` accepts."""
         ...
 
     def describe_source(self) -> SourceFacts:
-        """Return the facts about the folder of the session. Raises WorkspaceError."""
+        """Return facts about the session's folder. Raises WorkspaceError."""
         ...
 
     def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
-        """Write a file with which trees travel to another machine. Raises WorkspaceError.
+        """Pack trees into a file for another machine. Raises WorkspaceError.
 
         Arguments:
-            known: trees that the other machine has. path: of the new file.
+            known: trees the other machine already has.
+            path: path of the new file.
         """
         ...
 
     def add_work(self, run_id: str, work: Work, path: str) -> None:
-        """Store work that another machine sent, and keep it under the id of its run.
+        """Store work sent by another machine under the id of its run.
 
         Arguments:
-            path: file of `pack_trees`.
+            path: a file written by `pack_trees`.
 
-        Raises WorkspaceError if the file is damaged or lacks something.
+        Raises WorkspaceError if the file is damaged or incomplete.
         """
         ...
 
@@ -203,64 +204,64 @@ class Isolation(Protocol):
         ...
 
     def resolve(self, run_id: str, work: Work, sides: Mapping[str, str]) -> Work:
-        """Return work in which conflicts are resolved, and keep it under the id of its run.
+        """Resolve conflicts in work, and store the result under the id of its run.
 
         Arguments:
-            sides: by the path of a conflict: "mine" (the version of the child), "theirs" (that of
-                the parent), or "new" (the present content of the child's folder).
+            sides: by the path of the conflict: "mine" (the child's version), "theirs" (the
+                parent's), or "new" (what the child's folder has now).
         """
         ...
 
     def plan_merge(
         self, work: Work, after: MergePlan | None = None, choice: MergeChoice = NO_CHOICE
     ) -> MergePlan:
-        """Merge the work of a child with the present files of this environment; write no file.
+        """Merge a child's work with the current files of this environment, writing nothing.
 
         Arguments:
             choice: decides conflicts.
-            after: plan of work that is merged before, if the new plan is for both.
+            after: an earlier plan, if the new plan is to include its work.
 
         Raises WorkspaceError if git fails.
         """
         ...
 
     def open_tree(self, tree: str) -> AbstractAsyncContextManager[Sandbox]:
-        """Open a sandbox with the files of a tree, for as long as it is needed.
+        """Open a sandbox with the files of a tree.
 
         Raises WorkspaceError on entry.
         """
         ...
 
     def land(self, files: Sequence[MergedFile], on_staged: Callable[[], object]) -> None:
-        """Write the files of a plan in this environment: all of them, or none.
+        """Write the files of a plan into this environment: all of them or none.
 
-        A kill in between changes nothing about that: the next use of the files finishes the
-        landing, or undoes it.
+        This holds even if the process is killed in between: the next use of the files finishes or
+        undoes the landing.
 
         Arguments:
-            on_staged: called when all is written beside its target and nothing is changed yet. If
-                it raises, nothing is changed.
+            on_staged: called when everything is written beside its target and nothing is changed
+                yet. If it raises, nothing is changed.
 
-        Raises FileChangedError if a file is not as the plan expects it, and WorkspaceError if one
-        cannot be written, or if another merge into these files does not end.
+        Raises FileChangedError if a file is not as the plan expects it, and WorkspaceError if a
+        file cannot be written or another merge into these files does not end.
         """
         ...
 
     def mark_merged(self, run_id: str) -> None:
-        """Record that the work of a run is merged: a clean-up may remove it."""
+        """Record that a run's work is merged, so a clean-up may remove it."""
         ...
 
     def read(self, content: str) -> bytes:
-        """Return a content by its id; b"" for the id ""."""
+        """Return a file's content by its id; b"" for the id ""."""
         ...
 
     def list_overlaps(
         self, works: Mapping[str, Work], conflicts: Mapping[str, str]
     ) -> Sequence[Overlap]:
-        """Return the files that at least two runs changed, by path.
+        """List the files that at least two runs changed, sorted by path.
 
         Arguments:
-            works: by run id.
+            works: work by run id.
             conflicts: kinds of the files that could not be merged, by path.
         """
         ...

@@ -1,4 +1,4 @@
-"""Journal ports: the append-only record of one session, and the store that holds all of them."""
+"""Journal ports: the append-only record of a session, and the store of all sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..events import StoredEvent
 class Journal(Protocol):
     """The append-only record of one session.
 
-    The position of an event is its number, from 1 without gaps.
+    Events are numbered from 1 without gaps; an event's number is its position.
 
     Example:
         class ListJournal:
@@ -41,10 +41,8 @@ class Journal(Protocol):
     async def append(self, *events: StoredEvent) -> int:
         """Append events in order and return the position of the last one.
 
-        They are durable when this returns.
-
-        If the caller is cancelled while it waits, the events are recorded nevertheless, before
-        later ones.
+        They are durable when this returns. If the caller is cancelled while it waits, they are
+        recorded all the same, before any later event.
 
         Raises JournalError; then none of the events is stored.
         """
@@ -53,16 +51,16 @@ class Journal(Protocol):
     def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> AsyncIterator[StoredEvent]:
-        """Yield the events recorded so far, oldest first; also after `close`.
+        """Yield the events recorded so far, oldest first. Works after `close` as well.
 
         Arguments:
             after: position of the last event to skip.
-            types: the wanted event types; () is all of them.
+            types: event types to yield; () yields all.
         """
         ...
 
     def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
-        """Yield the events after a position, then each new one when it is durable.
+        """Yield the events after a position, then each new one once it is durable.
 
         Ends when the journal is closed.
         """
@@ -74,7 +72,7 @@ class Journal(Protocol):
 
 
 class SessionInfo(Struct, frozen=True, kw_only=True):
-    """A session in the list of a store.
+    """A session as a store lists it.
 
     Arguments:
         modified: time of the last write, seconds since 1970.
@@ -87,14 +85,15 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
 
 
 class SessionHeader(Struct, frozen=True, kw_only=True):
-    """Facts about a session that a store can read quickly.
+    """Facts about a session that are cheap to read.
 
     Arguments:
-        name: name given by the user, "" for none.
+        name: the name the user gave it, "" for none.
         created: seconds since 1970.
         program: version of mudroom that created it.
-        folder: working folder of the session, "" if no event is recorded.
-        summary: saved state of its summary, so that a list reads few events; "" for none.
+        folder: the session's working folder, "" if no event is recorded.
+        summary: saved state of its summary, which spares a list from reading all events; "" for
+            none.
     """
 
     id: str
@@ -106,7 +105,7 @@ class SessionHeader(Struct, frozen=True, kw_only=True):
 
 
 class SessionStore(Protocol):
-    """Store of many sessions, with one journal each. A session has one writer at a time.
+    """A store of sessions, each with its journal and one writer at a time.
 
     All methods raise JournalError if the store cannot be read or written.
     """
@@ -114,63 +113,67 @@ class SessionStore(Protocol):
     async def create(self, session: str) -> Journal:
         """Create the journal of a new session and open it for writing.
 
-        The session appears in the store with its first events, in one step. Before that, only
-        `rename` and `find_writer` know it, and a crash leaves nothing.
+        The session appears in the store together with its first events, in one step. Until then
+        only `rename` and `find_writer` know it, and a crash leaves nothing behind.
 
-        `session`: its id, a UUID.
+        Arguments:
+            session: the id of the new session, a UUID.
         """
         ...
 
     async def open(self, session: str, *, read_only: bool = False) -> Journal:
-        """Open the journal of a session by its whole id.
+        """Open the journal of a session by its full id.
 
         Arguments:
-            read_only: open it beside its writer; `append` raises JournalError.
+            read_only: open it alongside its writer; `append` raises JournalError.
 
         Raises UnknownName, and JournalBusy if another journal is open for writing.
         """
         ...
 
     async def list(self) -> Sequence[SessionInfo]:
-        """Return all sessions, the last written first."""
+        """Return all sessions, the most recently written first."""
         ...
 
     async def read_info(self, session: str) -> SessionInfo:
-        """Return the list entry of one session, by its whole id. Raises UnknownName.
+        """Return the entry of one session by its full id. Raises UnknownName.
 
-        It differs after each write.
+        Every write changes it, so it shows whether a cached summary is stale.
         """
         ...
 
     async def read_header(self, session: str) -> SessionHeader:
-        """Return the facts of one session, by its whole id. Raises UnknownName."""
+        """Return the header of one session by its full id. Raises UnknownName."""
         ...
 
     async def find(self, text: str) -> str:
-        """Return the id of the session with this id, unique beginning of an id, or name.
+        """Find a session by its id, a unique prefix of its id, or its name; return its id.
 
-        Raises UnknownName if there is none, UsageError if several ids begin like this.
+        Raises UnknownName if there is none and UsageError if several ids have the prefix.
         """
         ...
 
     async def check_name(self, name: str, session: str = "") -> None:
-        """Check that a session can have this name.
+        """Check that a session may have this name.
 
-        `session`: its id, "" for a new one. Raises UsageError.
+        Arguments:
+            session: its id, "" for a new session.
+
+        Raises UsageError.
         """
         ...
 
     async def rename(self, session: str, name: str) -> None:
-        """Name a session, "" for none; also while it is written.
+        """Name a session, or remove its name with "". Works while the session is being written.
 
         Raises UnknownName, and UsageError for a bad name.
         """
         ...
 
     async def delete(self, session: str) -> None:
-        """Delete a session. Raises UnknownName, and JournalBusy while it is written."""
+        """Delete a session. Raises UnknownName, or JournalBusy while it is being written."""
         ...
 
     async def find_writer(self, session: str) -> str:
-        """Return a description of the process that writes a session, "" if there is none."""
+        """Describe the process writing a session; "" if none is."""
         ...

@@ -12,15 +12,15 @@ from ..tools import Tool
 
 
 class RequestConfig(Struct, frozen=True, kw_only=True):
-    """The part of a request that is the same in all turns of a run.
+    """The part of a request that stays the same in all turns of a run.
 
     Arguments:
         system: the system prompt.
-        tools: tools in order; runs with equal configs send equal bytes.
+        tools: tools in order. Equal configs give equal bytes, which providers can cache.
         temperature, top_p: None means the provider's default.
-        max_tokens: maximum tokens of one answer, if the model allows as many; always sent.
-        server_tools: names of tools that the provider runs, such as "web_search". A model without
-            such a tool ignores its name.
+        max_tokens: maximum tokens of one answer, if the model allows that many; always sent.
+        server_tools: names of tools the provider runs, such as "web_search". A model without such
+            a tool ignores its name.
     """
 
     system: str
@@ -32,7 +32,7 @@ class RequestConfig(Struct, frozen=True, kw_only=True):
 
 
 class StreamChunk(Struct, frozen=True, tag=True):
-    """A part of a streamed answer, or one line about a web search of the provider.
+    """A piece of a streamed answer, or a line about a web search by the provider.
 
     Arguments:
         kind: "text", "thinking", "call", "search_start", "search_end", or "" (no text yet).
@@ -43,7 +43,7 @@ class StreamChunk(Struct, frozen=True, tag=True):
 
 
 class RetryNotice(Struct, frozen=True, tag=True):
-    """A failed attempt, repeated after `delay` seconds; earlier chunks of this answer are void."""
+    """A failed attempt, retried after `delay` seconds; this answer's earlier chunks are void."""
 
     attempt: int
     delay: float
@@ -52,10 +52,10 @@ class RetryNotice(Struct, frozen=True, tag=True):
 
 
 class ModelConversation(Protocol):
-    """One conversation with a model. Messages are encoded once, when they are appended."""
+    """A conversation with a model. Each message is encoded once, when it is appended."""
 
     def append(self, message: Message) -> None:
-        """Append a message. `request_answer` does not append its answer."""
+        """Append a message. Answers must be appended too: `request_answer` does not do it."""
         ...
 
     def request_answer(
@@ -63,12 +63,13 @@ class ModelConversation(Protocol):
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Request the next answer: yield chunks and retries, then exactly one AssistantMessage.
 
-        An answer that is cut off is requested again as a whole. The engine gives up after 150 s
-        without a chunk (450 s before the first chunk and after the delay of a retry).
+        An answer that is cut off is requested again from the start. The engine gives up after
+        150 s without a chunk (450 s before the first chunk and after the delay of a retry).
 
         Arguments:
-            tools: False forbids tool calls in this answer; the bytes before it stay the same.
-            max_tokens: maximum tokens of this answer; None: that of the config.
+            tools: False forbids tool calls in this answer, without changing the bytes a provider
+                has cached.
+            max_tokens: maximum tokens of this answer; None uses the config's.
 
         Raises ModelError.
         """
@@ -96,7 +97,7 @@ class Model(Protocol):
         ...
 
     def start_conversation(self, config: RequestConfig, /) -> ModelConversation:
-        """Start a conversation; sends no request."""
+        """Start a conversation, without sending a request."""
         ...
 
     async def close(self) -> None:

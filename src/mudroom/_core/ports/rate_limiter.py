@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class RateLimited(Exception):
-    """The limiter stays closed for `seconds`, which is longer than a request may wait."""
+    """The limiter stays closed for `seconds`, longer than a request may wait."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"closed for {seconds:.0f} s")
@@ -19,10 +19,10 @@ class RequestSlot(Struct, eq=False):
     """Permission to send one request.
 
     Arguments:
-        sent_at: time it was granted, on the monotonic clock.
-        unanswered_when_sent: number of requests without a response then, this one included.
-        is_answered: whether the request has ended.
-        number: id of the slot between two processes, 0 in one process.
+        sent_at: when it was granted, on the monotonic clock.
+        unanswered_when_sent: number of requests in flight at that time, including this one.
+        is_answered: true once the request has ended.
+        number: id of the slot between processes, 0 within one process.
     """
 
     sent_at: float
@@ -32,16 +32,16 @@ class RequestSlot(Struct, eq=False):
 
 
 class RateLimiter(Protocol):
-    """Queue that all requests to one provider pass."""
+    """A queue that all requests to one provider pass through."""
 
     def acquire_now(self) -> RequestSlot | None:
-        """Return a slot if a request may be sent immediately, else None."""
+        """Return a slot if a request may be sent at once, else None."""
         ...
 
     async def acquire(self) -> RequestSlot:
-        """Wait until a request may be sent and return its slot.
+        """Wait until a request may be sent, and return its slot.
 
-        Each slot must be passed to `release` once. Raises RateLimited.
+        Pass each slot to `release` exactly once. Raises RateLimited.
         """
         ...
 
@@ -49,8 +49,7 @@ class RateLimiter(Protocol):
         """Record that the provider accepted a request.
 
         Arguments:
-            room: how many more requests the provider says that it accepts at once; None if it says
-                nothing.
+            room: how many more requests the provider says it will accept; None if it does not say.
         """
         ...
 
@@ -59,5 +58,5 @@ class RateLimiter(Protocol):
         ...
 
     def release(self, slot: RequestSlot) -> None:
-        """End a request, with or without a response."""
+        """Mark a request as ended, with or without a response."""
         ...

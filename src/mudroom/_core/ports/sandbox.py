@@ -1,4 +1,4 @@
-"""Sandbox port: runs the commands of a run."""
+"""Sandbox port: where the commands of a run are executed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from msgspec import Struct
 SEATBELT_MODE = "experimental-seatbelt"
 
 SANDBOX_MODES = ("auto", "full", "file", "off", SEATBELT_MODE)
-"""Names of the sandboxes that a user may choose; "auto" is the best that works."""
+"""Sandboxes a user may choose; "auto" picks the strongest one that works."""
 
 
 class CommandResult(Struct, frozen=True):
-    """End of a command.
+    """How a command ended.
 
     Arguments:
         code: exit code; a negative value is minus the number of the signal that ended it.
         timed_out: true if the timeout ended the command.
-        left: processes that the command had left in the background, and that were ended with it.
-            0 after a timeout, and where the sandbox cannot tell (bubblewrap, or no procfs).
+        left: number of processes the command had left in the background, which were killed. 0
+            after a timeout and where the sandbox cannot tell (bubblewrap, or no procfs).
     """
 
     code: int
@@ -41,8 +41,8 @@ class Sandbox(Protocol):
     ) -> CommandResult:
         """Run a bash command in the workspace.
 
-        Returns when the process of the command ends, or after the timeout. Before it returns, it
-        kills all descendants of the process; a cancel kills them, too.
+        Returns when the command's process ends or the timeout passes, after killing all its
+        descendants. A cancel kills them as well.
 
         Arguments:
             timeout: seconds.
@@ -51,5 +51,5 @@ class Sandbox(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop helper processes; commands that still run are not killed."""
+        """Stop helper processes. Commands still running are not killed."""
         ...

@@ -1,4 +1,4 @@
-"""Server port as the session itself uses it: states of MCP servers for screens, and restarts."""
+"""MCP servers as the session uses them: their states, prompts, resources, and restarts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ ServerState = Literal["not started", "starting", "ready", "failed"]
 
 
 class ServerStatus(Struct, frozen=True):
-    """State of one MCP server for screens.
+    """The state of an MCP server, for screens.
 
     Arguments:
         state: "not started" until a run needs it, "starting", "ready" or "failed".
-        reason: why it failed, "" if it has not.
-        tools: number of its tools, None if they are not known yet.
-        definition_bytes: bytes of their definitions; models get more than 4,000 only on request.
-        protocol: revision of the protocol, "" if it is not known yet.
-        pid: id of its process, None if none runs.
+        reason: why it failed, "" otherwise.
+        tools: number of its tools, None if not known yet.
+        definition_bytes: size of their definitions; above 4,000 bytes, models get them only on
+            request.
+        protocol: revision of the protocol, "" if not known yet.
+        pid: id of its process, None if none is running.
         starts: number of starts in this session.
-        last_lines: end of its error output.
-        needs_login: whether it failed because it wants a login or a token.
+        last_lines: the end of its error output.
+        needs_login: true if it failed because it wants a login or a token.
 
     Example:
         statuses: tuple[ServerStatus, ...] = session.mcp_servers
@@ -49,7 +50,8 @@ class ServerPrompt(Struct, frozen=True):
 
     Arguments:
         name: `mcp__SERVER__PROMPT`.
-        arguments: their names. required: those that it needs.
+        arguments: names of its arguments.
+        required: names of those that must be given.
 
     Example:
         prompts: tuple[ServerPrompt, ...] = session.mcp_prompts
@@ -68,9 +70,9 @@ class ServerResource(Struct, frozen=True):
     Arguments:
         server: name of the server.
         uri: address of the resource on the server.
-        title: for users; "" if the server gives none.
-        is_template: whether `uri` is a template (RFC 6570) of the addresses of several resources,
-            such as `docs://pages/{name}`.
+        title: title for users, "" if the server gives none.
+        is_template: true if `uri` is a template (RFC 6570) for several addresses, such as
+            `docs://pages/{name}`.
 
     Example:
         resources: tuple[ServerResource, ...] = session.mcp_resources
@@ -84,24 +86,24 @@ class ServerResource(Struct, frozen=True):
 
     @property
     def mention(self) -> str:
-        """What a prompt has after "@"; of a template, the part before its first variable."""
+        """Text that follows "@" in a prompt; a template is cut at its first variable."""
         uri = self.uri.partition("{")[0] if self.is_template else self.uri
         return f"{self.server}:{uri}"
 
 
 class SessionServers(ToolServers, Protocol):
-    """The servers of a session, in the process that has them."""
+    """The servers of a session, in the process that runs them."""
 
     def list_prompts(self) -> Sequence[ServerPrompt]:
-        """Return the prompts that are known now."""
+        """Return the prompts known so far."""
         ...
 
     def list_resources(self) -> Sequence[ServerResource]:
-        """Return the resources that are known now."""
+        """Return the resources known so far."""
         ...
 
     async def find_prompt(self, name: str) -> ServerPrompt:
-        """Return a prompt; start its server if it is unknown. Raises UnknownName, MudroomError."""
+        """Find a prompt, starting its server if needed. Raises UnknownName, MudroomError."""
         ...
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
@@ -113,10 +115,12 @@ class SessionServers(ToolServers, Protocol):
         ...
 
     async def call_tool(self, server: str, tool: str, arguments: dict[str, Any]) -> ToolResult:
-        """Call a tool without a run; start its server. Raises UnknownName, MudroomError.
+        """Call a tool outside a run, starting its server if needed.
 
         Arguments:
-            tool: its name on the server.
+            tool: the tool's name on the server, without a prefix.
+
+        Raises UnknownName, MudroomError.
         """
         ...
 
@@ -125,5 +129,5 @@ class SessionServers(ToolServers, Protocol):
         ...
 
     async def restart(self, name: str) -> None:
-        """End a server and start it again; its open calls fail. Raises MudroomError."""
+        """Stop a server and start it again; calls in progress fail. Raises MudroomError."""
         ...

@@ -1,4 +1,4 @@
-"""Tool ports: the context of a tool call, and sources of tools."""
+"""Tool ports: what a tool call may use, and where tools come from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .workspace import Workspace
 
 
 class ToolContext(Protocol):
-    """The parts of a run that a tool may use.
+    """What a tool may use of the run that calls it.
 
     Example:
         @tool
@@ -26,7 +26,7 @@ class ToolContext(Protocol):
 
     @property
     def run_id(self) -> str:
-        """Id of the run."""
+        """The id of the run."""
         ...
 
     @property
@@ -36,12 +36,12 @@ class ToolContext(Protocol):
 
     @property
     def sandbox(self) -> Sandbox:
-        """The place where commands of the run are executed."""
+        """Where the run's commands are executed."""
         ...
 
     @property
     def memo(self) -> dict[str, Any]:
-        """State that the tools of this run keep between calls, by tool name."""
+        """State that tools keep between the calls of a run, by tool name."""
         ...
 
     @property
@@ -51,47 +51,48 @@ class ToolContext(Protocol):
 
     @property
     def run_name(self) -> str:
-        """Name of the run if it is a named child, else ""."""
+        """The run's name if it is a named child, else ""."""
         ...
 
     @property
     def agent_name(self) -> str:
-        """Name of the agent of the run."""
+        """The name of the run's agent."""
         ...
 
     @property
     def call_key(self) -> str:
-        """Id of the call, unlike that of any other call in any session.
+        """An id of the call, unique among all sessions.
 
-        A call that runs again after a crash has the same. With it a keyed tool acts exactly once.
+        A call that runs again after a crash has the same key, which lets a keyed tool act exactly
+        once.
         """
         ...
 
     @property
     def traceparent(self) -> str:
-        """Header `traceparent` for requests of the call, "" without traces."""
+        """The `traceparent` header for the call's own requests, "" without tracing."""
         ...
 
     @property
     def redact(self) -> Callable[[str], str]:
-        """Function that removes secrets from a text.
+        """The function that removes secrets from a text.
 
-        The engine redacts results; tools redact spill files.
+        The engine applies it to results; a tool must apply it to its spill files.
         """
         ...
 
     def spill_path(self, name: str) -> str:
-        """Return the path of a new file for output that is too long for the model.
+        """Return the path of a new file for output too long for the model.
 
-        The file is outside the workspace; the `read` tool can read it.
+        The file is outside the workspace, but the `read` tool can read it.
         """
         ...
 
     def show_progress(self, line: str) -> None:
-        """Show the progress of the call on the screens. No model reads it.
+        """Show the progress of the call to the user. The model does not see it.
 
         Arguments:
-            line: what the call does now, in a few words.
+            line: what the call is doing, in a few words.
 
         Example:
             @tool
@@ -103,12 +104,12 @@ class ToolContext(Protocol):
         ...
 
     async def ask_user(self, form: InputForm) -> ApprovalDecision:
-        """Ask the user a question for the call; the record has the answer when this returns.
+        """Ask the user a question and wait; the answer is recorded when this returns.
 
-        Without a user it is declined at once. The clocks of the run do not count the time.
+        Without a user it is declined at once. The run's time limits do not count the wait.
 
         Arguments:
-            form: the question. `arguments` of the decision are the values of its fields.
+            form: the question. The decision's `arguments` hold the values of its fields.
 
         Example:
             @tool
@@ -120,10 +121,10 @@ class ToolContext(Protocol):
         ...
 
     def run_in_background(self, title: str, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
-        """Run work after the call has returned, and return the result of the call.
+        """Start work that continues after the call, and return the call's result.
 
-        The model reads the result of the work in a notification. The end of the run cancels work
-        that goes on.
+        The model reads the work's result in a notification. The end of the run cancels work still
+        in progress.
         """
         ...
 
@@ -133,35 +134,35 @@ class ToolContext(Protocol):
         work: Coroutine[Any, Any, ToolResult],
         on_detach: Callable[[], object],
     ) -> ToolResult:
-        """Run work that may go on in the background, and return the result of the call.
+        """Run work that the user may send to the background, and return the call's result.
 
-        It is the result of the work, or that of `run_in_background` if the user sends the work to
-        the background before its end.
+        That is the work's own result, or the result of `run_in_background` if the user detached
+        it.
 
         Arguments:
-            on_detach: called when the work goes on in the background.
+            on_detach: called when the user detaches the work.
         """
         ...
 
 
 class ToolSource(Protocol):
-    """A source of tools that can change, such as a server in another process."""
+    """A source of tools that may change, such as a server in another process."""
 
     @property
     def name(self) -> str:
-        """Name of the source, for notices."""
+        """The source's name in notices."""
         ...
 
     async def open(self) -> None:
-        """Connect to the source. Raises an exception if that is not possible."""
+        """Connect to the source. Raises if that fails."""
         ...
 
     async def list(self) -> Sequence[Tool]:
-        """Return the tools that the source has now."""
+        """Return the source's current tools."""
         ...
 
     async def wait_for_change(self) -> None:
-        """Wait until the tools have changed since the last `list`, or `open`."""
+        """Wait until the tools have changed since the last `list` or `open`."""
         ...
 
     async def close(self) -> None:
@@ -170,19 +171,16 @@ class ToolSource(Protocol):
 
 
 class ToolServers(Protocol):
-    """Servers whose tools a session learns when a run needs them.
-
-    Unlike a source of tools, a server starts only when a run needs a tool of it.
-    """
+    """Servers that start when a run first needs one of their tools, unlike a ToolSource."""
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Tool pattern of each server, such as `mcp__git__*`."""
+        """The tool pattern of each server, such as `mcp__git__*`."""
         ...
 
     @property
     def full_patterns(self) -> tuple[str, ...]:
-        """Patterns of the servers whose tools models always get in full."""
+        """Patterns of the servers whose tools are always given to models in full."""
         ...
 
     @property
@@ -192,27 +190,27 @@ class ToolServers(Protocol):
 
     @property
     def instructions(self) -> Mapping[str, str]:
-        """Instructions of the servers, by pattern."""
+        """Each server's instructions for models, by its pattern."""
         ...
 
     @property
     def tools(self) -> Mapping[str, Tool]:
-        """The tools that are known now, by name."""
+        """The tools known so far, by name."""
         ...
 
     async def load(self, patterns: Sequence[str]) -> tuple[str, ...]:
-        """Learn the tools that patterns name; return why some are missing, a line for each."""
+        """Load the tools the patterns match; return a line for each failure."""
         ...
 
     def open_own(self, agent: str, *, is_root: bool) -> ToolServers | None:
-        """Return the servers that only runs of this agent have, for one run; None without any.
+        """Open the servers an agent declares for its own runs; None if it declares none.
 
-        The run closes them at its end. Those of root runs stay open until the session ends.
+        The run closes them at its end. A root run's stay open until the session ends.
         """
         ...
 
     async def close(self) -> None:
-        """End all servers."""
+        """Stop all servers."""
         ...
 
 

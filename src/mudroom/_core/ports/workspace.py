@@ -10,18 +10,17 @@ from msgspec import Struct
 from ...errors import WorkspaceError
 
 ContentCheck = Callable[[bytes | None], bool]
-"""Function that says whether a content is the expected one; None stands for no file.
-
-It gets a LinkTarget for a link that is not followed.
+"""Returns whether a file's content is as expected. It is called with None for no file, and with a
+LinkTarget for a link that is not followed.
 """
 
 
 class LinkTarget(bytes):
-    """The path in a link."""
+    """The path a symbolic link contains."""
 
 
 class FileChangedError(WorkspaceError):
-    """A file that is not as a write expects it."""
+    """A file is not as a write expected it."""
 
 
 class FileInfo(Struct, frozen=True):
@@ -31,7 +30,7 @@ class FileInfo(Struct, frozen=True):
         path: relative to the workspace.
         size: bytes. mtime: seconds since 1970. mode: permission bits.
         ctime: seconds since 1970 of the last change of content, name or mode; 0.0 if unknown.
-        ignored: True if git ignores the file; only `walk_entries` tells it.
+        ignored: true if git ignores the file; set only by `walk_entries`.
     """
 
     path: str
@@ -43,11 +42,11 @@ class FileInfo(Struct, frozen=True):
 
 
 class SkippedPaths(list[str]):
-    """Paths that a walk could not list; and what else it left out, for a search to tell.
+    """Paths a walk could not list, and counts of what else it left out.
 
     Attributes:
-        too_deep: folders below the deepest level that is listed; not among the paths.
-        refused: how many files a rule forbids to read. Their names stay hidden.
+        too_deep: folders below the deepest level listed; not among the paths.
+        refused: number of files a rule forbids to read. Their names stay hidden.
     """
 
     def __init__(self) -> None:
@@ -57,26 +56,26 @@ class SkippedPaths(list[str]):
 
 
 class LocalFiles(Protocol):
-    """Open files of a workspace on this machine, for programs that read file descriptors."""
+    """File descriptors of a workspace's files, when they are on this machine."""
 
     def open(self, path: str) -> int:
-        """Open a regular file beneath the workspace for reading and return its descriptor.
+        """Open a regular file of the workspace for reading and return its descriptor.
 
-        Raises WorkspaceError for a path that leads out, also when a link changes meanwhile.
+        Raises WorkspaceError for a path that leads outside, even if a link changes meanwhile.
         """
         ...
 
     def read_link(self, path: str) -> LinkTarget | None:
-        """Return the path in a link beneath the workspace, None for anything else."""
+        """Read a symbolic link of the workspace; None for anything else."""
         ...
 
 
 class Workspace(Protocol):
-    r"""The files that a run sees. A path outside the workspace raises WorkspaceError.
+    r"""The files a run sees. A path outside the workspace raises WorkspaceError.
 
     Paths are valid text: a byte of a name that is not UTF-8 is written as \xNN.
 
-    The methods block: call them in a thread unless the workspace is local and the file small.
+    The methods block, so call them in a thread unless the workspace is local and the file small.
     """
 
     @property
@@ -86,15 +85,15 @@ class Workspace(Protocol):
 
     @property
     def local(self) -> LocalFiles | None:
-        """Access to the open files, None when the files are on another machine."""
+        """Access by file descriptor, None if the files are on another machine."""
         ...
 
     def locate(self, path: str) -> str:
-        """Return a path relative to the root, "." for the root. A spill file stays absolute."""
+        """Return a path relative to the root, "." for the root. Spill files stay absolute."""
         ...
 
     def stat(self, path: str) -> FileInfo:
-        """Return facts about a regular file or a folder (`mode` tells which).
+        """Return facts about a regular file or a folder, told apart by `mode`.
 
         Raises WorkspaceError for anything else.
         """
@@ -115,34 +114,34 @@ class Workspace(Protocol):
         mode: int | None = None,
         check: ContentCheck | None = None,
     ) -> bool:
-        """Write a whole file atomically and create missing folders. Return True if it is new.
+        """Write a whole file atomically, creating missing folders. Return True if it is new.
 
         Arguments:
-            mode: permission bits; None keeps those of the old file. With the bits of a file type, a
-                link at the path is replaced, not followed; for S_IFLNK, `data` is the path in a new
+            mode: permission bits; None keeps the old file's. If it includes a file type, a link at
+                the path is replaced rather than followed; with S_IFLNK, `data` is the path of a new
                 link.
-            check: judges the content that is replaced. If it refuses, the file stays as it is, and
+            check: judges the content to be replaced. If it refuses, the file stays unchanged and
                 FileChangedError is raised.
         """
         ...
 
     def remove(self, path: str, *, check: ContentCheck | None = None) -> None:
-        """Remove a regular file, or a link. `check`: see `write`."""
+        """Remove a regular file or a link. `check`: see `write`."""
         ...
 
     def remove_unfinished(self, path: str) -> None:
-        """Remove temporary files that an interrupted `write` of this path left."""
+        """Remove temporary files left by an interrupted `write` of this path."""
         ...
 
     def walk(
         self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
     ) -> Iterator[FileInfo]:
-        """Yield the regular files below a folder, sorted; does not follow links.
+        """Yield the regular files below a folder, sorted, without following links.
 
         Arguments:
             ignored: True includes files that git ignores.
-            skipped: gets the paths that cannot be listed, for example without permission. A
-                SkippedPaths also gets what else is left out.
+            skipped: receives paths that cannot be listed, for example without permission. A
+                SkippedPaths also receives what else was left out.
         """
         ...
 
@@ -151,19 +150,19 @@ class Workspace(Protocol):
     ) -> Iterator[FileInfo]:
         """Yield everything below a folder, to find changes: files, folders, links, pipes.
 
-        `mode` tells the type. Of `.git`, only files that tell commits, branches, the index and
-        settings.
+        `mode` tells the type. Of `.git`, only the files that determine commits, branches, the index
+        and settings are included.
 
         Arguments:
-            ignored: True includes the content of folders that git ignores; False yields only the
-                folders themselves.
+            ignored: True includes the contents of folders that git ignores; False yields only
+                those folders themselves.
             skipped: as for `walk`.
         """
         ...
 
 
 class WorkspaceWrapper:
-    """Base of workspaces that change some methods of another workspace."""
+    """A workspace that delegates to another one; subclasses override some methods."""
 
     def __init__(self, inner: Workspace) -> None:
         self.inner = inner

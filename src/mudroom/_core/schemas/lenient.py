@@ -1,7 +1,7 @@
-"""Lenient reading of what models write: texts that stand for numbers, lists or objects.
+"""Lenient reading of values that models write.
 
-Models write scalars as text, and whole lists and objects as JSON text. Every value of a model that
-has a schema passes through here before it is checked: arguments of tools and emitted values alike.
+Models write numbers and booleans as strings, and whole lists and objects as JSON strings. Every
+value with a schema passes through here before validation: tool arguments and emitted values alike.
 """
 
 from __future__ import annotations
@@ -14,35 +14,36 @@ import msgspec
 from ..json_values import JsonValue, find_json_fault
 from .sendable_schema import resolve_reference
 
+# Levels of a schema that are read. Anything deeper stays as the model wrote it.
 _MAX_LEVELS = 100
-"""Levels of schemas that are read; what lies deeper stays as it is."""
 
+# Choices tried for one value. Nested `anyOf` multiply: without a limit, a hostile schema of an
+# MCP server could keep the process busy forever.
 _MAX_TRIES = 10_000
-"""Choices that are tried for one value: nested ones multiply, and would take forever."""
 
+# Length of a chain of `$ref`, which may be a circle.
 _MAX_REFERENCES = 20
-"""References that lead to references, one after another."""
 
 _VALUES = frozenset(("enum", "const"))
 _FENCE = "```"
 _CHOICES = frozenset(("anyOf", "oneOf", "allOf"))
 _DEFINITIONS = ("$defs", "definitions")
 
+# None would not do as a marker: it is the value of the JSON text "null".
 NOT_JSON: Any = object()
-"""What `decode_json` and `find_json` return for a text that holds no JSON."""
 
 
 def read_leniently(
     schema: Mapping[str, Any], value: JsonValue, root: Mapping[str, Any] | None = None
 ) -> JsonValue:
-    """Read a value as its schema means it; what cannot be read stays as it is.
+    """Convert a value to what its schema asks for; anything else stays unchanged.
 
     `"1"` becomes 1 where the schema wants an integer, `"true"` becomes true, and a JSON text
     becomes the list or object it holds. A text stays a text wherever the schema allows one, so
-    `"007"` and `'{"a":1}'` are safe. The result is not checked: that is the validator's work.
+    `"007"` and `'{"a":1}'` are safe. The result is not validated here.
 
     Arguments:
-        root: the schema with the definitions that references name; default: `schema`.
+        root: the schema holding the definitions that references point to; default: `schema`.
 
     Example:
         read_leniently({"type": "array", "items": {"type": "integer"}}, '["1", 2]') == [1, 2]
@@ -51,7 +52,7 @@ def read_leniently(
 
 
 def decode_json(text: str) -> JsonValue:
-    """Decode a JSON text; NOT_JSON if it is none, or holds a value that cannot be recorded."""
+    """Decode a JSON text; NOT_JSON if it is not JSON or cannot be recorded."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -60,10 +61,10 @@ def decode_json(text: str) -> JsonValue:
 
 
 def find_json(text: str) -> JsonValue:
-    """Find the JSON value of an answer: the whole text, or the only fenced block in it.
+    """Find the JSON value in an answer: the whole text, or its only fenced block.
 
-    NOT_JSON if there is none. Words may stand around the block. With two blocks nobody knows which
-    one is meant.
+    Other words may surround the block. NOT_JSON if there is none, or if there are two blocks, since
+    either could be meant.
     """
     value = decode_json(text)
     if value is not NOT_JSON:
@@ -81,7 +82,7 @@ def find_json(text: str) -> JsonValue:
 
 
 class _Reader:
-    """One reading of a value. Its time is linear in the value, apart from a bounded part."""
+    """Reads one value. The time is linear in its size, apart from a bounded number of tries."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
@@ -151,11 +152,8 @@ class _Reader:
     def _choose(
         self, choices: Sequence[Mapping[str, Any]], value: JsonValue, level: int
     ) -> JsonValue:
-        """Read a value as one of several schemas means it; the one that changes least comes first.
-
-        A value that fits one of them stays as it is. Then the JSON that a text holds is tried as
-        it is, and only then are its parts read, too.
-        """
+        # The reading that changes least wins: a value that already fits stays as it is, then the
+        # JSON inside a text is tried unchanged, and only then are its parts converted as well.
         if self._fits_one(choices, value):
             return value
         if isinstance(value, str):
@@ -182,7 +180,6 @@ class _Reader:
         return False
 
     def _make_validator(self, schema: Mapping[str, Any]) -> Callable[[JsonValue], bool] | None:
-        """Make the check of a schema; None if it is none, or refers to another document."""
         import jsonschema_rs
 
         definitions = {key: self._root[key] for key in _DEFINITIONS if key in self._root}
@@ -192,7 +189,6 @@ class _Reader:
             return None
 
     def _resolve(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Replace references within the document by what they name."""
         for _ in range(_MAX_REFERENCES):
             reference = schema.get("$ref")
             if not isinstance(reference, str):
@@ -210,7 +206,6 @@ def _list_schemas(value: object) -> list[Mapping[str, Any]]:
 
 
 def _list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """List the types that a schema allows; () if it does not say."""
     kind = schema.get("type")
     if isinstance(kind, str):
         return (kind,)
@@ -222,7 +217,6 @@ def _list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _list_values(schema: Mapping[str, Any]) -> list[Any] | None:
-    """List the only values that a schema allows; None if it names none."""
     if "const" in schema:
         return [schema["const"]]
     values = schema.get("enum")
@@ -230,7 +224,6 @@ def _list_values(schema: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _read_text(text: str, schema: Mapping[str, Any]) -> JsonValue:
-    """Read a text as the boolean, number, list or object that the schema wants, if it is one."""
     types = _list_types(schema)
     values = _list_values(schema)
     if values is None and (not types or "string" in types):
@@ -261,7 +254,7 @@ def _read_number(number: float, schema: Mapping[str, Any]) -> JsonValue:
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Compare without Python's equality of 1 and True."""
+    # In Python, 1 == True.
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 

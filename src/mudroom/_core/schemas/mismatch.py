@@ -1,4 +1,4 @@
-"""Explanation of a value that has another type than its reader wants: the place and both types."""
+"""Explains why a value does not have the expected type: where, what it is, what it should be."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ _BOUND = r"`[^\s`]+` ((?:of|matching|that|>|<|with).*)"
 def explain_mismatch(
     error: Exception, schema: Mapping[str, Any] | None = None, what: str = "arguments"
 ) -> str:
-    """Describe the fault of a value as `place: reason; expected type`.
+    """Describe a mismatch as `place: reason; expected type`.
 
-    The text of an error that is not of msgspec, such as that of a `__post_init__`, stays as it is.
+    Only errors of msgspec are reworded; any other text, as of a `__post_init__`, stays unchanged.
 
     Arguments:
-        schema: JSON Schema of the value, which knows the choices of a text; None for none.
-        what: what the value is called where no part of it is the place.
+        schema: JSON Schema of the value, which adds the choices of an enumeration; None for none.
+        what: what to call the value when the place is the value as a whole.
 
     Example:
         explain_mismatch(error) == "prompt: is object; expected string"
     """
     if not isinstance(error, msgspec.ValidationError):
         return str(error)
+    # msgspec reports the place only in the text of its error, so it is taken from there.
     reason, has_place, path = str(error).rpartition(" - at `")
     if not has_place:
         reason, path = path, ""
@@ -62,7 +63,6 @@ def explain_mismatch(
 
 
 def _find_expected(reason: str) -> str:
-    """Return the types that a message of msgspec expects, in the words of JSON."""
     found = re.match(r"Expected `([^`]+)`", reason)
     names = found[1].split(" | ") if found else []
     return " or ".join(_JSON_TYPES.get(name, name) for name in names)

@@ -1,4 +1,4 @@
-"""JSON Schemas in a form that every provider accepts."""
+"""Rewrites JSON Schemas into a form that every provider accepts."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any, cast
 _CHOICES = ("anyOf", "oneOf", "allOf")
 _OMITTED = ("$schema", "$id", "$defs", "definitions", "$comment", "$anchor", "$dynamicAnchor")
 _TYPES = ("string", "number", "boolean", "object", "array", "null")
+# Levels that are sent. Anything deeper is sent as "any value".
 _MAX_DEPTH = 12
-"""Levels of a schema; deeper ones accept any value."""
+# Each use of a reference becomes a copy of its target, so a small schema can expand without end.
+# After this many parts, the rest is sent as "any value".
 _MAX_PARTS = 5_000
-"""Parts of a schema whose references are replaced; further ones accept any value."""
 
 
 def make_sendable(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a tool: an object with its properties at the root.
+    """Rewrite a tool's parameters as an object with its properties at the root.
 
-    Providers refuse choices at the root, references to other documents, and some accept no
-    references at all. What the result does not say, the check of the arguments still demands.
+    Providers refuse choices at the root and references to other documents, and some accept no
+    references at all. Constraints lost here are still enforced when arguments are validated.
     """
     parameters = _flatten(_expand(schema))
     parameters["type"] = "object"
@@ -27,10 +28,10 @@ def make_sendable(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_sendable_value(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of one value, without references, in which every part names its types.
+    """Rewrite the schema of one value without references, with a type in every part.
 
-    Grammars of llama.cpp read a schema without a type as an object, so a model that it constrains
-    could write neither texts nor numbers there.
+    The grammars of llama.cpp take a schema without a type for an object, so a model constrained by
+    one could write neither text nor numbers there.
     """
     return cast("dict[str, Any]", _name_types(_expand(schema)))
 
@@ -58,18 +59,13 @@ def _name_types(schema: object) -> object:
 
 
 class _Expansion:
-    """Copy of a schema without references.
-
-    Each use of a reference is a copy of what it refers to, so the copy can be much longer than the
-    schema: the number of its parts is limited.
-    """
+    """Copies a schema, with every reference replaced by what it refers to."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
         self._parts = 0
 
     def expand(self, value: object, references: tuple[str, ...] = (), depth: int = 0) -> object:
-        """Return a part of the schema with its references replaced by what they refer to."""
         if isinstance(value, list):
             items = cast("list[Any]", value)
             return [self.expand(item, references, depth) for item in items]
@@ -89,28 +85,28 @@ class _Expansion:
         return {
             key: self.expand(item, references, depth + 1)
             for key, item in part.items()
+            # A tool may have a property that is called like a keyword, such as `definitions`.
             if key not in _OMITTED or _is_property(item, key)
         }
 
 
 def _is_property(item: object, key: str) -> bool:
-    """Return whether a keyword is the name of a property, as `definitions` may be."""
     return key in ("definitions",) and isinstance(item, Mapping) and "type" in item
 
 
 def resolve_reference(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Find what a reference within a document names; an empty schema for any other."""
+    """Find the target of a reference within a document; an empty schema for any other."""
     if not reference.startswith("#"):
         return {}
     part: Any = root
     for step in filter(None, reference[1:].split("/")):
+        # JSON Pointer (RFC 6901) escapes "/" and "~" in names.
         name = step.replace("~1", "/").replace("~0", "~")
         part = cast("Mapping[str, Any]", part).get(name) if isinstance(part, Mapping) else None
     return cast("Mapping[str, Any]", part) if isinstance(part, Mapping) else {}
 
 
 def _flatten(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without choices at its root: their properties are merged."""
     merged = {key: value for key, value in schema.items() if key not in _CHOICES}
     properties = dict(_get_mapping(merged, "properties"))
     required = set(_get_names(merged))

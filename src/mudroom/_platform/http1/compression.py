@@ -1,4 +1,4 @@
-"""Compressed bodies, which some gateways send although requests forbid them."""
+"""Compressed bodies, which some gateways send although the request forbids them."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import zlib
 from .errors import MalformedResponse
 
 _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
+# Bytes that tell a body's format.
 _HEADER = 2
-"""Bytes that tell which format a body has."""
+# The most one step returns; the rest waits until it is asked for.
 _MAX_PIECE = 256 * 1024
-"""Most bytes that one step returns; the rest waits until it is asked for."""
+# Bytes allowed per compressed byte. JSON and HTML come to 5 to 30, zeros to 1,000.
 _MAX_RATIO = 200
-"""Most bytes for each compressed byte. JSON and HTML come to 5 to 30, zeros to 1,000."""
+# Bytes a body may have whatever their ratio.
 _ALWAYS_ALLOWED = 1024 * 1024
-"""Bytes that a body may have whatever their ratio."""
 
 
 class Decompressor:
-    """Reader of one gzip or deflate body, a limited piece at a time.
+    """Decompresses a gzip or deflate body, one limited piece at a time.
 
     A body that expands too much raises MalformedResponse before it fills the memory.
 
     Arguments:
-        encoding: the Content-Encoding. Raises MalformedResponse for one that is not supported.
+        encoding: the Content-Encoding. Raises MalformedResponse if it is not supported.
     """
 
     def __init__(self, encoding: str) -> None:
@@ -39,11 +39,11 @@ class Decompressor:
 
     @property
     def has_waiting(self) -> bool:
-        """True if `read` may return more without new data."""
+        """True if `read` may return more without further data."""
         return bool(self._waiting)
 
     def read(self, data: bytes = b"") -> bytes:
-        """Return the next piece of the body after more data; it may be empty.
+        """Take more data and return the next piece of the body, which may be empty.
 
         Raises MalformedResponse for damaged data and for a body that expands too much.
         """
@@ -81,6 +81,6 @@ class Decompressor:
 
 
 def _has_header(data: bytes) -> bool:
-    """Return whether data starts as gzip or zlib; some servers send deflate without a header."""
+    """Return whether data starts like gzip or zlib; some servers send deflate without a header."""
     is_zlib = data[0] & 0x0F == zlib.DEFLATED and int.from_bytes(data[:2]) % 31 == 0
     return data.startswith(b"\x1f\x8b") or is_zlib

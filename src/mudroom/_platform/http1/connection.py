@@ -1,4 +1,4 @@
-"""One connection to a server: sends a request, and reads the response as its bytes arrive."""
+"""A connection to a server: sends a request, and reads the response as its bytes arrive."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from ..wake_queue import WakeQueue
 from .errors import CannotConnect, ConnectionLost, HttpError, SilentServer, UntrustedServer
 from .parser import ResponseParser
 
+# Reads of all streams together; this many take about a tenth of a core.
 _READS_PER_SECOND = 2_000
-"""Reads of all streams together; they take about a tenth of a core."""
+# Seconds between two reads of a stream, short enough for text to flow smoothly on a screen.
 _MIN_INTERVAL = 0.02
-"""Seconds between two reads of a stream, so that text on a screen moves smoothly."""
 _MAX_INTERVAL = 0.2
+# A read is delayed at most by this share of its stream's age, so that short answers are not held
+# up.
 _MAX_DELAY_SHARE = 0.05
-"""Maximum delay of a read, as a share of the age of its stream: short answers end in time."""
 
 
 class PacedStream(Protocol):
@@ -31,10 +32,10 @@ class PacedStream(Protocol):
 
 
 class Pacer:
-    """Streams that wait for their next read. One timer serves all of them.
+    """Makes busy streams wait before their next read. One timer serves all of them.
 
     Attributes:
-        open_streams: streams whose head has arrived and that have not ended.
+        open_streams: number of streams whose head has arrived and that have not ended.
     """
 
     def __init__(self) -> None:
@@ -44,9 +45,9 @@ class Pacer:
         self._next_read = 0.0
 
     def start_wait(self, stream: PacedStream, now: float, age: float, gap: float) -> bool:
-        """Return whether a stream waits for the next common read.
+        """Make a stream wait for the next common read; return whether it has to.
 
-        Young streams do not wait, nor those with at most two reads in an interval.
+        Young streams do not wait, nor do those with at most two reads in an interval.
 
         Arguments:
             now: time of the event loop.
@@ -70,27 +71,27 @@ class Pacer:
             stream.end_wait()
 
 
+# Bytes of one read. If a server sends chunks of one byte, such a read takes up to 40 ms, during
+# which nothing else runs.
 _MAX_READ = 64 * 1024
-"""Bytes of one read. A server that sends chunks of one byte makes it cost up to 40 ms, in which
-nothing else runs."""
+# Bytes of a body that may wait for their reader; beyond that the connection is not read.
 MAX_UNREAD = 256 * 1024
-"""Bytes of a body that may wait for their reader; then the connection is not read."""
+# Below this size a read itself costs more than handling its bytes, so the next one may wait.
 _SMALL_READ = 16 * 1024
-"""Bytes below which a read costs more than its bytes, so that the next one may wait."""
 _NO_ENCRYPTION = "the server closed the connection before it was encrypted"
+# Up to this size, head and body are joined so that they leave in one packet.
 _SMALL_BODY = 64 * 1024
-"""Bytes up to which head and body are joined, so that they leave in one packet."""
 
 
 class SharedParts(Struct, eq=False):
-    """The parts that all connections of a pool share.
+    """What all connections of a pool share.
 
     Arguments:
-        on_idle: called with a connection when its released response has ended, so that it is free.
+        on_idle: called with a connection that is free, because its released response has ended.
         pacer: decides when the next bytes of a long stream are read.
         wakes: wakes the readers of many connections.
-        buffer: memory for one read. asyncio would allocate it for each read, which takes longer
-            than the read.
+        buffer: memory for one read. asyncio would allocate it anew for each, which takes longer
+            than the read itself.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -101,7 +102,6 @@ class SharedParts(Struct, eq=False):
 
 
 def make_shared_parts(on_idle: Callable[[Connection], None]) -> SharedParts:
-    """Return the parts for the connections of the running event loop."""
     buffer = memoryview(bytearray(_MAX_READ))
     return SharedParts(asyncio.get_running_loop(), on_idle, Pacer(), WakeQueue(), buffer)
 
@@ -111,8 +111,8 @@ class Connection(asyncio.BufferedProtocol):
 
     Attributes:
         transport: set by the event loop.
-        is_closed: true if the connection cannot be used any more.
-        last_active: time of the event loop at which bytes moved last, or the request ended.
+        is_closed: true once the connection cannot be used any more.
+        last_active: time of the event loop when bytes last moved or the request ended.
     """
 
     def __init__(self, shared: SharedParts) -> None:
@@ -132,7 +132,6 @@ class Connection(asyncio.BufferedProtocol):
         self._is_waiting = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport (called by the event loop)."""
         # The transports of some event loops do not inherit from asyncio's.
         self.transport = cast("asyncio.Transport", transport)
 
@@ -150,11 +149,10 @@ class Connection(asyncio.BufferedProtocol):
             await self._wait()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the memory for the next read (called by the event loop)."""
         return self._shared.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Read bytes of the response from the buffer (called by the event loop)."""
+        """Read bytes of the response from the shared buffer."""
         now = self._shared.loop.time()
         gap = now - self.last_active
         self.last_active = now
@@ -165,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         parser = self._parser
         if parser is None:
-            # Bytes on an idle connection answer no request.
+            # Bytes on an idle connection are no answer to anything.
             self.abort()
             return
         part = parser.feed(data)
@@ -187,7 +185,7 @@ class Connection(asyncio.BufferedProtocol):
         self._wake()
 
     def _decrypt(self, encryption: Encryption, data: memoryview) -> bytes:
-        """Return the content that bytes of an encrypted connection complete."""
+        """Decrypt bytes and return the content they complete."""
         is_starting = not encryption.is_ready
         content = encryption.receive(data)
         if encryption.error is not None:
@@ -199,14 +197,14 @@ class Connection(asyncio.BufferedProtocol):
             self._error = self._error or error
         if encryption.is_ended and self.transport is not None:
             self.is_closed = True
-            # The end of the connection is reported after this content.
+            # Later, so that the end of the connection is reported after this content.
             self._shared.loop.call_soon(self.transport.abort)
         elif is_starting and encryption.is_ready:
             self._wake()
         return content
 
     def _start_wait(self, now: float, gap: float, *, is_small: bool) -> None:
-        """Let an open stream wait for its next read, if the pacer says so."""
+        """Make an open stream wait before its next read, if the pacer says so."""
         pacer = self._shared.pacer
         if not self._started:
             self._started = now
@@ -215,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
             self._is_waiting = pacer.start_wait(self, now, now - self._started, gap)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Read the end of the connection (called by the event loop)."""
+        """Handle the end of the connection."""
         self.is_closed = True
         if self._encryption is not None and not self._encryption.is_ready:
             reason = exc.strerror if isinstance(exc, OSError) else ""
@@ -261,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
         return parser
 
     async def read(self) -> bytes:
-        """Return the bytes of the body that have arrived; b"" at its end. Raises HttpError."""
+        """Return the bytes of the body that have arrived, b"" at its end. Raises HttpError."""
         parts = self._parts
         while not parts:
             assert self._parser is not None
@@ -281,7 +279,7 @@ class Connection(asyncio.BufferedProtocol):
         return data
 
     def end_wait(self) -> None:
-        """Read the next bytes of the stream (called by the pacer)."""
+        """Resume reading; called by the pacer."""
         if self._is_waiting:
             self._is_waiting = False
             self.last_active = self._shared.loop.time()
@@ -289,9 +287,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._resume()
 
     def release(self) -> None:
-        """End the use of a response.
+        """Stop using a response.
 
-        The rest of the body is read and dropped, so that another request can use the connection.
+        The rest of its body is read and dropped, so that another request can use the connection.
         """
         self._is_released = True
         self._parts.clear()
@@ -304,14 +302,14 @@ class Connection(asyncio.BufferedProtocol):
         self._end_released(self._parser)
 
     def abort(self) -> None:
-        """Close the connection at once. The server sees that the request is cancelled."""
+        """Close the connection at once, so that the server notices the cancelled request."""
         self.is_closed = True
         self._end_stream()
         if self.transport is not None:
             self.transport.abort()
 
     def check_silence(self, now: float, read_timeout: float) -> None:
-        """End a request whose server has sent and received nothing for too long."""
+        """End a request whose server has neither sent nor received anything for too long."""
         transport = self.transport
         if self._parser is None or transport is None or self._unread > MAX_UNREAD:
             return
@@ -324,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_draining(self) -> bool:
-        """True if the rest of a released response has still to arrive."""
+        """True while the rest of a released response is still arriving."""
         return self._is_released and self._parser is not None
 
     def _end_stream(self) -> None:
@@ -356,7 +354,7 @@ class Connection(asyncio.BufferedProtocol):
         self._wake()
 
     async def _wait(self) -> None:
-        """Wait until bytes have arrived, or the connection has ended."""
+        """Wait until bytes have arrived or the connection has ended."""
         self._waiter = waiter = self._shared.loop.create_future()
         await waiter
 
@@ -366,22 +364,22 @@ class Connection(asyncio.BufferedProtocol):
             self._waiter = None
 
 
+# Content of one TLS record; a larger buffer would never be filled.
 _MAX_RECORD = 16 * 1024
-"""Bytes of the content of one TLS record."""
 
 
 class Encryption:
-    """TLS of a client over a transport, or over the encryption of the connection to a proxy.
+    """A TLS client over a transport, or over the encrypted connection to a proxy.
 
     Arguments:
-        host: name or address that the certificate of the server must have.
+        host: name or address the server's certificate must be for.
         send: sends encrypted bytes.
-        below: the encryption of the connection to the proxy, if it has one.
+        below: the encryption of the connection to the proxy, if any.
 
     Attributes:
-        is_ready: true after the handshake: content can be sent.
-        is_ended: true if the server has ended the encryption. No more content arrives.
-        error: fault of the server's bytes. No more content arrives.
+        is_ready: true after the handshake, when content can be sent.
+        is_ended: true once the server has ended the encryption; no more content arrives.
+        error: what is wrong with the server's bytes; no more content arrives.
     """
 
     def __init__(
@@ -410,9 +408,9 @@ class Encryption:
         self._send(self._outgoing.read())
 
     def receive(self, data: bytes | memoryview) -> bytes:
-        """Decrypt bytes of the server, and return the content that is complete.
+        """Decrypt bytes from the server and return the complete content.
 
-        Sets `error` if they cannot be decrypted, after the content before them was returned.
+        Sets `error` if they cannot be decrypted; the content before them is still returned.
         """
         if self._below is not None:
             data = self._below.receive(data)
@@ -439,7 +437,8 @@ class Encryption:
         parts: list[bytes] = []
         tls = self._tls
         try:
-            # A read that finds no whole record raises an exception, which takes longer than a read.
+            # Checked first, because a read without a whole record raises an exception, which
+            # takes longer than a read.
             while self._incoming.pending or tls.pending():
                 part = tls.read(_MAX_RECORD)
                 if not part:
@@ -455,6 +454,6 @@ class Encryption:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _send_answers(self) -> None:
-        """Send what the protocol itself has to say: the handshake, new keys, an alert."""
+        """Send what TLS itself has to say: the handshake, new keys, an alert."""
         if self._outgoing.pending:
             self._send(self._outgoing.read())

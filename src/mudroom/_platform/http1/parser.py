@@ -1,4 +1,4 @@
-"""Parser of one HTTP/1.1 response: bytes in, head and body out. It does no I/O."""
+"""Parses one HTTP/1.1 response: bytes in, head and body out, without I/O."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from functools import lru_cache
 from ..lazy_pattern import compile_later
 from .errors import ConnectionLost, MalformedResponse
 
+# Bytes of the status line and headers, including the interim responses before them.
 _MAX_HEAD = 64 * 1024
-"""Bytes of the status line and all headers, together with the interim responses before them."""
+# Header lines, counting continuation lines.
 _MAX_HEADERS = 256
-"""Lines of headers, continuation lines included."""
+# Interim responses (1xx) before the real one.
 _MAX_INTERIM = 16
-"""Interim responses (1xx) before the response."""
+# Bytes of the line before a chunk, or of a trailer.
 _MAX_LINE = 4096
-"""Bytes of the line before a chunk, or of a trailer."""
+# Bytes of all chunk extensions and trailers of a response.
 _MAX_EXTRA = 64 * 1024
-"""Bytes of all chunk extensions and trailers of one response."""
 
 _HEAD_END = compile_later(rb"\n\r?\n")
 _LAST_CHUNK = b"0\r\n\r\n"
@@ -26,24 +26,24 @@ _CHUNK_SIZE = compile_later(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?")
 
 
 class ResponseParser:
-    """Parser of one response.
+    """Parses one response.
 
     Follows RFC 9112: chunked bodies, bodies with a length, and bodies that end with the connection.
     Interim responses (1xx) are skipped. Chunk extensions and trailers are dropped.
 
-    The result depends only on the bytes, never on how they were cut: `feed` delivers every byte of
-    the body that comes before an error, and only then does `error` say what is wrong. Everything
-    that is not the body is bounded in size.
+    The result depends only on the bytes, never on how they are split: `feed` delivers every byte of
+    the body before an error, and only then does `error` say what is wrong. Everything but the body
+    is bounded in size.
 
     Arguments:
-        is_tunnel: the response answers CONNECT, so a success has no body.
+        is_tunnel: true for the response to CONNECT, where success has no body.
 
     Attributes:
         status: 0 until the head is complete.
-        headers: by lower-case name; the values of a repeated header are joined with ", ".
-        is_complete: true if the whole response has arrived.
+        headers: headers by lower-case name; values of repeated headers are joined with ", ".
+        is_complete: true once the whole response has arrived.
         is_reusable: true if another request can use the connection afterwards.
-        has_surplus: true if bytes followed the end of the response.
+        has_surplus: true if there were bytes after the end of the response.
         error: what is wrong with the response, None while it is well-formed.
     """
 
@@ -77,15 +77,15 @@ class ResponseParser:
         self._is_tunnel = is_tunnel
         self._is_chunked = False
         self._in_trailers = False
-        # Bytes of the body or chunk that are missing; None: until the connection ends, or, in a
-        # chunked body, the size of the next chunk is not known yet.
+        # Missing bytes of the body or chunk. None: the body lasts until the connection ends or,
+        # if chunked, the size of the next chunk is not known yet.
         self._body_left: int | None = None
         self._pending: bytes = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Read bytes of the connection and return the bytes of the body in them.
+        """Parse bytes from the connection and return those that belong to the body.
 
-        Sets `error` if they are malformed. What follows an error is ignored.
+        Sets `error` if they are malformed. Anything after an error is ignored.
         """
         if self.error is not None:
             return b""
@@ -106,7 +106,7 @@ class ResponseParser:
         return self._read_body(data)
 
     def feed_end(self) -> None:
-        """Read the end of the connection.
+        """Handle the end of the connection.
 
         Raises MalformedResponse, or ConnectionLost if the response is incomplete.
         """
@@ -121,8 +121,8 @@ class ResponseParser:
         self.is_reusable = False
 
     def _read_head(self, data: bytes) -> bytes:
-        """Read the head if it is complete, and return the bytes after it."""
-        # The end of the head may have begun in the bytes that were already searched.
+        """Parse the head if it is complete, and return the bytes after it."""
+        # The end of the head may have begun in the bytes already searched.
         searched = max(0, len(self._pending) - 2)
         data = self._pending + data
         self._pending = b""
@@ -141,7 +141,7 @@ class ResponseParser:
             self._skip_interim(status)
         data = data[position:]
         _check_protocol(data[:40])
-        # Without its end, a head of the largest size has two more bytes: LF and CR.
+        # A head of maximum size may be followed by the beginning of its end, LF and CR.
         if len(data) > self._head_left + 2 or end is not None:
             raise MalformedResponse(f"the headers are larger than {_MAX_HEAD:,} bytes")
         self._pending = data
@@ -164,6 +164,8 @@ class ResponseParser:
             if coding != "chunked":
                 raise MalformedResponse(f"unknown transfer encoding {coding!r}")
             self._is_chunked = True
+            # Both headers together are a sign of request smuggling (RFC 9112, 6.3): do not trust
+            # what comes next on this connection.
             self.is_reusable = self.is_reusable and "content-length" not in headers
         elif "content-length" in headers:
             self._body_left = _parse_length(headers["content-length"])
@@ -181,7 +183,6 @@ class ResponseParser:
         return data[:left] if self.has_surplus else data
 
     def _read_chunks(self, data: bytes) -> bytes:
-        """Return the content of the chunks in the data."""
         data = self._pending + data
         self._pending = b""
         parts: list[bytes] = []
@@ -216,7 +217,7 @@ class ResponseParser:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _read_chunk_line(self, line: bytes) -> None:
-        """Read the line between two chunks: the end of one, the size of the next, or a trailer."""
+        """Parse a line between chunks: the end of one, the size of the next, or a trailer."""
         if self._in_trailers:
             self._count_extra(len(line))
             self.is_complete = line in (b"", b"\r")
@@ -241,15 +242,15 @@ class ResponseParser:
 
 
 def _read_whole_chunks(data: bytes, parts: list[bytes]) -> int:
-    """Add the content of the chunks that data begins with; return the position after them.
+    """Quickly read the chunks that data starts with; return the position after them.
 
-    Without the last chunk, and only if all of them have the usual form and no CRLF inside: most
-    servers write sizes in this form, and events end their lines with LF.
+    This works only if all of them have the usual form and contain no CRLF: most servers write sizes
+    this way, and events end their lines with LF. The last chunk is left out.
     """
     *pieces, _ = data.split(b"\r\n")
     chunks = pieces[1::2]
     if b"" in chunks:
-        # A chunk of no bytes ends the body: what follows it is not part of the response.
+        # An empty chunk ends the body: what follows is not part of the response.
         del chunks[chunks.index(b"") :]
     if pieces[: 2 * len(chunks) : 2] != [b"%x" % len(chunk) for chunk in chunks]:
         return 0
@@ -258,13 +259,13 @@ def _read_whole_chunks(data: bytes, parts: list[bytes]) -> int:
 
 
 def _check_protocol(data: bytes) -> None:
-    """Raise MalformedResponse as soon as a head does not begin as one of HTTP/1 does."""
+    """Raise MalformedResponse as soon as a head cannot be HTTP/1."""
     if not b"HTTP/1.".startswith(data[:7]):
         raise MalformedResponse(f"not an HTTP/1.1 response: {data!r}")
 
 
 def _split_head(head: bytes) -> tuple[int, int, list[bytes]]:
-    """Return the minor version, the status, and the header lines."""
+    """Split a head into minor version, status and header lines."""
     lines = head.replace(b"\r\n", b"\n").split(b"\n")
     match = _STATUS_LINE.fullmatch(lines[0])
     if match is None:
@@ -289,7 +290,7 @@ def _parse_headers(lines: list[bytes]) -> dict[str, str]:
 
 @lru_cache(maxsize=64)
 def _parse_header(line: bytes) -> tuple[str, str]:
-    """Return name and value of a header. Most lines are the same in each response of a server."""
+    """Parse a header line. Cached, since most lines are the same in all responses of a server."""
     name, colon, value = line.partition(b":")
     if not colon or _HEADER_NAME.fullmatch(name) is None:
         raise MalformedResponse(f"not a header: {line[:40]!r}")

@@ -1,4 +1,4 @@
-"""Connections to servers: opens them, also through proxies, and uses them again."""
+"""Connections to servers: opened when needed, through proxies if necessary, and reused."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ from .parser import ResponseParser
 
 log = logging.getLogger("mudroom")
 
+# Seconds to open a connection, including name look-up, proxy and encryption.
 _CONNECT_TIMEOUT = 10.0
-"""Seconds to open a connection, with names, proxy and encryption."""
+# Seconds an unused connection stays open.
 _KEEP_ALIVE = 30.0
-"""Seconds for which an unused connection stays open."""
+# Seconds for the rest of a body that its reader no longer needs.
 _DRAIN_SECONDS = 0.5
-"""Seconds for the rest of a body that its reader no longer needs."""
+# Seconds for which a look-up of a name is reused.
 _NAME_SECONDS = 10.0
-"""Seconds for which the addresses of a name are used again."""
+# Seconds after which a name's next address is tried in parallel (RFC 8305).
 _ATTEMPT_DELAY = 0.25
-"""Seconds after which the next address of a name is tried beside the one before (RFC 8305)."""
 _MAX_CHECK_INTERVAL = 1.0
 _MAX_CONNECTIONS = 10_000
+# Connections closed in one iteration of the event loop, about 0.05 ms each.
 _CLOSED_AT_ONCE = 64
-"""Connections that are closed in one iteration of the event loop, each in about 0.05 ms."""
+# Parsed URLs that are cached.
 _MAX_URLS = 64
-"""URLs whose parsed form is kept."""
+# Request heads that are cached.
 _MAX_HEADS = 64
-"""Heads of requests that are kept."""
 
 SocketAddress = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, SocketAddress]
-"""One address of a name, as `getaddrinfo` returns it."""
+"""An address of a name as returned by `getaddrinfo`."""
 
 
 class Response:
@@ -60,8 +60,8 @@ class Response:
 
     Attributes:
         status: the HTTP status.
-        headers: by lower-case name.
-        request_size: bytes of the request's body.
+        headers: headers by lower-case name.
+        request_size: size of the request's body in bytes.
     """
 
     __slots__ = ("_connection", "_decompressor", "_pool", "headers", "request_size", "status")
@@ -83,11 +83,11 @@ class Response:
 
     @property
     def content_type(self) -> str:
-        """The media type in lower case, without parameters; "" if there is none."""
+        """The media type in lower case, without parameters; "" if none is given."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     async def read(self) -> bytes:
-        """Return the bytes of the body that have arrived; b"" at its end. Raises HttpError."""
+        """Return the bytes of the body that have arrived, b"" at its end. Raises HttpError."""
         decompressor = self._decompressor
         if decompressor is None:
             return await self._connection.read()
@@ -99,22 +99,22 @@ class Response:
                 return piece
 
     def close(self, *, is_answered: bool) -> None:
-        """End the use of the response.
+        """Stop using the response.
 
         Arguments:
-            is_answered: what is left of the body may be dropped, and the connection used again;
-                otherwise the connection closes, so that the server sees a cancelled request.
+            is_answered: true if the rest of the body may be dropped and the connection reused;
+                otherwise it is closed, so that the server notices the cancelled request.
         """
         self._pool.give_back(self._connection, is_reusable=is_answered)
 
 
 class ConnectionPool:
-    """Connections of one event loop.
+    """Connections for one event loop.
 
     Arguments:
         read_timeout: seconds without a byte after which a response counts as lost.
-        allows_address: returns whether a server at an IP address may be contacted. All addresses
-            of a name must be allowed, and no proxy is used. None allows all.
+        allows_address: decides whether a server at an IP address may be contacted. All addresses of
+            a name must be allowed, and no proxy is used. None allows all.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class ConnectionPool:
         self._max_connections = _count_connections()
         self._slots = asyncio.Semaphore(self._max_connections)
         self._addresses: dict[str, Address] = {}
-        # Heads have API keys: they are kept no longer than the pool.
+        # Heads contain API keys, so they must not outlive the pool: no cache of the module.
         self._heads: dict[tuple[object, ...], bytes] = {}
         self._names: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddressInfo]]]] = {}
         self._tls: ssl.SSLContext | None = None
@@ -139,17 +139,17 @@ class ConnectionPool:
     def post(
         self, url: str, headers: Mapping[str, str], make_body: Callable[[], bytes]
     ) -> Coroutine[Any, Any, Response]:
-        """Send a POST request and return its response as soon as the head has arrived.
+        """Send a POST request and return the response once its head has arrived.
 
         Raises HttpError.
 
         Arguments:
-            make_body: returns the body. It is not kept while the request waits for its response.
+            make_body: returns the body, which is not kept in memory while the response is awaited.
         """
         return self._request("POST", url, headers, make_body)
 
     def get(self, url: str, headers: Mapping[str, str]) -> Coroutine[Any, Any, Response]:
-        """Send a GET request and return its response as soon as the head has arrived.
+        """Send a GET request and return the response once its head has arrived.
 
         Raises HttpError.
         """
@@ -179,7 +179,7 @@ class ConnectionPool:
         return response
 
     def _warn_of_limit(self) -> None:
-        """Say once that requests wait for a connection."""
+        """Warn, once, that requests are waiting for a connection."""
         if not self._has_warned:
             self._has_warned = True
             log.warning(
@@ -189,7 +189,6 @@ class ConnectionPool:
             )
 
     def give_back(self, connection: Connection, *, is_reusable: bool) -> None:
-        """End the use of a connection."""
         self._slots.release()
         if is_reusable:
             connection.release()
@@ -199,7 +198,6 @@ class ConnectionPool:
             self._busy.pop(connection, None)
 
     async def close(self) -> None:
-        """Close all connections."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -213,7 +211,7 @@ class ConnectionPool:
                 for connection in connections[-_CLOSED_AT_ONCE:]:
                     connection.abort()
                 del connections[-_CLOSED_AT_ONCE:]
-                # The event loop closes the sockets in its next iteration.
+                # The event loop closes the sockets in its next iteration: let other tasks run.
                 await asyncio.sleep(0)
         finally:
             for connection in connections:  # of a cancelled call
@@ -233,7 +231,7 @@ class ConnectionPool:
         headers: Mapping[str, str],
         body: bytes,
     ) -> int:
-        """Send a request; return the bytes of its body, which is not kept."""
+        """Send a request; return the size of its body."""
         key = (method, address, *headers.items())
         head = self._heads.get(key)
         if head is None:
@@ -321,9 +319,10 @@ class ConnectionPool:
         await loop.create_connection(lambda: connection, sock=connected)
 
     def _check_addresses(self, host: str, addresses: list[AddressInfo]) -> None:
-        """Raise ForbiddenAddress if one of the addresses of a host may not be contacted.
+        """Raise ForbiddenAddress if any of a host's addresses may not be contacted.
 
-        The connection goes to the checked addresses: the name is not resolved again.
+        The connection is made to the addresses checked here. Resolving the name again could give
+        others, which is how DNS rebinding attacks work.
         """
         for *_, (address, *_) in addresses:
             if self._allows_address is not None and not self._allows_address(str(address)):
@@ -348,12 +347,12 @@ class ConnectionPool:
         if response.status >= 300:
             raise CannotConnect(f"{name} answered {response.status}")
         if response.has_surplus:
-            # The server says nothing before the handshake: these bytes are not from it.
+            # The server says nothing before the handshake, so these bytes are not from it.
             raise CannotConnect(f"{name} sent more than its answer")
         await connection.encrypt(self._get_tls(), address.host)
 
     async def _resolve(self, host: str, port: int) -> list[AddressInfo]:
-        """Return the addresses of a name; requests that start together share one look-up."""
+        """Look up a name. Requests that start together share one look-up."""
         loop = asyncio.get_running_loop()
         expires, lookup = self._names.get((host, port), (0.0, None))
         if lookup is None or loop.time() >= expires:
@@ -368,15 +367,15 @@ class ConnectionPool:
     def _get_tls(self) -> ssl.SSLContext:
         if self._tls is None:
             self._tls = ssl.create_default_context()
-            # A common name is free text; OpenSSL takes it for a host if no host is named.
+            # A common name is free text, but OpenSSL falls back to it if no host is named.
             self._tls.hostname_checks_common_name = False
-            # With TLS 1.2, content could otherwise not be sent at any time.
+            # Renegotiation in TLS 1.2 would block sending at arbitrary times.
             self._tls.options |= ssl.OP_NO_RENEGOTIATION
         return self._tls
 
 
 def _build_head(method: str, address: Address, headers: Mapping[str, str]) -> bytes:
-    """Return the head of a request without the length and the empty line."""
+    """Build the head of a request without the length and the empty line."""
     lines = [f"{method} {address.target} HTTP/1.1", f"Host: {address.host_header}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if address.authorization and "authorization" not in map(str.lower, headers):
@@ -391,7 +390,7 @@ def _build_head(method: str, address: Address, headers: Mapping[str, str]) -> by
 
 
 def _count_connections() -> int:
-    """Return how many connections may be open: three quarters of the files that may be."""
+    """Allow connections to use three quarters of the files the process may have open."""
     limit = get_open_file_limit()
     return _MAX_CONNECTIONS if limit is None else max(16, min(_MAX_CONNECTIONS, limit * 3 // 4))
 
@@ -401,7 +400,7 @@ def _is_ip_address(host: str) -> bool:
 
 
 def _describe(error: OSError) -> str:
-    """Return the system's text for an error, without the address that asyncio adds."""
+    """Describe an error in the system's words, without the address that asyncio adds."""
     if isinstance(error, socket.gaierror) or not error.errno:
         return error.strerror or str(error)
     return os.strerror(error.errno)
@@ -412,7 +411,7 @@ _SAFE_IN_PATH = "/%:@!$&'()*+,;=~?"
 
 
 class Proxy(Struct, frozen=True):
-    """A proxy. `authorization`: value of its header, "" if it needs none."""
+    """A proxy. `authorization` is the value of its header, "" if it needs none."""
 
     host: str
     port: int
@@ -421,15 +420,16 @@ class Proxy(Struct, frozen=True):
 
 
 class Address(Struct, frozen=True):
-    """Destination of a request.
+    """The destination of a request.
 
     Arguments:
-        host, port: of the server.
-        is_tls: the connection is encrypted.
-        target: the request target: path and query; the whole URL for a plain request to a proxy.
+        host, port: the server's host and port.
+        is_tls: true if the connection is encrypted.
+        target: the request target: path and query, or the whole URL for a plain request through a
+            proxy.
         host_header: value of the `Host` header.
         authorization: value of the header for the user name in the URL, "" if there is none.
-        proxy: None connects to the server itself.
+        proxy: the proxy to use, None to connect to the server itself.
     """
 
     host: str
@@ -442,17 +442,17 @@ class Address(Struct, frozen=True):
 
     @property
     def origin(self) -> tuple[str, int, bool]:
-        """The server of a connection; requests with the same one can share it."""
+        """The server; requests with the same origin can share a connection."""
         return self.host, self.port, self.is_tls
 
 
 def parse_url(url: str, *, allows_proxy: bool = True) -> Address:
-    """Return the address of a URL, with the proxy that the environment names for it.
+    """Parse a URL, and find the proxy the environment names for it.
 
     Raises InvalidRequest.
 
     Arguments:
-        allows_proxy: false connects to the server itself in any case.
+        allows_proxy: False always connects to the server itself.
     """
     parts = _split_url(url)
     host = _encode_host(parts.hostname or "")
@@ -490,7 +490,7 @@ def _encode_host(host: str) -> str:
 
 
 def _make_authorization(parts: SplitResult) -> str:
-    """Return the value of a Basic header for the user name in a URL, "" if there is none."""
+    """Make the value of a Basic header from the user name in a URL, "" if there is none."""
     if parts.username is None:
         return ""
     pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -503,7 +503,7 @@ def is_this_machine(host: str) -> bool:
 
 
 def _find_proxy(scheme: str, host: str, host_and_port: str) -> Proxy | None:
-    """Return the proxy that the environment names for a host; None for this machine."""
+    """Find the proxy the environment names for a host, None for this machine."""
     names_proxy = sys.platform == "darwin" or any(
         name.lower().endswith("_proxy") for name in os.environ
     )

@@ -1,4 +1,4 @@
-"""Addresses of hooks: the input is sent in a POST request, the output is the answer."""
+"""Hooks that are addresses: the input is sent by POST, and the answer is the output."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .spec import HookSpec
 if TYPE_CHECKING:
     from ...._platform.http1.pool import ConnectionPool, Response
 
+# Bytes of an answer that are read.
 _MAX_ANSWER = 8 << 20
-"""Bytes of an answer that are read."""
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -57,7 +57,7 @@ async def _post(
 
 
 def fill_variables(spec: HookSpec, text: str, environ: Mapping[str, str]) -> str:
-    """Return a header with the variables that the hook may use; others become empty."""
+    """Fill in the variables a hook may use in a header; others become empty."""
 
     def fill(match: re.Match[str]) -> str:
         name = match[1] or match[2]

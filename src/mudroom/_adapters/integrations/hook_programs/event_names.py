@@ -1,9 +1,10 @@
-"""Events of hooks: those of Claude Code, and the names that other programs have for them."""
+"""Events of hooks: those of Claude Code, and other programs' names for them."""
 
 from __future__ import annotations
 
 from .spec import HookKind
 
+# Events that happen in mudroom.
 FIRING_EVENTS = (
     "PreToolUse",
     "PostToolUse",
@@ -20,7 +21,8 @@ FIRING_EVENTS = (
     "PostCompact",
     "Notification",
 )
-"""Events that happen in mudroom."""
+# Events of Claude Code that never happen in mudroom, known so that a file that uses them gets the
+# right notice.
 OTHER_EVENTS = (
     "PostToolBatch",
     "UserPromptExpansion",
@@ -42,9 +44,9 @@ OTHER_EVENTS = (
     "DirectoryAdded",
     "MessageDisplay",
 )
-"""Events of Claude Code that never happen in mudroom."""
+# Events only Codex has; they never happen in mudroom.
 CODEX_EVENTS = ("Interrupt",)
-"""Events that only Codex has; they never happen in mudroom."""
+# Gemini CLI's event -> Claude Code's, "" if it never happens in mudroom.
 GEMINI_EVENTS = {
     "BeforeTool": "PreToolUse",
     "AfterTool": "PostToolUse",
@@ -58,13 +60,12 @@ GEMINI_EVENTS = {
     "AfterModel": "",
     "BeforeToolSelection": "",
 }
-"""Events of the Gemini CLI -> event of Claude Code, "" if it never happens in mudroom."""
+# Kinds of hooks that mudroom runs.
 RUN_KINDS: tuple[HookKind, ...] = ("command", "http", "mcp_tool")
-"""Kinds of hooks that mudroom runs."""
 
 
 def explain_never_fires(event: str, kind: HookKind) -> str:
-    """Return why a hook never runs, "" if it does."""
+    """Explain why a hook never runs, "" if it does."""
     if event not in FIRING_EVENTS:
         return "the event never happens here"
     return "" if kind in RUN_KINDS else f"hooks of type {kind} are not run"

@@ -1,21 +1,21 @@
-"""Rules of the events that fire here: what their matcher selects, what blocks, and limits."""
+"""Rules for the events that fire here: what a matcher selects, what blocks, and limits."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
+# Time limit of a program or address, if neither the hook nor the event sets one.
 COMMAND_SECONDS = 600.0
-"""Limit of a program or an address, where neither hook nor event sets one."""
 
 
 class EventRule(Struct, frozen=True):
-    """Rule of an event.
+    """The rule of an event.
 
     Arguments:
-        subject: field of the input that the matcher is compared with, "" for none.
-        blocks: whether exit code 2 and the decision "block" have an effect on the run.
-        adds_output: whether plain output is text for the model.
-        seconds: limit of the event, if it has one of its own.
+        subject: field of the input that matchers are compared with, "" for none.
+        blocks: true if exit code 2 and the decision "block" affect the run.
+        adds_output: true if plain output is text for the model.
+        seconds: time limit.
     """
 
     subject: str = ""
@@ -24,6 +24,7 @@ class EventRule(Struct, frozen=True):
     seconds: float = COMMAND_SECONDS
 
 
+# Rules by event; `event_names` has all names.
 RULES = {
     "SessionStart": EventRule("source", adds_output=True),
     "SessionEnd": EventRule("reason", seconds=1.5),
@@ -40,4 +41,3 @@ RULES = {
     "PreCompact": EventRule("trigger", blocks=True),
     "PostCompact": EventRule("trigger"),
 }
-"""Rules by event; `event_names` has all names."""

@@ -1,4 +1,4 @@
-"""The hooks of a session: selects those of an event, runs them at once, joins their outcomes."""
+"""The hooks of a session: selects those for an event, runs them together, merges outcomes."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ from .spec import HookSpec
 
 log = logging.getLogger("mudroom")
 
+# Hook programs running at once in a session.
 MAX_PROCESSES = 32
-"""Programs of hooks that run at once in a session."""
 
 MatchesCondition = Callable[[str], bool]
-"""Takes a permission rule; returns whether a tool call matches it."""
+"""Returns whether a tool call matches a permission rule."""
 
 
 class HookSet:
     """The hooks of a session.
 
     Arguments:
-        specs: hooks of settings files, in order. callbacks: functions of the caller, by event.
+        specs: hooks from settings files, in order.
+        callbacks: the caller's functions by event.
         folder: working folder of programs.
         environ: variables of programs.
-        call_tool: calls a tool of an MCP server; None where no session is open.
+        call_tool: calls a tool of an MCP server; None if no session is open.
     """
 
     def __init__(
@@ -72,7 +73,6 @@ class HookSet:
         self._acted_for: set[str] = set()
 
     def has(self, event: str) -> bool:
-        """Return whether an event has hooks."""
         return event in self._callbacks or any(spec.event == event for spec in self._specs)
 
     async def fire(
@@ -83,12 +83,13 @@ class HookSet:
         matches_condition: MatchesCondition | None = None,
         seconds: float | None = None,
     ) -> HookOutcome:
-        """Run the hooks of an event and return their outcome.
+        """Run the hooks of an event and return their merged outcome.
 
         Arguments:
             fields: the input.
-            matches_condition: None for an event without a tool: conditions then select nothing.
-            seconds: a limit below that of the event.
+            matches_condition: None for an event without a tool, where hooks with a condition never
+                run.
+            seconds: a time limit below that of the event.
         """
         subject = str(fields.get(RULES[event].subject, ""))
         specs = self._select(event, subject, matches_condition)
@@ -109,10 +110,10 @@ class HookSet:
         return merge_outcomes(outcomes)
 
     def take_acted(self, run_id: str) -> bool:
-        """Return whether hooks of a run have run since the last call.
+        """Return whether hooks have run for a run since the last call.
 
         Arguments:
-            run_id: "" for a run without a parent.
+            run_id: id of a child, "" for the root run.
         """
         has_acted = run_id in self._acted_for
         self._acted_for.discard(run_id)
@@ -233,7 +234,6 @@ class HookSet:
         return self._add_origin(outcome, spec)
 
     async def close(self) -> None:
-        """Stop hooks in the background."""
         for task in self._background:
             task.cancel()
         if self._background:
@@ -242,13 +242,13 @@ class HookSet:
 
 
 def _make_key(spec: HookSpec) -> object:
-    """Return what identical hooks have in common: such hooks run once."""
+    """Make a key that identical hooks share, so that they run only once."""
     called = msgspec.json.encode([spec.options.get(name) for name in ("server", "tool", "input")])
     return (spec.kind, spec.command, spec.args, spec.url, called, *spec.env.items())
 
 
 def is_selected(spec: HookSpec, subject: str) -> bool:
-    """Return whether the matcher of a hook selects a subject, by its program's own name too."""
+    """Return whether a hook's matcher selects a subject, also by its program's own name for it."""
     matcher = parse_matcher(spec.matcher)
     if matcher.matches(subject):
         return True
@@ -265,7 +265,7 @@ async def post_to(
 
 
 async def _gather(runs: Sequence[Any]) -> list[HookOutcome]:
-    """Await all; if this is cancelled, all are."""
+    """Await all runs; if this is cancelled, they are as well."""
     if len(runs) == 1:
         return [await runs[0]]
     async with asyncio.TaskGroup() as group:
@@ -274,17 +274,19 @@ async def _gather(runs: Sequence[Any]) -> list[HookOutcome]:
 
 
 def find_problem(spec: HookSpec) -> str:
-    """Return why a hook never runs here, "" if it does."""
+    """Explain why a hook never runs here, "" if it does."""
     return explain_never_fires(spec.event, spec.kind) or parse_matcher(spec.matcher).problem
 
 
 def _make_environ(environ: Mapping[str, str], folder: str) -> dict[str, str]:
-    """Return the variables of programs: those of this process and of the session."""
+    """Make the variables for programs from those of this process and of the session."""
     known = {**os.environ, **environ}
+    # These configure the exporter of this process, not that of another program.
     own = {name: value for name, value in known.items() if not name.startswith("OTEL_")}
     return {**own, "CLAUDE_PROJECT_DIR": folder, "PWD": folder}
 
 
+# Claude Code's tools -> the Gemini CLI's.
 _TOOLS = {
     "Bash": "run_shell_command",
     "Read": "read_file",
@@ -296,16 +298,15 @@ _TOOLS = {
     "WebSearch": "google_web_search",
     "TodoWrite": "write_todos",
 }
-"""Tools of Claude Code -> those of the Gemini CLI."""
 
 
 def get_gemini_name(tool: str) -> str:
-    """Return the Gemini CLI's name of a tool of Claude Code. Return an unknown one unchanged."""
+    """Return the Gemini CLI's name for a tool of Claude Code; an unknown name stays unchanged."""
     return _TOOLS.get(tool, tool)
 
 
 def to_gemini_input(spec: HookSpec, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the input of a hook with the names of the Gemini CLI."""
+    """Rename a hook's input to the terms of the Gemini CLI."""
     named = {**fields, "hook_event_name": spec.file_event or spec.event}
     if "tool_name" in fields:
         named["tool_name"] = get_gemini_name(fields["tool_name"])
@@ -315,9 +316,9 @@ def to_gemini_input(spec: HookSpec, fields: Mapping[str, Any]) -> dict[str, Any]
 def from_gemini_output(
     spec: HookSpec, fields: Mapping[str, Any], output: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return an output of the Gemini CLI as one of Claude Code.
+    """Convert an output in the Gemini CLI's form to Claude Code's.
 
-    Its `tool_input` has only the arguments that change.
+    The former's `tool_input` contains only the arguments that change.
     """
     own = output.get("hookSpecificOutput")
     if not isinstance(own, dict):
@@ -332,19 +333,19 @@ def from_gemini_output(
     return {**output, "hookSpecificOutput": specific}
 
 
+# Bytes of one output that are kept; the program may write more.
 MAX_OUTPUT = 8 << 20
-"""Bytes of one output that are kept; the program may write more."""
 _CHUNK = 1 << 16
+# Between two looks at whether the program has ended or must be ended.
 _CHECK_SECONDS = 0.05
-"""Seconds between two looks whether the program has ended, or must end."""
+# For output of other processes after the program itself has ended.
 _REST_SECONDS = 0.2
-"""Seconds for output of other processes, after the end of the program itself."""
+# Within which a killed process must have ended.
 _KILL_SECONDS = 1.0
-"""Seconds in which a killed process must have ended."""
 
 
 class ProgramEnding(Struct, frozen=True):
-    """End of a program.
+    """How a program ended.
 
     Arguments:
         code: exit code, negative for a signal; None if it did not end by itself.
@@ -358,7 +359,7 @@ class ProgramEnding(Struct, frozen=True):
 
 
 class HookProgram:
-    """One run of a program, in a thread; `stop` may be called from another one."""
+    """Runs a program in a thread; `stop` may be called from another one."""
 
     def __init__(
         self, command: str | Sequence[str], folder: str, environ: Mapping[str, str]
@@ -370,11 +371,11 @@ class HookProgram:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Kill the program and the processes of its group."""
+        """Have the program and the processes of its group killed."""
         self._stopped.set()
 
     def run(self, data: bytes, seconds: float) -> ProgramEnding:
-        """Run the program to its end and return that; blocks the thread.
+        """Run the program to its end, blocking the thread.
 
         Arguments:
             data: its standard input.
@@ -410,7 +411,7 @@ class HookProgram:
             pipes.close()
 
     def _wait(self, process: subprocess.Popen[bytes], pipes: _Pipes, deadline: float) -> str:
-        """Wait for the end. Return "", or why the program must be killed."""
+        """Wait for the end; return "" or why the program must be killed."""
         while True:
             pipes.transfer(_CHECK_SECONDS)
             if process.poll() is not None:
@@ -426,12 +427,12 @@ class HookProgram:
 
 @cache
 def _find_shell() -> str:
-    """Return the shell for a command line: lines in settings files are written for bash."""
+    """Find the shell for a command line; those in settings files are written for bash."""
     return shutil.which("bash") or "/bin/sh"
 
 
 class _Pipes:
-    """Pipes of a program. A pipe that the program closes is no error."""
+    """The pipes of a program, which may close any of them without this being an error."""
 
     def __init__(self, process: subprocess.Popen[bytes], data: bytes) -> None:
         self._process = process
@@ -453,9 +454,9 @@ class _Pipes:
         return any(stream and not stream.closed for stream in self.outputs)
 
     def transfer(self, seconds: float) -> None:
-        """Move what can be moved now; wait for that up to `seconds`."""
+        """Transfer what can be transferred, waiting for that up to `seconds`."""
         if not self._selector.get_map():
-            # The program most likely ends now: `wait` looks after half a millisecond.
+            # The program is most likely about to end: `wait` looks after half a millisecond.
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(seconds)
             return
@@ -497,7 +498,6 @@ class _Pipes:
             stream.close()
 
     def close(self) -> None:
-        """Close the pipes."""
         for stream in (self._process.stdin, *self.outputs):
             if stream is not None and not stream.closed:
                 self._end(stream)

@@ -1,4 +1,4 @@
-"""Reading of the hooks that the user and a folder declare, in the forms of three programs."""
+"""Reads the hooks declared by the user and a folder, in the formats of three programs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _MILLISECOND = 0.001
 
 
 class LoadedHooks(NamedTuple):
-    """Hooks of all files, those of the user first.
+    """The hooks in all files, the user's first.
 
-    `places_off`: folders whose hooks are turned off; "" stands for all hooks.
+    `places_off` are the folders whose hooks are turned off; "" means all hooks.
     """
 
     hooks: list[HookSpec]
@@ -47,10 +47,10 @@ class HookFile(Struct, frozen=True):
 
 
 def load_hooks(folder: str, *, user_home: str) -> LoadedHooks:
-    """Load the hooks of the user's files and of the files of a folder. Start nothing.
+    """Load the hooks from the user's files and those of a folder, without running any.
 
     Arguments:
-        folder: of the session; its parents up to the root of the repository are read, too.
+        folder: the session's folder; its parents up to the root of the repository are read as well.
         user_home: the user's home folder, "" for none.
     """
     findings: list[Finding] = []
@@ -77,7 +77,7 @@ def load_hooks(folder: str, *, user_home: str) -> LoadedHooks:
 
 
 def _list_files(places: list[str], user_home: str) -> Iterator[list[HookFile]]:
-    """Yield the files of the user, then those of each folder."""
+    """Yield the user's files, then those of each folder."""
     home = os.path.realpath(user_home) if user_home else ""
     if home:
         yield [
@@ -108,7 +108,7 @@ def _read_table(file: HookFile, findings: list[Finding]) -> dict[str, Any]:
     unreadable: list[Finding] = []
     read = read_toml if file.path.endswith(".toml") else read_json
     table = read(file.path, unreadable)
-    # The start of a session has a notice of the permission rules about such a file of Claude Code.
+    # The permission rules already report such a file of Claude Code at the start of a session.
     is_claude = file.dialect == "claude"
     findings += [replace(finding, is_problem=not is_claude) for finding in unreadable]
     features = EntryReader(table.get("features") or {}, file.path, "features", [])
@@ -125,7 +125,7 @@ def _read_table(file: HookFile, findings: list[Finding]) -> dict[str, Any]:
 def read_hooks(
     file: HookFile, table: dict[str, Any], findings: list[Finding]
 ) -> Iterator[HookSpec]:
-    """Yield the hooks of a file. `table`: its content."""
+    """Yield the hooks in a file, given its content as a table."""
     events = table.get("hooks")
     if not events:
         return
@@ -155,7 +155,7 @@ def read_hooks(
 
 
 def _check_event(file: HookFile, name: str, findings: list[Finding]) -> str:
-    """Return the event; "" if it is unknown, then a finding says so."""
+    """Return the event, or "" with a finding if it is unknown."""
     if file.dialect == "gemini" and name in GEMINI_EVENTS:
         return GEMINI_EVENTS[name] or name
     known = (*FIRING_EVENTS, *OTHER_EVENTS, *(CODEX_EVENTS if file.dialect == "codex" else ()))
@@ -255,7 +255,7 @@ def _find_file_event(file: HookFile, event: str) -> str:
 
 
 def _describe(reader: EntryReader, arguments: tuple[str, ...]) -> str:
-    """Return the command, address, tool or prompt of a hook, as in the file."""
+    """Describe a hook by its command, address, tool or prompt, as in the file."""
     command = str(reader.entry.get("command") or "")
     if command and reader.entry.get("args") is not None:
         return shlex.join([command, *arguments])

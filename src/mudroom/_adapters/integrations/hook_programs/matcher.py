@@ -1,4 +1,4 @@
-"""Matchers of hooks: exact names, or regular expressions in the syntax of JavaScript."""
+"""Matchers of hooks: exact names, or regular expressions in JavaScript's syntax."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from msgspec import Struct
 from ...._platform.lazy_pattern import compile_later
 
 _NAMES = compile_later(r"[A-Za-z0-9_\- ,|]*")
+# Earlier names of tools, which matchers may still use.
 _OTHER_NAMES = {"Agent": "Task"}
-"""Earlier names of tools, which a matcher may have."""
+# Syntax that Python lacks or reads differently, with a name for messages.
 _UNKNOWN_HERE = (
     (compile_later(r"\\[pP]\{"), r"\p{...}"),
     (compile_later(r"\\u\{"), r"\u{...}"),
@@ -20,18 +21,17 @@ _UNKNOWN_HERE = (
     (compile_later(r"\(\?P"), "(?P...), which JavaScript lacks"),
     (compile_later(r"\\[AZ]"), r"\A or \Z, which JavaScript lacks"),
 )
-"""Syntax that Python lacks or reads in another way, with its name."""
+# Characters; checking an expression takes the square of its length.
 _MAX_LENGTH = 2_000
-"""Characters of a regular expression. Checking one takes the square of its length."""
 
 
 class Matcher(Struct, frozen=True):
-    """A matcher of a settings file.
+    """A matcher from a settings file.
 
     Arguments:
-        names: exact names; None if the matcher is a regular expression or selects all.
+        names: exact names; None if the matcher is a regular expression or selects everything.
         pattern: the regular expression.
-        problem: why the matcher cannot be used, or "". It then selects nothing.
+        problem: why the matcher cannot be used and so selects nothing, or "".
     """
 
     names: frozenset[str] | None = None
@@ -51,7 +51,7 @@ class Matcher(Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def parse_matcher(text: str) -> Matcher:
-    """Parse a matcher. Never raises: see `Matcher.problem`."""
+    """Parse a matcher. Never raises; see `Matcher.problem`."""
     if text in ("", "*"):
         return Matcher()
     if _NAMES.fullmatch(text):
@@ -70,8 +70,8 @@ def parse_matcher(text: str) -> Matcher:
 
 
 def _translate(text: str) -> str:
-    """Return an expression of JavaScript in the syntax of Python."""
+    """Translate an expression from JavaScript's syntax to Python's."""
     text = re.sub(r"\(\?<(?![=!])", "(?P<", text)
     text = re.sub(r"\\k<(\w+)>", r"(?P=\1)", text)
-    # In JavaScript `$` does not match before a final line feed.
+    # In JavaScript, `$` does not match before a final line feed.
     return re.sub(r"(?<!\\)((?:\\\\)*)\$(?![^\[]*\])", r"\1\\Z", text)

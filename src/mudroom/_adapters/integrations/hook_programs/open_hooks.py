@@ -1,4 +1,4 @@
-"""Creation of the hooks of a session from specifications and functions."""
+"""Creates a session's hooks from specifications and functions."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ def open_session_hooks(
     journal: Journal,
     call_tool: CallServerTool | None,
 ) -> SessionHooks:
-    """Return the hooks of a session.
+    """Create the hooks of a session.
 
     Arguments:
-        functions: of the caller, by event.
-        environ: variables of programs. home: mudroom's state folder.
-        call_tool: calls a tool of an MCP server of the session; None without servers.
+        functions: the caller's functions by event.
+        environ: variables of programs.
+        home: mudroom's state folder.
+        call_tool: calls a tool of one of the session's MCP servers; None if it has none.
 
     Raises UnknownName for an event that never fires here.
     """
@@ -62,5 +63,4 @@ def open_session_hooks(
 
 
 async def _refuse(server: str, tool: str, arguments: dict[str, Any]) -> ToolResult:
-    """Raise UnknownName: the session has no MCP server."""
     raise UnknownName("MCP server", server, ())

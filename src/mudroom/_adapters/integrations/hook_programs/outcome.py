@@ -10,15 +10,15 @@ from msgspec import UNSET, Struct
 
 from .event_rules import RULES
 
+# Exit code of a program that blocks, as in Claude Code.
 BLOCKED = 2
-"""Exit code of a program that blocks."""
 NO_REASON = "the hook gave no reason"
+# Characters of error output shown in a message.
 _SHOWN_CHARACTERS = 500
-"""Maximum characters of an error output in a message."""
 
 Decision = Literal["", "allow", "ask", "defer", "deny"]
+# Of several hooks' decisions, the one furthest right counts.
 _ORDER: tuple[Decision, ...] = ("", "allow", "ask", "defer", "deny")
-"""Decisions of several hooks: a later one replaces an earlier one."""
 _OLD_DECISIONS: dict[str, Decision] = {
     "": "",
     "approve": "allow",
@@ -30,14 +30,14 @@ _OLD_DECISIONS: dict[str, Decision] = {
 
 
 class HookOutcome(Struct, frozen=True, kw_only=True):
-    """Outcome of one hook, or of all hooks of an event.
+    """The outcome of one hook, or of all hooks of an event.
 
     Arguments:
-        decision: "deny" also for a hook that blocks an event without a tool.
-        reason: reason of the decision; for a denial it is for the model.
+        decision: "deny" also if a hook blocks an event without a tool.
+        reason: reason for the decision; that for a denial is shown to the model.
         origin: file of the hook that decided.
-        updated_input: the whole input of a tool in place of the sent one.
-        updated_output: response of a tool in place of its own; UNSET keeps that.
+        updated_input: complete input of a tool that replaces the original; None keeps it.
+        updated_output: response of a tool that replaces its own; UNSET keeps it.
         context: text for the model.
         stop: why the run must stop, "" if it continues.
         message: text for the user.
@@ -62,10 +62,10 @@ def read_ending(
     stderr: str,
     convert: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
 ) -> HookOutcome:
-    """Return the outcome of a program that has ended by itself.
+    """Read the outcome of a program that has ended by itself.
 
     Arguments:
-        convert: changes an output object of another program into one of Claude Code.
+        convert: converts an output object of another dialect to Claude Code's.
     """
     reason = stderr.strip()
     if code == BLOCKED:
@@ -89,7 +89,7 @@ def read_ending(
 
 
 def _read_block(event: str, reason: str) -> HookOutcome:
-    """Return the outcome of exit code 2."""
+    """Read the outcome of exit code 2."""
     if RULES[event].blocks:
         return HookOutcome(decision="deny", reason=reason or NO_REASON)
     if event in ("PostToolUse", "PostToolUseFailure"):
@@ -99,7 +99,7 @@ def _read_block(event: str, reason: str) -> HookOutcome:
 
 
 def read_output(event: str, output: object) -> HookOutcome:
-    """Return the outcome that an output object describes. Other values are a failure."""
+    """Read the outcome an output object describes. Any other value is a failure."""
     if not isinstance(output, Mapping):
         return HookOutcome(failure=f"its output is {type(output).__name__}, not a JSON object")
     fields = cast(Mapping[str, Any], output)
@@ -128,7 +128,7 @@ def read_output(event: str, output: object) -> HookOutcome:
 
 
 def _read_specific(event: str, own: Mapping[str, Any], outcome: HookOutcome) -> HookOutcome:
-    """Add the fields that only one event has."""
+    """Read the fields that only one event has."""
     replace = msgspec.structs.replace
     if event == "PreToolUse":
         decision = own.get("permissionDecision", outcome.decision)
@@ -167,7 +167,7 @@ def _read_specific(event: str, own: Mapping[str, Any], outcome: HookOutcome) -> 
 
 
 def merge_outcomes(outcomes: Iterable[HookOutcome]) -> HookOutcome:
-    """Return the outcome of all hooks of an event: deny > defer > ask > allow."""
+    """Merge the outcomes of all hooks of an event: deny > defer > ask > allow."""
     merged = HookOutcome()
     contexts: list[str] = []
     messages: list[str] = []

@@ -1,4 +1,4 @@
-"""Log of hook runs: one line of JSON for each, the same file for all sessions of a user."""
+"""A log of hook runs: a line of JSON for each, in one file for all of the user's sessions."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from msgspec import Struct
 from ...._platform.private_files import make_private_folder, replace_private_file
 from .spec import HookSpec
 
+# From this size on, the older half of the log is removed.
 _MAX_BYTES = 1 << 20
-"""Size from which the older half of the log is removed."""
 
 _SHOWN_RUNS = 5
 
 
 class HookRun(Struct, frozen=True, omit_defaults=True):
-    """One run of a hook, or the beginning or end of a child that hooks were told about.
+    """A run of a hook, or the start or end of a child reported to hooks.
 
     Arguments:
-        at: seconds since 1970. agent: run id of the child, "" for the root run.
-        hook: the command or address; "" for the beginning or end of a child.
-        ending: exit code, status, or the reason why there is none.
+        at: seconds since 1970.
+        agent: run id of the child, "" for the root run.
+        hook: the command or address; "" for the start or end of a child.
+        ending: exit code, status, or why there is none.
     """
 
     at: float
@@ -40,7 +41,7 @@ class HookRun(Struct, frozen=True, omit_defaults=True):
 
 
 class RunLog:
-    """The log in the state folder. A log that cannot be written is no error.
+    """The log in the state folder. It is not an error if it cannot be written.
 
     Arguments:
         home: mudroom's state folder.
@@ -50,7 +51,7 @@ class RunLog:
         self._path = Path(home, "hook-runs.jsonl")
 
     def append(self, run: HookRun) -> None:
-        """Add a line; processes that write at the same time do not mix their lines."""
+        """Add a line. Processes writing at the same time do not mix their lines."""
         line = msgspec.json.encode(run) + b"\n"
         with suppress(OSError):
             self._shorten()
@@ -58,6 +59,7 @@ class RunLog:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
             descriptor = os.open(self._path, flags, 0o600)
             try:
+                # One write to a file opened with O_APPEND is not interleaved with others.
                 os.write(descriptor, line)
             finally:
                 os.close(descriptor)
@@ -70,7 +72,7 @@ class RunLog:
             replace_private_file(self._path, b"".join(lines[len(lines) // 2 :]))
 
     def read(self) -> Iterator[HookRun]:
-        """Yield the runs, oldest first. Lines that cannot be read are left out."""
+        """Yield the runs, oldest first, skipping lines that cannot be read."""
         try:
             data = self._path.read_bytes()
         except OSError:
@@ -80,7 +82,7 @@ class RunLog:
                 yield msgspec.json.decode(line, type=HookRun)
 
     def find_last_runs(self) -> dict[tuple[str, str, str], list[HookRun]]:
-        """Return the last runs of each hook, oldest first; keys as of `make_run_key`."""
+        """Find the last runs of each hook, oldest first, by `make_run_key`."""
         runs: dict[tuple[str, str, str], list[HookRun]] = {}
         for run in self.read():
             if run.hook:
@@ -88,7 +90,7 @@ class RunLog:
         return {key: of_hook[-_SHOWN_RUNS:] for key, of_hook in runs.items()}
 
     def find_open_children(self, session: str) -> dict[str, str]:
-        """Return run id -> agent of the children of a session that began and did not end."""
+        """Find a session's children that started but did not end: run id -> agent."""
         children: dict[str, str] = {}
         for run in self.read():
             if run.session != session or run.hook or not run.agent:
@@ -101,5 +103,5 @@ class RunLog:
 
 
 def make_run_key(spec: HookSpec) -> tuple[str, str, str]:
-    """Return the key of a hook in `RunLog.find_last_runs`."""
+    """Make the key of a hook in `RunLog.find_last_runs`."""
     return spec.event, spec.origin, spec.shown

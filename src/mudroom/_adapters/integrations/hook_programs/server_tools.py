@@ -1,4 +1,4 @@
-"""Hooks of type mcp_tool: they call a tool of an MCP server with parts of their input."""
+"""Hooks of type mcp_tool, which call a tool of an MCP server with parts of their input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .outcome import HookOutcome, read_ending
 from .spec import HookSpec
 
 CallServerTool = Callable[[str, str, dict[str, Any]], Awaitable[ToolResult]]
-"""Function that calls a tool of a server with arguments. Raises MudroomError."""
+"""Calls a tool of a server with arguments. Raises MudroomError."""
 
 _PLACE = re.compile(r"\$\{([A-Za-z0-9_.]+)\}")
 _SHOWN_CHARACTERS = 500
@@ -26,11 +26,11 @@ async def call_hook_tool(
 ) -> tuple[HookOutcome, str]:
     """Call the tool of a hook; return its outcome, and how it ended for the log.
 
-    The text of the result counts as the output of a program.
+    The text of the result is treated like the output of a program.
 
     Arguments:
         fields: the input of the hook.
-        call: None where no session is open.
+        call: None if no session is open.
     """
     if call is None:
         return _fail("its MCP server is used in a session only")
@@ -55,9 +55,9 @@ def _fail(reason: str) -> tuple[HookOutcome, str]:
 
 
 def fill_places(value: Any, fields: Mapping[str, Any]) -> Any:  # noqa: ANN401  (JSON values)
-    """Return a JSON value with the parts of the input in place of `${path.to.field}`.
+    """Replace each `${path.to.field}` in a JSON value by that part of the input.
 
-    A field that is no text is written as JSON; one that does not exist is an empty text.
+    A field that is not a text is written as JSON; a missing one becomes empty.
     """
     if isinstance(value, dict):
         entries = cast("dict[str, Any]", value)

@@ -1,4 +1,4 @@
-"""The port Hooks with the hooks of settings files and functions of the caller."""
+"""The port Hooks, with hooks from settings files and the caller's functions."""
 
 from __future__ import annotations
 
@@ -34,18 +34,20 @@ from .transcript_files import TranscriptFiles
 
 log = logging.getLogger("mudroom")
 
+# How often in a row hooks may make a run continue after its final answer. Without a limit, a hook
+# that always blocks would keep the run going for ever.
 MAX_BLOCKS = 8
-"""Times in a row that hooks may continue a run that has its final answer."""
+# Time limit of a hook at the end of a cancelled run.
 _ENDING_SECONDS = 1.5
-"""Limit of a hook at the end of a run that was cancelled."""
 
 
 class SessionFacts(Struct, frozen=True, kw_only=True):
-    """Facts that the input of hooks has.
+    """Facts for the input of hooks.
 
     Arguments:
-        model: model string of the root agent. mode: permission mode of the session.
-        can_ask: whether an approver is asked.
+        model: model string of the root agent.
+        mode: permission mode of the session.
+        can_ask: true if there is an approver to ask.
     """
 
     session: str
@@ -60,8 +62,8 @@ class SessionHooks(Hooks):
     """Hooks of a session.
 
     Arguments:
-        matches_rule: for the conditions of hooks.
-        transcripts: written before hooks run.
+        matches_rule: evaluates the conditions of hooks.
+        transcripts: transcript files, brought up to date before hooks run.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class SessionHooks(Hooks):
         self._begin(source)
 
     def _begin(self, source: str) -> None:
-        """Start the hooks of SessionStart; the next prompt waits for them and has their text."""
+        """Start the hooks of SessionStart; the next prompt waits for them and gets their text."""
         if not self._hooks.has("SessionStart"):
             return
         if self._starting:
@@ -107,7 +109,7 @@ class SessionHooks(Hooks):
         return await self._hooks.fire("SessionStart", fields)
 
     async def on_session_end(self, reason: str) -> None:
-        """Run the hooks of SubagentStop for children without an end, then those of SessionEnd."""
+        """Run the hooks of SubagentStop for unfinished children, then those of SessionEnd."""
         tasks = [self._starting, *self._notifying]
         for task in filter(None, tasks):
             task.cancel()
@@ -184,7 +186,7 @@ class SessionHooks(Hooks):
     async def _end_child(
         self, run_id: str, agent: str, brief: Brief | None, text: str, reason: Reason
     ) -> HookOutcome:
-        """Run the hooks of SubagentStop. `brief`: None for a child of an earlier process."""
+        """Run the hooks of SubagentStop. `brief` is None for a child of an earlier process."""
         fields = self._make_fields("SubagentStop", brief)
         fields |= {
             "agent_id": run_id,
@@ -195,7 +197,7 @@ class SessionHooks(Hooks):
             "reason": reason.value,
         }
         is_cut_off = reason in (Reason.CANCELLED, Reason.LOST)
-        # A hook that blocks continues the child: its end comes later.
+        # If a hook blocks, the child continues and `_continue_run` adds it again.
         self._children.pop(run_id, None)
         self._log_child("SubagentStop", run_id, agent)
         return await self._hooks.fire(
@@ -203,7 +205,7 @@ class SessionHooks(Hooks):
         )
 
     async def before_finish(self, brief: Brief, text: str) -> str:
-        """Run the hooks of Stop or SubagentStop; one that blocks continues the run."""
+        """Run the hooks of Stop or SubagentStop; if one blocks, the run continues."""
         if brief.is_compaction:
             return ""
         if not brief.depth:
@@ -224,7 +226,7 @@ class SessionHooks(Hooks):
         return self._continue_run(brief, outcome)
 
     def _continue_run(self, brief: Brief, outcome: HookOutcome) -> str:
-        """Return the text with which a run continues, "" if it ends."""
+        """Return the text a run continues with, "" if it ends."""
         event = "SubagentStop" if brief.depth else "Stop"
         count = self._blocks.get(brief.run_id, 0)
         is_blocked = outcome.decision == "deny" and not outcome.stop and count < MAX_BLOCKS
@@ -237,12 +239,11 @@ class SessionHooks(Hooks):
         return self._cut_context(f"[hook {event}] {text}")
 
     async def explain_changes(self, brief: Brief) -> str:
-        """Return the reason if hooks have run for the run, whatever their kind."""
+        """Return the reason if any hooks have run for the run."""
         run_id = brief.run_id if brief.depth else ""
         return HOOKS_UNWATCHED if self._hooks.take_acted(run_id) else ""
 
     async def before_compaction(self, brief: Brief) -> str:
-        """Run the hooks of PreCompact."""
         if not self._hooks.has("PreCompact"):
             return ""
         fields = self._make_compaction_fields("PreCompact", brief)
@@ -263,7 +264,6 @@ class SessionHooks(Hooks):
         return self._make_context("SessionStart", outcome)
 
     async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
-        """Run the hooks of PreToolUse."""
         self._started_at[brief.run_id, call.id] = time.monotonic()
         if not self._hooks.has("PreToolUse"):
             return None
@@ -295,7 +295,6 @@ class SessionHooks(Hooks):
         return decision
 
     async def on_permission_denied(self, brief: Brief, call: ToolCallBlock, why: str) -> None:
-        """Run the hooks of PermissionDenied."""
         if self._hooks.has("PermissionDenied"):
             sent = to_hook_input(call, self._facts.folder)
             await self._fire_tool("PermissionDenied", brief, call, sent, reason=why)
@@ -361,7 +360,7 @@ class SessionHooks(Hooks):
         )
 
     def _make_fields(self, event: str, brief: Brief | None) -> dict[str, Any]:
-        """Return the fields that the input of every event has."""
+        """Make the fields common to the input of all events."""
         facts = self._facts
         run_id = brief.run_id if brief else ""
         fields: dict[str, Any] = {
@@ -382,7 +381,7 @@ class SessionHooks(Hooks):
         return fields | {"trigger": "auto" if brief.parent else "manual"}
 
     def _log_child(self, event: str, run_id: str, agent: str) -> None:
-        """Note that hooks are told about a child, for a later process."""
+        """Log the start or end of a child, so that a later process can end it for hooks."""
         if self._hooks.has("SubagentStop"):
             run = HookRun(at=time.time(), session=self._facts.session, event=event)
             self._log.append(replace(run, agent=run_id, agent_type=agent))
@@ -398,12 +397,12 @@ class SessionHooks(Hooks):
             raise StoppedByHook(f"a hook stopped the run: {outcome.stop}")
 
 
+# Characters of a hook's text for the model; a file has the whole text.
 MAX_CONTEXT = 10_000
-"""Characters of a text for the model; the whole text is in a file."""
 
 
 def cut_hook_text(text: str, spill_folder: str) -> str:
-    """Return a text with at most MAX_CONTEXT characters; a file has the whole text."""
+    """Cut a text to MAX_CONTEXT characters, with the whole text in a file."""
     if len(text) <= MAX_CONTEXT:
         return text
     path = make_spill_file(spill_folder, "hook")

@@ -1,4 +1,4 @@
-"""The configuration of one hook, from whichever file it comes."""
+"""The configuration of a hook, from whichever file it comes."""
 
 from __future__ import annotations
 
@@ -14,30 +14,28 @@ HookKind = Literal["command", "http", "mcp_tool", "prompt", "agent"]
 
 
 class HookSpec(Struct, frozen=True, kw_only=True):
-    """Configuration of one hook.
-
-    Modelled on the hooks of Claude Code's settings files.
+    """The configuration of a hook, modelled on Claude Code's settings files.
 
     Arguments:
-        event: such as `PreToolUse`.
-        matcher: selects by tool, agent, source or reason, as the event defines; "" for all.
+        event: name of the event, such as `PreToolUse`.
+        matcher: selects by tool, agent, source or reason, depending on the event; "" for all.
         origin: path of the file.
         command: a line for the shell, or the program if `args` is given.
         args: arguments of the program, which then runs without a shell; None for a shell line.
         url: address of a hook of kind http.
         allowed_variables: environment variables that headers may contain.
-        env: variables that the program gets besides the usual ones.
+        env: variables the program gets in addition to the usual ones.
         condition: a permission rule such as `Bash(git *)` that a call must match.
-        timeout: seconds, None for the limit of the event.
-        once: whether it runs only the first time in a session.
-        in_background: whether the run continues without its result.
-        blocks_on_failure: whether a failure of the hook itself blocks.
-        dialect: the program whose names of tools and forms of input and output it expects.
+        timeout: seconds, None for the event's limit.
+        once: true if it runs only the first time in a session.
+        in_background: true if the run does not wait for its result.
+        blocks_on_failure: true if a failure of the hook itself blocks.
+        dialect: the program whose tool names and forms of input and output it expects.
         options: further fields of the kinds mcp_tool, prompt and agent, as in the file.
         file_event: name of the event in the file, if the dialect has another one.
         shown: command, address or prompt as in the file, for screens.
-        place: folder whose content the file is, which needs trust; "" for a file of the user.
-        digest: identifies the definition in the file; the trust of a folder refers to it.
+        place: folder the file belongs to, which needs trust; "" for one of the user's files.
+        digest: identifies the definition in the file, for the trust in a folder.
     """
 
     event: str

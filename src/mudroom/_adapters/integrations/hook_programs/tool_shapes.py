@@ -1,4 +1,4 @@
-"""Tools as hooks know them: names, inputs and responses of Claude Code."""
+"""Tools as hooks know them: with the names, inputs and responses of Claude Code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ToolInput(msgspec.Struct, frozen=True):
 
 
 def to_hook_input(call: ToolCallBlock, folder: str) -> ToolInput:
-    """Return a call in the terms of hooks. `folder`: relative paths begin there."""
+    """Translate a call into the terms of hooks. Relative paths refer to `folder`."""
     arguments = to_claude_arguments(call.name, call.arguments, folder)
     return ToolInput(get_claude_name(call.name), arguments)
 
@@ -35,10 +35,10 @@ def to_hook_input(call: ToolCallBlock, folder: str) -> ToolInput:
 def from_hook_input(
     call: ToolCallBlock, sent: ToolInput, changed: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return arguments that a hook gave, in our terms; an unchanged path stays as it was.
+    """Translate a hook's arguments into our own terms, keeping an unchanged path as it was.
 
     Arguments:
-        sent: the call as the hook read it.
+        sent: the call as the hook saw it.
     """
     arguments = to_own_arguments(call.name, changed)
     path = get_path_argument(call.name)
@@ -48,7 +48,7 @@ def from_hook_input(
 
 
 def to_hook_response(sent: ToolInput, result: ToolResult) -> dict[str, Any]:
-    """Return the result of a call in the terms of hooks."""
+    """Translate a call's result into the terms of hooks."""
     arguments = sent.arguments
     text = result.text
     match sent.name:
@@ -87,7 +87,7 @@ def to_hook_response(sent: ToolInput, result: ToolResult) -> dict[str, Any]:
 
 
 def read_hook_response(output: object) -> str:
-    """Return the text of a tool response that a hook gave in place of the tool's."""
+    """Read the text of a response with which a hook replaces the tool's."""
     if isinstance(output, str):
         return output
     if isinstance(output, dict):

@@ -1,4 +1,4 @@
-"""Transcripts of a session for hooks: written when a hook runs, with what is new."""
+"""A session's transcripts for hooks, brought up to date whenever a hook runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ...._projections.claude.transcripts import ClaudeTranscripts
 
 
 class TranscriptFiles:
-    """Transcript files of one session.
+    """The transcript files of a session.
 
     Arguments:
-        folder: for files of the session, which are removed with it.
-        journal: of the session.
+        folder: folder for the session's files, which are removed with it.
+        journal: the session's journal.
     """
 
     def __init__(self, session: str, folder: str, journal: Journal) -> None:
@@ -28,21 +28,21 @@ class TranscriptFiles:
         self._written: set[str] = set()
 
     def observe(self, event: AnyEvent) -> None:
-        """Keep an event until the next hook runs."""
+        """Keep an event until the next hook runs: many events pass without one."""
         if not isinstance(event, Delta):
             self._new.append(event)
 
     async def load(self) -> None:
-        """Begin with the events of earlier processes."""
+        """Start with the events of earlier processes."""
         self._new[:0] = [event async for event in self._journal.read(0)]
 
     def write(self, run_id: str) -> tuple[str, str]:
-        """Write what is new; return the paths of the conversation's and the run's transcript."""
+        """Write what is new; return the paths of the conversation's and the run's transcripts."""
         for event in self._new:
             self._fold.apply(event)
         self._new.clear()
         for name, lines in self._fold.files.items():
-            # Files that cannot be written do not stop a run.
+            # A transcript that cannot be written must not stop a run.
             with suppress(OSError):
                 self._append(name, "".join(lines))
         self._fold.files.clear()

@@ -1,7 +1,7 @@
-"""Size limit of what servers answer over HTTP.
+"""A size limit on what servers answer over HTTP.
 
-The package `mcp` and its logins read an answer as a whole, without a limit; only the events of a
-stream have one. Import this module late: it imports a package.
+The package `mcp` and its logins read an answer whole and without a limit; only the events of a
+stream have one. Import this module late, because it imports a package.
 """
 
 from __future__ import annotations
@@ -12,18 +12,16 @@ import httpx2
 
 from .server_process import MAX_LINE
 
+# Sent with all requests, because a compressed answer can expand to any size.
 UNCOMPRESSED = {"Accept-Encoding": "identity"}
-"""Header of all requests: what is compressed can become any size."""
 _COMPRESSED = "it compresses its answers although the requests forbid it"
 _TOO_LARGE = f"it sent an answer of more than {MAX_LINE >> 20} MiB"
 
 
+# A StreamError makes the package fail this one request. Any other exception from a body would end
+# the connection, together with the requests of all other runs.
 class AnswerFault(httpx2.RemoteProtocolError, httpx2.StreamError):
-    """The body of an answer cannot be read.
-
-    The package fails the one request for a StreamError. Any other exception of a body ends the
-    connection, with the requests of all other runs.
-    """
+    """The body of an answer cannot be read."""
 
     def __init__(self, reason: str) -> None:
         text = f"{reason}; the call may have had an effect"
@@ -31,7 +29,7 @@ class AnswerFault(httpx2.RemoteProtocolError, httpx2.StreamError):
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
-    """The body of an answer. `fault`: why it is not read at all, "" if it is."""
+    """The body of an answer. `fault` says why it is not read at all, "" if it is."""
 
     def __init__(
         self,
@@ -65,7 +63,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 def limit_bodies(
     note_fault: Callable[[str], object] = lambda _: None,
 ) -> Callable[[httpx2.Response], Awaitable[None]]:
-    """Return a response hook of a client that makes the read of a too large body fail.
+    """Make a response hook for a client, which makes reading too large a body fail.
 
     Arguments:
         note_fault: called with the reason, which the package does not always pass on.

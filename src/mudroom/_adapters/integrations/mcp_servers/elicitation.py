@@ -16,15 +16,15 @@ from ...._core.ports.input_forms import InputForm, add_defaults, list_fields
 from .server_tool import check_arguments
 
 AskUser = Callable[[InputForm], Awaitable[ApprovalDecision]]
-"""Function that asks the user for a call."""
+"""Asks the user a question on behalf of a tool call."""
 
+# The protocol forbids forms that ask for secrets; a form's answers are recorded.
 _SECRET = re.compile(
     r"passw|passphrase|secret|api.?key|token|credential|\bpin\b|cvv|card.?number", re.I
 )
 
 
 async def decline(form: InputForm) -> ApprovalDecision:
-    """Decline a question where no one can be asked."""
     return ApprovalDecision(False, "no one can be asked")
 
 
@@ -32,17 +32,17 @@ log = logging.getLogger("mudroom")
 
 
 class InputReply(Struct, frozen=True):
-    """Answer to a question of a server."""
+    """The answer to a server's question."""
 
     action: Literal["accept", "decline", "cancel"]
     values: dict[str, Any] | None = None
 
 
 class Questions:
-    """The questions of one server during its open calls.
+    """A server's questions during its open calls.
 
-    A server of the new era asks in the answer to a call. One of the old era sends a request of
-    its own, which does not say for which call; it belongs to the latest open call.
+    A modern server asks within its answer to a call. An older one sends a separate request, which
+    does not say which call it is for, and is attributed to the latest open call.
 
     Arguments:
         server: name of the server.
@@ -53,10 +53,10 @@ class Questions:
         self._open: list[OpenQuestions] = []
 
     def begin(self, ask: AskUser, pause: Callable[[bool], object]) -> OpenQuestions:
-        """Begin to take the questions of a call.
+        """Start accepting questions for a call.
 
         Arguments:
-            pause: stops the time limits of the call with true, continues them with false.
+            pause: True stops the time limits of the call, False resumes them.
         """
         call = OpenQuestions(self, ask, pause)
         self._open.append(call)
@@ -64,14 +64,13 @@ class Questions:
         return call
 
     def end(self, call: OpenQuestions) -> None:
-        """End the questions of a call; open ones are withdrawn."""
+        """Stop accepting questions for a call, and withdraw the open ones."""
         self._open.remove(call)
         _CALL.reset(call.token)
         for task in call.tasks:
             task.cancel()
 
     async def answer(self, form: InputForm) -> InputReply:
-        """Ask the user; return the answer for the server."""
         if fault := find_fault(form):
             log.warning("server %s asked for input, which was declined: %s", self._server, fault)
             return InputReply("decline")
@@ -113,8 +112,6 @@ class Questions:
 
 
 class OpenQuestions:
-    """The questions of one open call."""
-
     def __init__(self, owner: Questions, ask: AskUser, pause: Callable[[bool], object]) -> None:
         self.ask = ask
         self.pause = pause
@@ -129,12 +126,12 @@ class OpenQuestions:
         self._owner.end(self)
 
 
+# The call made by the current task, for servers that ask within their answer.
 _CALL: ContextVar[OpenQuestions | None] = ContextVar("open MCP call", default=None)
-"""The call that this task makes, for servers that ask in the answer to it."""
 
 
 def find_fault(form: InputForm) -> str:
-    """Return why a question is not asked, "" if it is."""
+    """Explain why a question must not be asked, "" if it may."""
     if form.url:
         is_web = form.url.startswith(("https://", "http://"))
         return "" if is_web else f"the address {form.url[:80]!r} is none of the web"

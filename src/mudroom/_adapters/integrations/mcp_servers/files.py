@@ -1,4 +1,4 @@
-"""Files that can declare MCP servers, and the servers in them, not yet checked."""
+"""The files that can declare MCP servers, and the servers in them, not yet checked."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _ONLY_SERVERS = (".mcp.json", "/mcp.json")
 
 
 class ServerEntry(Struct, frozen=True):
-    """One server of a file, as it is there.
+    """A server as written in a file.
 
     Arguments:
-        format: the program that defines the form. place, agent: see ServerSpec.
+        format: the program whose format the file has.
+        place, agent: see ServerSpec.
     """
 
     name: str
@@ -37,11 +38,11 @@ class ServerEntry(Struct, frozen=True):
 def list_entries(
     places: list[str], user_home: str, own_file: str, findings: list[Finding]
 ) -> Iterator[ServerEntry]:
-    """Yield the servers of all files, highest precedence first.
+    """Yield the servers in all files, highest precedence first.
 
     Arguments:
         places: folders of the project, nearest first.
-        own_file: file of mudroom's own, in the form of `.mcp.json`; "" for none.
+        own_file: mudroom's own file, in the format of `.mcp.json`; "" for none.
     """
     user_files = [(os.path.join(user_home, name), form) for name, form in USER_SERVERS if user_home]
     state_path = os.path.join(user_home, CLAUDE_STATE) if user_home else ""
@@ -65,10 +66,11 @@ def list_entries(
 def _list_project_entries(
     place: str, taken: set[str], disabled: dict[str, str], findings: list[Finding]
 ) -> Iterator[ServerEntry]:
-    """Yield the servers of the files of one folder.
+    """Yield the servers in the files of one folder.
 
     Arguments:
-        taken: paths of the user's files. disabled: servers of `.mcp.json` that are turned off.
+        taken: paths of the user's own files, which are read elsewhere.
+        disabled: servers of `.mcp.json` that are turned off, with the file that says so.
     """
     for name, form in PROJECT_SERVERS:
         path = os.path.join(place, name)
@@ -111,7 +113,7 @@ def _read_file(path: str, form: str, findings: list[Finding]) -> Iterator[tuple[
 
 
 def _select_opencode(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the servers of version 2, which are in a table of their own, or of version 1."""
+    """Yield the servers of version 2, which has a table of its own for them, or of version 1."""
     servers = _as_table(table.get("servers"))
     is_version_2 = "servers" in table and not {"type", "command", "url"} & servers.keys()
     if is_version_2:
@@ -124,6 +126,7 @@ def _select_opencode(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 class _ClaudeState(Struct, rename={"mcp_servers": "mcpServers"}):
     mcp_servers: Any = None
+    # Raw, so that what it says about other projects is not decoded.
     projects: dict[str, msgspec.Raw] = {}
 
     def get_project(self, place: str) -> dict[str, Any]:
@@ -133,7 +136,7 @@ class _ClaudeState(Struct, rename={"mcp_servers": "mcpServers"}):
     def read_project(
         self, places: list[str], path: str, findings: list[Finding]
     ) -> Iterator[tuple[str, Any]]:
-        """Yield the servers that the user added for this project only."""
+        """Yield the servers the user added for this project only."""
         for place in places:
             project = self.get_project(place)
             off = _as_names(project.get("disabledMcpServers"))
@@ -158,12 +161,12 @@ def _read_state(path: str, findings: list[Finding]) -> _ClaudeState:
 def _list_disabled(
     places: list[str], user_home: str, state: _ClaudeState, findings: list[Finding]
 ) -> dict[str, str]:
-    """Return the servers of `.mcp.json` that settings of Claude Code turn off, and the files."""
+    """Find the servers of `.mcp.json` that Claude Code's settings turn off, and in which file."""
     disabled: dict[str, str] = {}
     folders = [*places, *([user_home] if user_home and user_home not in places else [])]
     paths = [os.path.join(folder, name) for folder in folders for name in CLAUDE_SETTINGS]
     for path in paths:
-        # The reader of hooks reports a file that cannot be read.
+        # A file that cannot be read is already reported by the reader of hooks.
         table = read_json(path, [])
         disabled |= dict.fromkeys(_as_names(table.get("disabledMcpjsonServers")), path)
         approved = {"enableAllProjectMcpServers", "enabledMcpjsonServers"} & table.keys()

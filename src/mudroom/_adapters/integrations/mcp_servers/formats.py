@@ -1,4 +1,4 @@
-"""MCP servers as the configuration files of several programs write them."""
+"""MCP servers in the configuration formats of several programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ...._platform.lazy_pattern import compile_later
 from ..config_files import EntryReader, mask_variables
 
 Fields = dict[str, Any]
-"""Arguments of a ServerSpec."""
 
 _MILLISECOND = 0.001
 _TRANSPORTS = {
@@ -27,7 +26,6 @@ _CAPITAL = compile_later(r"(?<=[a-z])(?=[A-Z])")
 
 
 def read_claude(reader: EntryReader) -> Fields:
-    """Read a server of Claude Code."""
     return {
         **_read_common(reader),
         "headers_helper": reader.read_text("headersHelper"),
@@ -39,23 +37,21 @@ def read_claude(reader: EntryReader) -> Fields:
 
 
 def read_cursor(reader: EntryReader) -> Fields:
-    """Read a server of Cursor."""
     return {**_read_common(reader), "oauth": _read_login(reader, "auth")}
 
 
 def read_vscode(reader: EntryReader) -> Fields:
-    """Read a server of VS Code."""
     reader.skip("dev", "gallery", "version")
     return {**_read_common(reader), "cwd": reader.read_text("cwd")}
 
 
 def read_gemini(reader: EntryReader) -> Fields:
-    """Read a server of the Gemini CLI."""
     address = reader.read_text("httpUrl")
     fields = _read_common(reader)
     if address:
         fields |= {"url": address, "transport": "http"}
     elif fields["url"] and not reader.entry.get("type"):
+        # The Gemini CLI takes `url` for an SSE address, and `httpUrl` for a streamable one.
         fields["transport"] = "sse"
     return {
         **fields,
@@ -69,7 +65,6 @@ def read_gemini(reader: EntryReader) -> Fields:
 
 
 def read_codex(reader: EntryReader) -> Fields:
-    """Read a server of Codex."""
     login = _read_login(reader, "oauth")
     if scopes := reader.read_texts("scopes"):
         login["scopes"] = list(scopes)
@@ -98,7 +93,7 @@ def read_codex(reader: EntryReader) -> Fields:
 
 
 def read_codex_variables(reader: EntryReader, fields: Fields, environ: Mapping[str, str]) -> None:
-    """Add the variables and headers that a server of Codex takes from the environment."""
+    """Add the variables and headers a Codex server takes from the environment."""
     reader.skip("env_vars")
     forwarded: object = reader.entry.get("env_vars")
     for item in cast("list[object]", forwarded) if isinstance(forwarded, list) else []:
@@ -117,7 +112,6 @@ def read_codex_variables(reader: EntryReader, fields: Fields, environ: Mapping[s
 
 
 def read_opencode(reader: EntryReader) -> Fields:
-    """Read a server of opencode, version 1 or 2."""
     command = reader.read_texts("command")
     timeout = reader.entry.get("timeout")
     start, call = None, None
@@ -155,9 +149,10 @@ FORMATS: dict[str, Callable[[EntryReader], Fields]] = {
 
 
 def describe_server(fields: Mapping[str, Any]) -> str:
-    """Return the command with its variables, or the address, as in the file, without secrets."""
+    """Describe a server as in the file, by its command and variables or its address."""
     if fields["transport"] == "stdio":
         command = shlex.join([fields["command"], *fields["args"]])
+        # The values of variables may be secrets.
         return " ".join([*mask_variables(fields["env"]), command])
     text = fields["url"]
     if helper := fields.get("headers_helper"):
@@ -192,7 +187,7 @@ def _choose_transport(reader: EntryReader, address: str) -> str:
 
 
 def _read_login(reader: EntryReader, name: str) -> Fields:
-    """Return the settings of the login with one spelling of their names."""
+    """Read the settings of the login, with their names spelt uniformly."""
     login = {
         _CAPITAL.sub("_", key).lower(): value for key, value in reader.read_table(name).items()
     }

@@ -1,4 +1,4 @@
-"""Limits of one server: the time of a call, and the number of starts."""
+"""Limits on one server: the duration of a call, and the number of starts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections import deque
 
+# A server that has to be started more often than this within START_WINDOW has failed.
 MAX_STARTS = 3
-"""Starts of a server within START_WINDOW until it counts as failed."""
 START_WINDOW = 60.0
 """Seconds."""
 
@@ -15,7 +15,7 @@ log = logging.getLogger("mudroom")
 
 
 class OpenCall:
-    """Time limits of one call: the whole call, and the time without a sign of life."""
+    """The time limits of a call: its whole duration, and the time without a sign of life."""
 
     def __init__(self, seconds: float, idle_seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -29,13 +29,15 @@ class OpenCall:
         return min(self._last, self._loop.time() + self._idle_seconds)
 
     def extend(self) -> None:
-        """Begin the time without a sign of life again."""
+        """Restart the time without a sign of life."""
         if not self.timeout.expired() and not self._paused_at:
             self.timeout.reschedule(self._compute_deadline())
 
     def pause(self, is_paused: bool) -> None:
-        """Stop the time limits while the user answers a question; continue them with false."""
+        """Stop the time limits while the user answers a question, or resume them."""
         if is_paused:
+            # A list, since a call may have several open questions: the clock runs again after the
+            # last.
             self._paused_at.append(self._loop.time())
             if not self.timeout.expired():
                 self.timeout.reschedule(None)
@@ -46,18 +48,19 @@ class OpenCall:
                 self.extend()
 
     def describe_timeout(self) -> str:
-        """Return which limit was reached."""
+        """Say which limit was reached."""
         if self._loop.time() >= self._last:
             return f"the call took more than {self._seconds:g} s"
         return f"it sent nothing for {self._idle_seconds:g} s"
 
 
 class PastStarts:
-    """Facts about the earlier starts of a server.
+    """What is known from earlier starts of a server.
 
     Attributes:
-        times: of the last starts. reported: the last reason that was logged.
-        protocol: revision of the last connection, "" if it is not known.
+        times: times of the last starts.
+        reported: the last reason that was logged.
+        protocol: revision of the last connection, "" if unknown.
         is_era_wrong: true if the server refused that revision.
     """
 

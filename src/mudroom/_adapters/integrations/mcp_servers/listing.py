@@ -1,4 +1,4 @@
-"""The tools of a server as it lists them, as values that can be stored."""
+"""A server's tools as it lists them, as values that can be stored."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from msgspec import Struct
 
 
 class ListedTool(Struct, frozen=True):
-    """One tool of a server.
+    """A tool of a server.
 
     Arguments:
-        parameters: JSON Schema of the arguments, as the server sent it.
-        is_read_only, is_idempotent: annotations of the server; they count only if it is trusted.
+        parameters: JSON Schema of the arguments, as sent by the server.
+        is_read_only, is_idempotent: the server's own claims, which count only if it is trusted.
     """
 
     name: str
@@ -23,7 +23,7 @@ class ListedTool(Struct, frozen=True):
 
 
 class ListedPrompt(Struct, frozen=True):
-    """One prompt of a server. `required`: those of its arguments that it needs."""
+    """A prompt of a server. `required` lists the arguments that must be given."""
 
     name: str
     description: str = ""
@@ -32,7 +32,7 @@ class ListedPrompt(Struct, frozen=True):
 
 
 class ListedResource(Struct, frozen=True):
-    """One resource of a server, or a template of the addresses of several."""
+    """A resource of a server, or a template for the addresses of several."""
 
     uri: str
     title: str = ""
@@ -40,13 +40,13 @@ class ListedResource(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True):
-    """The tools of a server, its instructions, and what users may use of it.
+    """Everything a server offers: tools, instructions, prompts and resources.
 
     Arguments:
         server: name and version of the program, "" if it does not say.
-        protocol: revision of the protocol that the connection uses.
+        protocol: revision of the protocol in use.
         fault: why tools are left out, or "".
-        fresh_seconds: time for which the list of tools is valid; None if the server says none.
+        fresh_seconds: how long the list of tools is valid; None if the server does not say.
     """
 
     tools: tuple[ListedTool, ...] = ()
@@ -60,11 +60,11 @@ class Listing(Struct, frozen=True):
 
 
 class Content(Struct, frozen=True):
-    """One part of the result of a call.
+    """One part of a call's result.
 
     Arguments:
         text: text for the model, "" for bytes.
-        data: bytes of an image, of audio, or of an embedded file.
+        data: bytes of an image, audio, or embedded file.
     """
 
     text: str = ""
@@ -73,7 +73,7 @@ class Content(Struct, frozen=True):
 
 
 class ServerResult(Struct, frozen=True):
-    """Result of a call as the server sent it."""
+    """The result of a call as the server sent it."""
 
     content: tuple[Content, ...] = ()
     structured: Any = None

@@ -1,4 +1,4 @@
-"""Reading of the MCP servers that the user and a folder declare, in the forms of six programs."""
+"""Reads the MCP servers declared by the user and a folder, in the formats of six programs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .files import ServerEntry, list_entries
 from .formats import FORMATS, Fields, describe_server, read_codex_variables
 from .spec import ServerSpec
 
+# Fields that count only in the user's own files -> their names there.
 _OWN_FIELDS = {"is_trusted": "trust", "is_parallel": "supports_parallel_tool_calls"}
-"""Fields that count only in the user's own files -> their names there."""
 _EXPANDED = ("command", "args", "env", "cwd", "url", "headers", "headers_helper")
 
 
 class LoadedServers(NamedTuple):
-    """Servers of all files, highest precedence first; one name may occur more than once."""
+    """The servers in all files, highest precedence first; names may occur more than once."""
 
     servers: list[ServerSpec]
     findings: list[Finding]
@@ -38,17 +38,18 @@ def load_servers(
     own_file: str = "",
     agent_servers: Iterable[ServerEntry] = (),
 ) -> LoadedServers:
-    """Load the servers of the user's files and of the files of a folder. Start nothing.
+    """Load the servers from the user's files and those of a folder, without starting any.
 
-    The order is: local, project (nearest folder first), user, agents. `usable_programs` selects
-    those that are trusted, and one for each name.
+    The order is: local, project (nearest folder first), user, agents. `usable_programs` then
+        selects
+    the trusted ones, and one for each name.
 
     Arguments:
-        folder: of the session; its parents up to the root of the repository are read, too.
+        folder: the session's folder; its parents up to the root of the repository are read as well.
         user_home: the user's home folder, "" for none.
-        environ: values of the variables in the files.
-        own_file: mudroom's own file of the user, in the form of `.mcp.json`.
-        agent_servers: those of agent files.
+        environ: values for the variables in the files.
+        own_file: the user's mudroom file, in the format of `.mcp.json`.
+        agent_servers: servers declared in agent files.
     """
     findings: list[Finding] = []
     places = list_places(folder)
@@ -68,11 +69,12 @@ def load_servers(
 def parse_servers(
     entries: Mapping[str, Any], *, origin: str, folder: str, environ: Mapping[str, str]
 ) -> LoadedServers:
-    """Return the servers of an option in the form of `.mcp.json`: name -> entry.
+    """Parse the servers of an option in the format of `.mcp.json`: name -> entry.
 
     Arguments:
-        origin: name of the option. folder: of the session.
-        environ: values of the variables in the entries.
+        origin: name of the option.
+        folder: the session's folder.
+        environ: values for the variables in the entries.
     """
     findings: list[Finding] = []
     expander = Expander(environ, folder, environ.get("HOME", ""), folder)
@@ -86,7 +88,7 @@ def parse_servers(
 def _parse_server(
     source: ServerEntry, expander: Expander, findings: list[Finding]
 ) -> ServerSpec | None:
-    """Return a server; None if it is turned off, or a finding says why it is not used."""
+    """Parse a server; None if it is turned off, or unusable and reported in a finding."""
     reader = EntryReader(source.entry, source.path, _describe_source(source), findings)
     is_off = reader.read_flag("disabled") or reader.read_flag("enabled") is False
     if reader.is_usable and is_off:
@@ -96,6 +98,7 @@ def _parse_server(
     env_file = reader.read_text("envFile") if source.format in ("cursor", "vscode") else ""
     digested: list[Any] = [source.format, source.name, source.entry]
     digested += [source.agent] if source.agent else []
+    # Before the variables are replaced: what screens show must not contain their values.
     shown = describe_server(fields) if reader.is_usable else ""
     _expand(fields, source, expander)
     if source.format == "codex":
@@ -137,7 +140,7 @@ def _expand(fields: Fields, source: ServerEntry, expander: Expander) -> None:
 
 
 def _drop_claims(source: ServerEntry, fields: Fields, reader: EntryReader) -> None:
-    """Remove what only the user may say of a server from an entry of a folder or a plugin."""
+    """Drop claims that only the user may make from a server of a folder or plugin."""
     if not source.place and source.scope != "plugin":
         return
     for field, name in _OWN_FIELDS.items():
@@ -146,7 +149,7 @@ def _drop_claims(source: ServerEntry, fields: Fields, reader: EntryReader) -> No
 
 
 def _check(source: ServerEntry, fields: Fields, expander: Expander, reader: EntryReader) -> None:
-    """Add findings for what a server lacks."""
+    """Report what a server lacks."""
     if not reader.is_usable:
         return
     if not source.name.strip():
@@ -172,7 +175,7 @@ def _check(source: ServerEntry, fields: Fields, expander: Expander, reader: Entr
 
 
 def _read_env_file(path: str, reader: EntryReader) -> dict[str, str]:
-    """Return the variables of lines such as `NAME=value`."""
+    """Read variables from lines such as `NAME=value`."""
     try:
         text = read_regular_file(path).decode("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -190,8 +193,8 @@ def _read_env_file(path: str, reader: EntryReader) -> dict[str, str]:
     return variables
 
 
-# A brace that is never closed is one match up to the end of the text, which stays as it is. If it
-# were no match, each later brace would be tried as a beginning.
+# An unclosed brace matches up to the end of the text, which then stays unchanged. If it did not
+# match at all, every later brace would be tried as a beginning, in quadratic time.
 _OPEN = r"(?P<open>\Z)"
 _BRACED = compile_later(rf"\$\{{([A-Za-z_]\w*+)(?:\}}|:-([^}}]*+)(?:\}}|{_OPEN}))")
 _SHELL_LIKE = compile_later(rf"(?:{_BRACED.pattern}|\$([A-Za-z_]\w*))")
@@ -200,14 +203,14 @@ _OPENCODE = compile_later(rf"\{{(env|file):([^}}]++)(?:\}}|{_OPEN})")
 
 
 class Expander(Struct):
-    """Replacement of variables in the texts of one server.
+    """Replaces variables in the texts of one server.
 
     Arguments:
         place: folder of the project, for `${workspaceFolder}`.
-        user_home: the user's home folder. base: folder of the file.
-
-    `unset` collects the variables without a value, which stay as they are in the text.
-    `inputs` collects the inputs that an editor would ask for.
+        user_home: the user's home folder.
+        base: folder of the file.
+        unset: collects variables without a value, which stay in the text.
+        inputs: collects inputs that an editor would ask for.
     """
 
     environ: Mapping[str, str]

@@ -182,13 +182,13 @@ def make_client(
 
 
 async def get_prompt(client: Client, name: str, arguments: Mapping[str, str]) -> list[Content]:
-    """Return the messages of a prompt, one part for each."""
+    """Get the messages of a prompt, one part for each."""
     result = await client.get_prompt(name, dict(arguments))
     return [_convert_content(message.content) for message in result.messages]
 
 
 async def read_resource(client: Client, uri: str) -> list[Content]:
-    """Return the parts of a resource."""
+    """Read the parts of a resource."""
     result = await client.read_resource(uri)
     return [
         Content(each.text)
@@ -204,10 +204,10 @@ async def call_tool(
     arguments: dict[str, Any],
     on_progress: Callable[[str], object],
 ) -> ServerResult:
-    """Call a tool. A cancel of the caller is sent to the server.
+    """Call a tool. If the caller is cancelled, the server is told.
 
     Arguments:
-        on_progress: called with one line for each message about progress.
+        on_progress: called with a line for each progress message.
     """
 
     async def report(progress: float, total: float | None, message: str | None) -> None:
@@ -249,19 +249,19 @@ def is_lost(error: Exception) -> bool:
 
 
 def is_session_lost(error: Exception) -> bool:
-    """Return whether an error means that a server over HTTP has forgotten the session."""
+    """Return whether an error means that an HTTP server has forgotten the session."""
     return isinstance(error, MCPError) and error.error.message == _LOST_SESSION
 
 
 def is_refusal(error: Exception) -> bool:
-    """Return whether an error is the answer of a server, which still runs."""
+    """Return whether an error is an answer of the server, which is still running."""
     if isinstance(error, ExceptionGroup):
         return is_refusal(cast("ExceptionGroup[Exception]", error).exceptions[0])
     return isinstance(error, MCPError) and not is_lost(error)
 
 
 def describe_error(error: Exception) -> str:
-    """Return an error of the package in one line."""
+    """Describe an error of the package in one line."""
     if isinstance(error, ExceptionGroup):
         return describe_error(cast("ExceptionGroup[Exception]", error).exceptions[0])
     if is_session_lost(error):
@@ -273,7 +273,7 @@ def describe_error(error: Exception) -> str:
 
 
 async def listen_for_changes(client: Client, on_tools_changed: Callable[[], object]) -> None:
-    """Report changes of the tools of a server of the modern era until the caller cancels."""
+    """Report tool changes of a modern server until the caller cancels."""
     tools = client.server_capabilities.tools
     if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (
         tools and tools.list_changed

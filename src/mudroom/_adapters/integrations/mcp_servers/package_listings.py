@@ -1,6 +1,6 @@
-"""What a server offers, listed with the package `mcp`: tools, prompts and resources, all pages.
+"""Lists what a server offers with the package `mcp`: tools, prompts and resources, all pages.
 
-Import this module late: it imports the package.
+Import this module late, because it imports the package.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from .listing import ListedPrompt, ListedResource, ListedTool, Listing
 from .package_client import describe_error, is_lost
 
+# A server can return a cursor for ever.
 MAX_PAGES = 50
+# Of each kind: tools, prompts, resources, and templates of resources.
 MAX_ITEMS = 2_000
-"""Tools, prompts, resources, and templates of resources of one server that are used, of each."""
 
 Item = TypeVar("Item")
 
@@ -32,7 +33,7 @@ Page = TypeVar("Page", bound=_Page)
 
 
 async def list_offers(client: Client) -> Listing:
-    """Return all that a server offers. Its prompts and resources are left out if they fail."""
+    """List everything a server offers; prompts and resources are left out if they fail."""
     capabilities = client.server_capabilities
     tools: list[ListedTool] = []
     faults: list[str] = []
@@ -80,12 +81,13 @@ async def _list_pages(
     *,
     is_optional: bool = False,
 ) -> list[Item]:
-    """Return the items of all pages, up to the limits.
+    """List the items of all pages, up to the limits.
 
     Arguments:
-        load: returns the page of a cursor.
-        noun: names the items. faults: a line is added if items are left out.
-        is_optional: keep the pages before one that the server refuses, in place of an error.
+        load: returns the page for a cursor.
+        noun: what to call the items.
+        faults: receives a line if items are left out.
+        is_optional: if the server refuses a page, keep those before it instead of failing.
     """
     items: list[Item] = []
     cursor: str | None = None

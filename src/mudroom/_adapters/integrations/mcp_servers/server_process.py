@@ -1,4 +1,4 @@
-"""Process of a stdio server: starts it, keeps its last error output, and ends it with its group."""
+"""The process of a stdio server: starts it, keeps its last error output, ends its group."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from contextlib import suppress
 from ....errors import UsageError
 from .spec import Redact, ServerPlace, ServerSpec
 
+# Bytes of one message of a server.
 MAX_LINE = 16 << 20
-"""Maximum bytes of one message of a server."""
+# Bytes of error output that are kept.
 _MAX_STDERR = 64 << 10
-"""Bytes of error output that are kept."""
+# Lines of error output shown in an error message.
 _TAIL_LINES = 5
-"""Lines of error output in an error message."""
 _TAIL_CHARACTERS = 1_000
+# Seconds between two looks at whether a process has ended.
 _EXIT_POLL = 0.01
-"""Seconds between two looks at the end of a process."""
+# Signals, with the seconds to wait after each; 0 means closing its input.
 _STOP_STEPS = ((0, 0.7), (signal.SIGTERM, 0.5), (signal.SIGKILL, 0.5))
-"""Signals and the seconds to wait after each; 0 stands for the end of the input."""
+# Kills a process group one second after its own input ends, which happens if this process dies.
 _KEEPER = 'read -r _; sleep 1; kill -s KILL -- "-$0"'
-"""Shell program that kills a process group one second after the end of its own input."""
+# Counts the mudroom servers a server works for, so that they cannot nest without end.
 NESTING_VARIABLE = "MUDROOM_MCP_NESTING"
-"""Variable with the number of servers of mudroom that a server works for."""
 _INHERITED = (
     "HOME",
     "LANG",
@@ -41,10 +41,10 @@ _INHERITED = (
 
 
 class ServerProcess:
-    """Running process of a stdio server.
+    """The running process of a stdio server.
 
-    It leads a process group of its own. A keeper, a small shell, kills the group if this process
-    is killed and cannot do so.
+    It leads its own process group. A keeper, a small shell, kills the group if this process is
+    killed and cannot do it itself.
 
     Arguments:
         redact: replaces secrets in the error output.
@@ -67,7 +67,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Id of the process."""
+        """The id of the process."""
         return self._process.pid
 
     async def _read_stderr(self, stream: asyncio.StreamReader) -> None:
@@ -76,15 +76,15 @@ class ServerProcess:
             del self.stderr[:-_MAX_STDERR]
 
     def get_last_lines(self) -> str:
-        """Return the last lines of the error output."""
+        """Return the last lines of the error output, without secrets."""
         if not self.stderr:
             return ""
-        # The end of the text could begin inside a secret.
+        # Redacted before it is cut, because the cut could go through a secret.
         text = self._redact(self.stderr.decode("utf-8", "replace")).rstrip()
         return "\n".join(text[-_TAIL_CHARACTERS:].strip().splitlines()[-_TAIL_LINES:])
 
     async def describe_end(self) -> str:
-        """Return how the process ended, with its last error output."""
+        """Describe how the process ended, with its last error output."""
         await self._wait(0.5)
         code = self._process.returncode
         if code is None:
@@ -109,11 +109,10 @@ class ServerProcess:
         await asyncio.gather(self._reader, self._keeper.wait(), return_exceptions=True)
 
     async def _wait(self, seconds: float) -> bool:
-        """Wait for the end of the process. Return False if it goes on.
-
-        `Process.wait` also waits for the end of the output, which a grandchild can keep open.
-        """
+        """Wait for the end of the process. Return False if it is still running."""
         loop = asyncio.get_running_loop()
+        # Polled, because `Process.wait` also waits for the end of the output, which a grandchild
+        # can keep open.
         deadline = loop.time() + seconds
         while self._process.returncode is None:
             if loop.time() >= deadline:
@@ -123,9 +122,10 @@ class ServerProcess:
 
 
 async def start_server_process(spec: ServerSpec, place: ServerPlace) -> ServerProcess:
-    """Start the process of a stdio server. Raises UsageError if that is not possible.
+    """Start the process of a stdio server. Raises UsageError if that fails.
 
-    It gets only a few variables of the session, and those of its configuration.
+    It gets only a few of the session's variables, plus those of its configuration: the others may
+    hold keys of other services.
     """
     environ = place.environ
     env = {name: environ[name] for name in _INHERITED if name in environ} | dict(spec.env)

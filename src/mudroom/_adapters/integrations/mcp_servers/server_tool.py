@@ -1,4 +1,4 @@
-"""Tools of a server as tools of mudroom: names, checks of arguments, effects."""
+"""A server's tools as mudroom's own: names, argument checks, effects."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ...._projections.engine_text import quote
 from .listing import ListedTool
 from .spec import ServerSpec
 
+# Characters of a schema quoted in an error about arguments.
 _MAX_QUOTED_SCHEMA = 4_000
-"""Characters of a schema that an error message about arguments quotes."""
 
 RunCall = Callable[[ToolContext, ListedTool, dict[str, Any]], Awaitable[ToolResult]]
-"""Function that calls a tool of a server."""
+"""Calls a tool of a server."""
 
 
 def select_listed(spec: ServerSpec, tools: Iterable[ListedTool]) -> list[ListedTool]:
-    """Return the tools of a server that its configuration does not leave out."""
+    """Select the tools of a server that its configuration does not exclude."""
     return [
         tool
         for tool in tools
@@ -35,12 +35,12 @@ def select_listed(spec: ServerSpec, tools: Iterable[ListedTool]) -> list[ListedT
 def make_tool(
     spec: ServerSpec, listed: ListedTool, run_call: RunCall, *, is_changed: bool = False
 ) -> Tool:
-    """Return the tool of a server as a tool of mudroom.
+    """Make a mudroom tool of a server's tool.
 
-    Annotations count only if the user trusts the server: else any tool may have any effect.
+    Annotations count only if the user trusts the server; otherwise any tool may have any effect.
 
     Arguments:
-        is_changed: whether the server has changed the tool and no user has seen it.
+        is_changed: true if the server has changed the tool and no user has seen the change.
     """
     name = make_server_tool_name(spec.name, listed.name)
 
@@ -69,9 +69,9 @@ def make_tool(
 
 
 def check_arguments(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
-    """Raise ValueError with the schema if arguments do not fit it.
+    """Raise ValueError, quoting the schema, if arguments do not fit it.
 
-    A schema that is none itself checks nothing.
+    An invalid schema checks nothing.
     """
     encoded = msgspec.json.encode(schema)
     validate = _make_validator(encoded)

@@ -44,7 +44,7 @@ from .spec import MakeRedact, ServerSpec, list_secrets
 
 
 class _Server:
-    """One server: its connection, and the tools that it listed last."""
+    """A server: its connection, and what it listed last."""
 
     def __init__(self, spec: ServerSpec, connection: Connection, cached: CachedListing | None):
         self.spec = spec
@@ -55,7 +55,7 @@ class _Server:
 
 
 class _Redactor:
-    """Replaces the secrets of one server. Errors are rare: nothing is kept for them."""
+    """Replaces the secrets of one server. They are collected anew each time, as errors are rare."""
 
     def __init__(
         self, make_redact: MakeRedact, spec: ServerSpec, environ: Mapping[str, str], logins: str
@@ -66,11 +66,10 @@ class _Redactor:
         self._login_file = LoginFile(logins, spec.url)
 
     def note_headers(self, headers: Mapping[str, str]) -> None:
-        """Replace the values of these headers, too, such as those that a program printed."""
+        """Also replace the values of these headers, which a program may have printed."""
         self._spec = replace(self._spec, headers=headers)
 
     def redact(self, text: str) -> str:
-        """Return a text without the secrets of the server."""
         if not text:
             return ""
         secrets = list_secrets(self._spec, self._environ)
@@ -80,22 +79,22 @@ class _Redactor:
 
 
 class McpServers:
-    """The servers of a session: implements the port SessionServers.
+    """The port SessionServers: the servers of a session.
 
-    A server starts when a run first needs it. All runs share its process, but each run of an
-    agent with servers of its own has a process of these.
+    A server starts when a run first needs it. All runs share its process, except that servers
+    declared by an agent run once for each run of that agent.
 
     Arguments:
-        specs: those with an agent are for its runs alone.
+        specs: the servers; those with an agent are for its runs only.
         folder: the workspace.
         environ: variables of the session.
         cache_folder: folder for what the servers listed.
-        is_allowed: returns whether the session may have a tool of this name.
-        make_redact: returns what replaces secrets in errors and error output of a server.
+        is_allowed: decides whether the session may have a tool of this name.
+        make_redact: makes the function that removes a server's secrets from its errors and output.
         logs_failures: log why a server cannot be used; False if the caller shows it.
 
     Attributes:
-        tools: the tools that are known now, by name.
+        tools: the tools known so far, by name.
     """
 
     def __init__(
@@ -149,18 +148,15 @@ class McpServers:
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """Pattern of the tools of each server."""
         return tuple(server.pattern for server in self._servers.values())
 
     @property
     def full_patterns(self) -> tuple[str, ...]:
-        """Patterns of the servers whose tools models always get in full."""
         servers = self._servers.values()
         return tuple(server.pattern for server in servers if server.spec.always_load)
 
     @property
     def instructions(self) -> dict[str, str]:
-        """Instructions of the servers that have some, by pattern."""
         return {
             server.pattern: server.cached.listing.instructions
             for server in self._servers.values()
@@ -169,15 +165,13 @@ class McpServers:
 
     @property
     def unlisted(self) -> tuple[str, ...]:
-        """Patterns of the servers whose tools are not known yet."""
         return tuple(server.pattern for server in self._servers.values() if not server.cached)
 
     async def load(self, patterns: Sequence[str]) -> tuple[str, ...]:
-        """Learn the tools of the servers that patterns name; start servers where necessary.
+        """Load the tools the patterns match, starting servers where necessary.
 
-        A server that runs lists them again if its last list is not valid any more.
-
-        Return why tools are missing, one line for each server.
+        A running server lists its tools again if its last list has expired. Return why tools are
+        missing, a line for each failure.
         """
         servers = [
             server
@@ -193,12 +187,12 @@ class McpServers:
         return (*lines, *self._list_unknown(patterns))
 
     async def refresh(self) -> None:
-        """Start all servers, so that their tools are those of now; see `list_states` for errors."""
+        """Start all servers to get their current tools; `list_states` has the errors."""
         servers = self._servers.values()
         await asyncio.gather(*(each.connection.open() for each in servers), return_exceptions=True)
 
     def _list_unknown(self, patterns: Sequence[str]) -> list[str]:
-        """Return a line for each exact name that its server does not have."""
+        """List the exact names that their server does not have, a line for each."""
         return [
             f"server {server.spec.name} has no tool {name}"
             for name in patterns
@@ -208,7 +202,6 @@ class McpServers:
         ]
 
     def list_prompts(self) -> list[ServerPrompt]:
-        """Return the prompts that are known now."""
         return [
             ServerPrompt(
                 make_server_tool_name(server.spec.name, prompt.name),
@@ -221,7 +214,6 @@ class McpServers:
         ]
 
     def list_resources(self) -> list[ServerResource]:
-        """Return the resources that are known now."""
         return [
             ServerResource(server.spec.name, resource.uri, resource.title, resource.is_template)
             for server in self._servers.values()
@@ -229,7 +221,6 @@ class McpServers:
         ]
 
     async def find_prompt(self, name: str) -> ServerPrompt:
-        """Return a prompt; start its server if it is not known. Raises UnknownName, ServerError."""
         prompts = {prompt.name: prompt for prompt in self.list_prompts()}
         if name not in prompts:
             for server in self._servers.values():
@@ -241,7 +232,6 @@ class McpServers:
         return prompts[name]
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
-        """Return the text of a prompt; start its server. Raises UnknownName, ServerError."""
         for server in self._servers.values():
             if not fnmatchcase(name, server.pattern):
                 continue
@@ -252,13 +242,11 @@ class McpServers:
         raise UnknownName("prompt", name, [prompt.name for prompt in self.list_prompts()])
 
     async def read_resource(self, server: str, uri: str) -> str:
-        """Return the text of a resource; start its server. Raises UnknownName, ServerError."""
         if server not in self._servers:
             raise UnknownName("MCP server", server, self._servers)
         return join_text(await self._servers[server].connection.read_resource(uri))
 
     async def call_tool(self, server: str, tool: str, arguments: dict[str, Any]) -> ToolResult:
-        """Call a tool without a run; start its server. Raises UnknownName, ServerError."""
         if server not in self._servers:
             raise UnknownName("MCP server", server, self._servers)
         found = self._servers[server]
@@ -271,7 +259,7 @@ class McpServers:
         return ToolResult(join_text(result.content), error=result.is_error)
 
     def list_states(self) -> list[ServerStatus]:
-        """Return the state of each server, those of the agent of the prompts included."""
+        """Return the state of each server, including those declared by the root agent."""
         own = [status for each in self._own.of_root.values() for status in each.list_states()]
         return own + [
             ServerStatus(
@@ -290,7 +278,6 @@ class McpServers:
         ]
 
     async def restart(self, name: str) -> None:
-        """End a server and start it again; its open calls fail. Raises ServerError."""
         own = self._own.find(name)
         if own:
             await own.restart(name)
@@ -298,7 +285,7 @@ class McpServers:
             await self._servers[name].connection.restart()
 
     def _update(self, name: str, listing: Listing) -> None:
-        """Use what a server listed now, and store it."""
+        """Use a server's new listing, and store it."""
         server = self._servers[name]
         cached = CachedListing(listing, find_changed(server.cached, listing))
         if cached != server.cached:
@@ -337,7 +324,7 @@ class McpServers:
         return run
 
     def _approve(self, server: _Server, tool: str) -> None:
-        """Accept a changed tool: its call was approved."""
+        """Accept a changed tool, since the user has approved a call of it."""
         cached = server.cached
         if cached and tool in cached.changed:
             changed = tuple(name for name in cached.changed if name != tool)
@@ -346,17 +333,15 @@ class McpServers:
             self._replace_tools(server)
 
     def open_own(self, agent: str, *, is_root: bool) -> SessionServers | None:
-        """Return the servers that only runs of this agent have, for one run; see the port."""
         return self._own.open(agent, is_root=is_root)
 
     async def close(self) -> None:
-        """End all servers."""
         ends = (server.connection.close() for server in self._servers.values())
         await asyncio.gather(self._own.close(), *ends)
 
 
 def _find_change(server: _Server, tool: ListedTool) -> str:
-    """Return why a tool cannot be called any more as it was listed, "" if it can."""
+    """Explain why a tool cannot be called as it was listed, "" if it can."""
     tools = server.cached.listing.tools if server.cached else ()
     now = next((each for each in tools if each.name == tool.name), None)
     if now is None:
@@ -370,13 +355,13 @@ def _find_change(server: _Server, tool: ListedTool) -> str:
 
 
 def _overlaps(pattern: str, server: str) -> bool:
-    """Return whether a pattern may name tools of a server. `server`: its own pattern."""
+    """Return whether a pattern may match tools of a server, given by its own pattern."""
     return fnmatchcase(pattern, server) or fnmatchcase(server, pattern)
 
 
 @contextmanager
 def _use_span(traceparent: str) -> Generator[None]:
-    """Make a span the current one of OpenTelemetry, which the package `mcp` sends on.
+    """Make a span OpenTelemetry's current one, which the package `mcp` passes on.
 
     "" changes nothing.
     """
@@ -393,16 +378,16 @@ def _use_span(traceparent: str) -> Generator[None]:
         detach(token)
 
 
+# Minimum time between two progress lines of a call.
 LINE_SECONDS = 0.25
-"""Least seconds between two lines of one call."""
 
 
 class LineLimit:
-    """Limit of the lines that one call shows. Lines that come too soon are left out.
+    """Limits how often a call shows a progress line; lines that come too soon are dropped.
 
     Arguments:
-        show_line: shows one line.
-        now: returns seconds that only grow; default: those of the event loop.
+        show_line: shows a line.
+        now: returns seconds that only grow; default: the event loop's time.
     """
 
     def __init__(
@@ -421,13 +406,14 @@ class LineLimit:
 
 
 class OwnServers:
-    """Servers of agents: each run of the agent has processes of its own.
+    """Servers declared by agents, started separately for each run.
 
     Arguments:
-        specs: configurations that name an agent. make: returns servers with these configurations.
+        specs: configurations that name an agent.
+        make: makes servers from configurations.
 
     Attributes:
-        of_root: servers of root runs, by agent; they stay open for the next prompt.
+        of_root: servers of root runs, by agent, which stay open for the next prompt.
     """
 
     def __init__(
@@ -441,7 +427,7 @@ class OwnServers:
         self._opened: WeakSet[SessionServers] = WeakSet()
 
     def open(self, agent: str, *, is_root: bool) -> SessionServers | None:
-        """Return the servers for one run of an agent, None if it has none of its own."""
+        """Open the servers for one run of an agent, None if it declares none."""
         if agent not in self._specs:
             return None
         if is_root and agent in self.of_root:
@@ -453,7 +439,7 @@ class OwnServers:
         return servers
 
     def find(self, name: str) -> SessionServers | None:
-        """Return the servers of a root run with one of this name, None for none."""
+        """Find the root run's servers that include one of this name; None if there are none."""
         return next(
             (
                 servers
@@ -464,20 +450,20 @@ class OwnServers:
         )
 
     async def close(self) -> None:
-        """End the servers of all runs."""
         await asyncio.gather(*(servers.close() for servers in list(self._opened)))
 
 
 ParseImage = Callable[[bytes], ImageBlock | None]
-"""Function that returns the image of a file, None if models cannot get it."""
+"""Reads an image file, None if it cannot be sent to models."""
 
 
 def make_tool_result(
     result: ServerResult, context: ToolContext, parse_image: ParseImage
 ) -> ToolResult:
-    """Return the result of a call for the model.
+    """Convert a call's result for the model.
 
-    All bytes go into files, those of images too: the model may take none, and a later one neither.
+    All bytes are also stored as files, even those of images, since this model or a later one may
+    not take images.
     """
     parts: list[str] = []
     images: list[ImageBlock] = []
@@ -496,7 +482,7 @@ def make_tool_result(
 
 
 def join_text(parts: Iterable[Content]) -> str:
-    """Return the texts of parts for a prompt; a line stands for bytes, which are left out."""
+    """Join the texts of parts for a prompt, with a line in place of bytes."""
     texts = (
         f"[{part.media_type}, {len(part.data):,} bytes: left out]" if part.data else part.text
         for part in parts
@@ -515,27 +501,27 @@ def _store(part: Content, context: ToolContext, number: int) -> str:
 
 
 class CachedListing(Struct, frozen=True):
-    """A listing, and the tools that the server changed and no user has approved since."""
+    """A listing, and the tools the server has changed that no user has approved since."""
 
     listing: Listing
     changed: tuple[str, ...] = ()
 
 
 class ListingCache:
-    """Cache of listings, one file for each configuration of a server."""
+    """A cache of listings, with one file per configuration of a server."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
 
     def load(self, spec: ServerSpec) -> CachedListing | None:
-        """Return what the server listed last, None if that is not known."""
+        """Load what a server listed last, None if unknown."""
         try:
             return get_decoder(CachedListing).decode(self._locate(spec).read_bytes())
         except (OSError, msgspec.MsgspecError):
             return None
 
     def store(self, spec: ServerSpec, cached: CachedListing) -> None:
-        """Store a listing. A cache that cannot be written is left as it is."""
+        """Store a listing, unless the cache cannot be written."""
         try:
             make_private_folder(self._folder)
             replace_private_file(self._locate(spec), msgspec.json.encode(cached))
@@ -543,13 +529,14 @@ class ListingCache:
             pass
 
     def _locate(self, spec: ServerSpec) -> Path:
+        # Variables and headers do not count: they hold tokens, which change.
         facts = (spec.name, spec.transport, spec.command, spec.args, spec.cwd, spec.url)
         digest = hashlib.sha256(msgspec.json.encode(facts)).hexdigest()[:32]
         return self._folder / f"{digest}.json"
 
 
 def find_changed(before: CachedListing | None, after: Listing) -> tuple[str, ...]:
-    """Return the names of the tools that a server changed and no user has approved since."""
+    """List the tools a server has changed that no user has approved since."""
     if before is None:
         return ()
     old = {tool.name: tool for tool in before.listing.tools}

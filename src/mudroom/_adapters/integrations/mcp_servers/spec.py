@@ -1,4 +1,4 @@
-"""The configuration of one MCP server, from whichever file it comes, and the place it works in."""
+"""The configuration of an MCP server, from whichever file, and the place it works in."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from msgspec import Struct, field
 
 Transport = Literal["stdio", "http", "sse"]
 Scope = Literal["option", "local", "project", "user", "plugin", "agent"]
-"""Where a configuration comes from. A folder of the project has files of `project` and `local`."""
+"""Where a configuration comes from. A project folder has files of `project` and `local`."""
 
 
 class ServerSpec(Struct, frozen=True, kw_only=True):
-    """Configuration of one MCP server.
+    """The configuration of an MCP server.
 
-    Variables such as `${TOKEN}` are already replaced, but in `shown` and `digest`.
+    Variables such as `${TOKEN}` are already replaced, except in `shown` and `digest`.
 
     Arguments:
-        name: as in the file; tools are called `mcp__NAME__TOOL`.
+        name: name in the file; tools are called `mcp__NAME__TOOL`.
         origin: path of the file, or the name of the option.
         scope: where the configuration comes from.
         transport: "stdio" for a program, "http" for an address; "sse" is not supported.
         command: program of a stdio server. args: its arguments.
-        env: variables that the server gets besides the usual ones.
-        cwd: working directory, "" for that of the session.
-        url: address of an HTTP or SSE server. headers: of its requests.
+        env: variables the server gets in addition to the usual ones.
+        cwd: working directory, "" for the session's.
+        url: address of an HTTP or SSE server. headers: headers sent with requests to it.
         headers_helper: command that prints further headers as a JSON object.
         bearer_token_variable: environment variable that holds a token.
-        start_timeout: seconds until the server must be ready.
-        call_timeout: maximum seconds of one call.
+        start_timeout: seconds within which the server must be ready.
+        call_timeout: maximum seconds of a call.
         include: the only tools to use, empty for all. exclude: tools not to use.
-        is_trusted: whether the server's annotations of tools count.
-        is_parallel: whether calls of its tools may run beside one another.
-        always_load: whether all tools are given to the model in full.
+        is_trusted: true if the server's annotations of tools count.
+        is_parallel: true if calls of its tools may run in parallel.
+        always_load: true if all its tools are given to the model in full.
         oauth: settings of the login: client_id, client_secret, callback_port, scopes, resource.
         shown: command or address as in the file, for screens.
-        place: folder whose content the file is, which needs trust; "" for a file of the user.
-        digest: identifies the definition in the file; the trust of a folder refers to it.
-        agent: name of the agent whose runs alone have the server, each a process of its own; ""
-            for all agents.
+        place: folder the file belongs to, which needs trust; "" for one of the user's files.
+        digest: identifies the definition in the file, for the trust in a folder.
+        agent: name of the agent that declares the server, which is then started for each of its
+            runs; "" for all agents.
 
     Example:
         git = ServerSpec(name="git", origin="mcp_servers", scope="option", command="mcp-server-git")
@@ -73,9 +73,9 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
 
 
 Redact = Callable[[str], str]
-"""Function that replaces the secrets in a text."""
+"""Replaces the secrets in a text."""
 MakeRedact = Callable[[Mapping[str, str]], Redact]
-"""Function that returns one for the values of variables with the name of a secret."""
+"""Makes such a function from variables; those whose names mark them as secret are replaced."""
 
 
 class ServerPlace(Struct, frozen=True):
@@ -85,7 +85,7 @@ class ServerPlace(Struct, frozen=True):
         folder: the workspace, and working directory of the process.
         environ: variables of the session.
         logins: folder of the stored logins of HTTP servers.
-        redact: for the error output of the process, and for errors.
+        redact: applied to the error output of the process, and to errors.
         note_headers: called with the headers of HTTP requests before the first one is sent.
     """
 
@@ -97,9 +97,9 @@ class ServerPlace(Struct, frozen=True):
 
 
 def list_secrets(spec: ServerSpec, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return variables; those with the name of a secret have a secret of a server as their value.
+    """Collect a server's secrets as variables whose names mark them as secret.
 
-    Every header is one, with and without its scheme.
+    Every header counts as a secret, with and without its scheme.
 
     Arguments:
         environ: variables of the session.

@@ -1,4 +1,4 @@
-"""Reading in batches: turns a blocking generator of events into an asynchronous iterator."""
+"""Turns a blocking generator of events into an asynchronous iterator, in batches."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable, Generator
 from ...._core.events import StoredEvent
 from ....errors import JournalError
 
+# Events a thread reads at a time; the event loop runs in between.
 _BATCH = 256
-"""Events that a thread reads at a time. The event loop runs between two batches."""
 
 
 async def read_in_batches(
@@ -17,7 +17,7 @@ async def read_in_batches(
 ) -> AsyncIterator[StoredEvent]:
     """Yield the events of a blocking generator.
 
-    It runs in threads, never in two at the same time. It is closed when no thread runs it.
+    It runs in threads, but only in one at a time, and is closed when no thread is running it.
     """
     events = start()
     error: JournalError | None = None
@@ -38,19 +38,21 @@ async def read_in_batches(
 
     try:
         while error is None:
-            # No task: the end of the event loop cancels all tasks, also while their threads work.
+            # Not a task: the end of the event loop cancels all tasks, even while their threads
+            # are working.
             reading = loop.run_in_executor(None, read_batch)
             await asyncio.shield(reading)
             for event in batch:
                 yield event
             if len(batch) < _BATCH:
                 break
-        # Events before the damage are good; the error comes after them.
+        # Events before the damage are good, so they are yielded before the error.
         if error is not None:
             raise error
     finally:
         if reading is None or reading.done():
             events.close()
         else:
-            # A cancel does not stop the thread, and to close what it runs may end the process.
+            # A cancel does not stop the thread, and closing a connection in use may crash the
+            # process.
             reading.add_done_callback(lambda _: events.close())

@@ -22,7 +22,7 @@ _DAMAGE_CODES = (
 
 @contextmanager
 def translate_errors(path: Path) -> Generator[None]:
-    """Raise JournalError or JournalDamaged in place of errors of SQLite and of the file system."""
+    """Raise JournalError or JournalDamaged in place of SQLite and file system errors."""
     try:
         yield
     except FileExistsError as error:
@@ -44,7 +44,7 @@ def translate_errors(path: Path) -> Generator[None]:
 
 
 def explain_write_failure(error: Exception) -> tuple[str, str]:
-    """Return a message and a remedy for a failed write."""
+    """Return the message and remedy for a failed write."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     safe = "Earlier records are safe."
     if code == sqlite3.SQLITE_FULL:

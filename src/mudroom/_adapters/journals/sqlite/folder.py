@@ -1,4 +1,4 @@
-"""Folder of journal files: list and delete them without opening a database."""
+"""The folder of journal files: lists and deletes them without opening a database."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from .lock import lock, unlock
 
 _SUFFIX = ".db"
 _LOG_SUFFIX = ".db-wal"
+# No process takes longer to create a file.
 _CREATION_SECONDS = 60.0
-"""Seconds after which no process still creates the file."""
 
 
 def get_session_path(home: str | Path, session: str) -> Path:
-    """Return the path of a session's journal file."""
     return Path(home, "sessions", session + _SUFFIX)
 
 
 def list_sessions(home: str | Path) -> list[SessionInfo]:
-    """Return the sessions of a state folder, last written first. Empty files are left out."""
+    """List the sessions of a state folder, most recently written first, without empty files."""
     stats: dict[str, os.stat_result] = {}
     with suppress(FileNotFoundError), os.scandir(Path(home, "sessions")) as entries:
         for entry in entries:
@@ -39,7 +38,7 @@ def list_sessions(home: str | Path) -> list[SessionInfo]:
 
 
 def read_info(path: Path) -> SessionInfo:
-    """Return the list entry of one session's file. Raises FileNotFoundError."""
+    """Read the list entry of one session's file. Raises FileNotFoundError."""
     log: os.stat_result | None = None
     with suppress(FileNotFoundError):
         log = path.with_name(f"{path.name}-wal").stat()
@@ -47,7 +46,7 @@ def read_info(path: Path) -> SessionInfo:
 
 
 def _make_info(session: str, file: os.stat_result, log: os.stat_result | None) -> SessionInfo:
-    # A reader leaves an empty log, so the time of an empty log is not that of a write.
+    # Readers leave an empty log behind, so its time is not that of a write.
     if log is None or not log.st_size:
         return SessionInfo(id=session, modified=file.st_mtime, size=file.st_size)
     modified = max(file.st_mtime, log.st_mtime)
@@ -55,7 +54,7 @@ def _make_info(session: str, file: os.stat_result, log: os.stat_result | None) -
 
 
 def delete_session(path: Path) -> None:
-    """Delete a session with its outputs, versions of files and workspaces. Raises JournalBusy."""
+    """Delete a session with its outputs, file versions and workspaces. Raises JournalBusy."""
     descriptor = lock(path)
     try:
         for suffix in ("", "-wal", "-shm"):
@@ -66,22 +65,22 @@ def delete_session(path: Path) -> None:
 
 
 def remove_half_created(path: Path) -> None:
-    """Delete half-created journal files left by processes that died during creation.
+    """Delete journal files left half-created by processes that died.
 
     Arguments:
-        path: the journal about to be created, which is locked. Its folder is searched; its own
+        path: the journal about to be created, already locked. Its folder is searched, but its own
             files stay.
     """
     names = set(os.listdir(path.parent))
     created = {name.removesuffix(".new") for name in names if name.endswith(f"{_SUFFIX}.new")}
     locked = {name.removesuffix(".lock") for name in names if name.endswith(f"{_SUFFIX}.lock")}
-    # The folder may be on another machine, with another clock: compare times of files.
+    # The folder may be on a machine with another clock, so file times are compared with each other.
     now = _read_change_time(path)
     for name in created | (locked - names):
         other = path.with_name(name)
         if name == path.name or _read_change_time(other) > now - _CREATION_SECONDS:
-            continue  # a process may be creating it, and would find it locked
-        # JournalBusy: a process has it open. There may be many, so do not wait.
+            continue  # a process may be creating it right now, and would find it locked
+        # Busy means that a process has it open. There may be many, so none is waited for.
         with suppress(JournalBusy):
             descriptor = lock(other, attempts=1)
             other.with_name(f"{name}.new").unlink(missing_ok=True)
@@ -89,7 +88,7 @@ def remove_half_created(path: Path) -> None:
 
 
 def _read_change_time(path: Path) -> float:
-    """Return when the lock file or the unpublished file of a journal was last changed."""
+    """Return when a journal's lock file or unpublished file last changed."""
     times = [0.0]
     for suffix in (".lock", ".new"):
         with suppress(FileNotFoundError):  # its process removed or published it

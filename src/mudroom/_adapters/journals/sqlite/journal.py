@@ -1,11 +1,11 @@
 """Journal of one session in a SQLite file: durable, one writer, any number of readers.
 
-An append returns when its events are in the file and synced. Appends that come during a sync share
-the next one (group commit), so a hundred children that write at the same time need few syncs.
-After a commit with three or more appends, the next commit waits 3 ms for further ones.
-`schema` describes the tables.
+An append returns once its events are in the file and synced. Appends that arrive during a sync
+share the next one (group commit), so a hundred children writing at once need few syncs. After a
+commit with three or more appends, the next commit waits 3 ms for more to join. `schema` describes
+the tables.
 
-Beside the file are SQLite's -wal and -shm files, and while the journal has a writer `<file>.lock`
+Next to the file are SQLite's -wal and -shm files and, while the journal has a writer, `<file>.lock`
 with its process id.
 """
 
@@ -50,29 +50,29 @@ TORN_TAIL_NOTICE = (
     "It is left out; nothing depended on it."
 )
 
+# After a commit with at least this many appends, the next one waits for more to join.
 _BUSY_APPENDS = 3
-"""Appends in one commit from which on the next commit waits for more appends."""
 
+# Length of that wait. A commit takes about 0.2 ms of CPU time, most of it in the kernel.
 _GATHER_SECONDS = 0.003
-"""Seconds of that wait. A commit takes about 0.2 ms of CPU time, most of it in the kernel."""
 
 _COLUMNS = 5
+# The connection caches one compiled INSERT per number of rows, so there are at most 32.
 _VALUES_PER_STATEMENT = 32 * _COLUMNS
-"""Maximum values of one INSERT. The connection caches one compiled statement per number of rows."""
 
 _Value = int | str | bytes
 _Failure = tuple[str, str]
 _Waiting = tuple[list[_Value], str, "asyncio.Future[None]"]
-"""An append: the values of its rows, the summary to save after them ("" for none), and the future
-it waits on."""
+"""An append: its row values, the summary to save after them ("" for none), and its future."""
 
 
 class SqliteJournal:
-    """The one writer of a journal file. Create it with `open`.
+    """The only writer of a journal file. Create it with `open`.
 
     It belongs to the event loop of its first append.
 
-    `notices`: messages for the user about the state of the file.
+    Attributes:
+        notices: messages for the user about the state of the file.
     """
 
     def __init__(
@@ -132,14 +132,8 @@ class SqliteJournal:
                 raise
 
     async def append(self, *events: StoredEvent) -> int:
-        """Append events in order and return the position of the last one.
-
-        They are synced to the disk when this returns.
-
-        If the caller is cancelled while it waits, the events are recorded nevertheless.
-
-        Raises JournalError if they could not be written. After that nothing more can be appended.
-        """
+        # A cancelled caller only stops waiting: what is in the queue is stored. After a failure
+        # nothing more can be appended, or the record would have a gap.
         values: list[_Value] = []
         seq = self._last
         for event in events:
@@ -160,7 +154,6 @@ class SqliteJournal:
     def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> AsyncIterator[StoredEvent]:
-        """Yield the events recorded so far, oldest first. A thread reads the file."""
         return read_in_batches(lambda: self._read(after, types))
 
     def _read(self, after: int, types: Collection[type[StoredEvent]]) -> Generator[StoredEvent]:
@@ -168,7 +161,6 @@ class SqliteJournal:
             yield from open_reader(self.path).read(after, types=types)
 
     async def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
-        """Yield the events after a position, then each new one, until this journal is closed."""
         while True:
             appended = self._appended
             is_closed = self._is_closed
@@ -180,7 +172,7 @@ class SqliteJournal:
             await appended.wait()
 
     async def close(self) -> None:
-        """Finish pending appends and release the file. May be called again."""
+        """Finish pending appends and release the file. Safe to call again."""
         is_first = not self._is_closed
         self._is_closed = True
         if is_first and self._ended is None:
@@ -205,7 +197,7 @@ class SqliteJournal:
     def _write_until_closed(
         self, loop: asyncio.AbstractEventLoop, ended: asyncio.Future[None]
     ) -> None:
-        """Commit all waiting appends together, again and again. Runs in the writer thread."""
+        """Commit all waiting appends together, repeatedly. Runs in the writer thread."""
         queue = self._queue
         item = queue.get()
         is_busy = False
@@ -224,7 +216,7 @@ class SqliteJournal:
                 waiters = [waiter for _, _, waiter in batch]
                 loop.call_soon_threadsafe(self._wake, waiters, failure)
                 is_closed = item is None
-                del item, batch, values, waiters  # they may be large, the next ones may come late
+                del item, batch, values, waiters  # may be large, and the next ones may come late
                 item = None if is_closed else queue.get()
         self._release()
         with suppress(RuntimeError):
@@ -251,8 +243,8 @@ class SqliteJournal:
         return self._failure
 
     def _insert(self, values: list[_Value]) -> None:
-        # One statement for all rows: each further statement waits for the GIL, which the event loop
-        # holds.
+        # One statement for all rows: after each statement this thread waits for the GIL, which the
+        # event loop is holding.
         self._connection.execute(_insert_statement(len(values) // _COLUMNS), values)
 
     def _wake(self, waiters: list[asyncio.Future[None]], failure: _Failure | None) -> None:
@@ -292,9 +284,9 @@ def _resolve(future: asyncio.Future[None]) -> None:
 
 
 def load_saver(connection: sqlite3.Connection, reader: SqliteReader) -> SummarySaver | None:
-    """Return the saver of a file; it reads the events after the saved state.
+    """Load the summary saver of a file, applying the events after its saved state.
 
-    Return None for a damaged file: lists must read all its events to find the damage.
+    None for a damaged file, so that lists read all its events and find the damage.
     """
     saver = SummarySaver(reader.meta.summary)
     if saver.position > read_last_number(connection):

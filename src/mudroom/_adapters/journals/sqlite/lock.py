@@ -1,4 +1,4 @@
-"""Writer lock of a journal file: `<file>.lock`, which holds the process id of the writer."""
+"""The writer's lock of a journal file: `<file>.lock`, which contains its process id."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 
 from ...._core.session_names import make_busy_error
 
+# More than one, because `find_writer_pid` holds a shared lock for a moment.
 _ATTEMPTS = 3
-"""Attempts to lock: `find_writer_pid` holds a shared lock for a moment."""
 
+# Seconds.
 _ATTEMPT_DELAY = 0.01
-"""Seconds between two attempts."""
 
 
 def lock(path: Path, attempts: int = _ATTEMPTS) -> int:
-    """Lock a journal file for writing and return the locked descriptor. Raises JournalBusy."""
+    """Lock a journal file for writing; return the locked descriptor. Raises JournalBusy."""
     lock_path = _lock_path(path)
     while True:
         descriptor = os.open(lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -36,13 +36,12 @@ def lock(path: Path, attempts: int = _ATTEMPTS) -> int:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
             return descriptor
-        # The previous writer removed the file between our open and our flock.
+        # The previous writer removed the file between our open and our flock: try again.
         os.close(descriptor)
 
 
 def unlock(path: Path, descriptor: int) -> None:
-    """Release the lock."""
-    # The file is removed while it is locked: no two processes can hold one each.
+    # Removed while still locked, so that no two processes can each hold a lock.
     with suppress(OSError):
         _lock_path(path).unlink()
     os.close(descriptor)

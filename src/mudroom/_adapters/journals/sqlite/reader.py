@@ -1,4 +1,4 @@
-"""Reader of a journal file: works beside its writer and on a read-only disk. Functions block."""
+"""Reads a journal file, next to its writer or from a read-only disk. Functions block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _QUERY = "SELECT seq, type, body, crc FROM events WHERE seq > ? ORDER BY seq LIM
 
 
 class SqliteReader:
-    """Reader of one journal file. Create it with `open_reader`."""
+    """Reads one journal file. Create it with `open_reader`."""
 
     def __init__(self, path: Path, meta: JournalMeta) -> None:
         self.path = path
@@ -34,8 +34,7 @@ class SqliteReader:
 
         Arguments:
             after: position of the last event to skip.
-            types: the wanted event types; () is all of them. The others are only
-                checked.
+            types: event types to yield; () yields all. The others are only checked.
 
         Raises JournalDamaged at the first damaged or missing event of any type.
         """
@@ -49,7 +48,7 @@ class SqliteReader:
         types: Collection[type[StoredEvent]] = (),
         limit: int = -1,
     ) -> Generator[StoredEvent]:
-        """Yield events like `read`, by an open connection. `limit`: maximum of events to check."""
+        """Yield events like `read`, over an open connection; check at most `limit` of them."""
         tags = {str(event_type.__struct_config__.tag) for event_type in types}
         last = after
         try:
@@ -84,9 +83,9 @@ def open_reader(path: str | Path) -> SqliteReader:
 
 
 def read_header(path: Path) -> tuple[JournalMeta, StoredEvent | None]:
-    """Return the facts of a journal file and its first event, None if it has none.
+    """Read the facts and first event of a journal file, None if it has no event.
 
-    Raises as `open_reader` does.
+    Raises like `open_reader`.
     """
     with translate_errors(path), closing(connect_briefly(path)) as connection:
         meta = read_valid_meta(connection, path)
@@ -94,9 +93,9 @@ def read_header(path: Path) -> tuple[JournalMeta, StoredEvent | None]:
 
 
 def read_valid_meta(connection: sqlite3.Connection, path: Path) -> JournalMeta:
-    """Return the facts of a journal file; its summary is left out if the end of the file is lost.
+    """Read the facts of a journal file, without its summary if the end of the file is lost.
 
-    Raises as `open_reader` does.
+    Raises like `open_reader`.
     """
     meta = read_meta(connection, path)
     if meta.summary and not _has_summarized_events(connection, meta):

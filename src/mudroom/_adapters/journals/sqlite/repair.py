@@ -1,4 +1,4 @@
-"""Check and repair of damaged journals: reports lost records, writes a new file with the rest."""
+"""Checks and repairs damaged journals: reports lost records, writes the rest to a new file."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ LOST_TEXT = "(This text was lost: the record of the session was damaged.)"
 
 
 class JournalCondition(Struct, frozen=True, kw_only=True):
-    """Condition of a journal.
+    """The condition of a journal.
 
     Arguments:
-        intact: number of intact records. is_damaged: true if the journal cannot be read whole.
+        intact: number of intact records.
+        is_damaged: true if the journal cannot be read whole.
         lost: first and last number of each range of damaged or missing records.
-        first_unreadable: number of the first lost record if the end of the file cannot be read, so
-            that the number of lost records is unknown. 0 if the end can be read.
-        torn_tail: the last record was incomplete because its process was killed; nothing depended
-            on it.
+        first_unreadable: number of the first lost record if the end of the file is unreadable, so
+            that it is unknown how many are lost; 0 if the end can be read.
+        torn_tail: true if the last record was incomplete because its process was killed; nothing
+            depended on it.
         damaged_copy: path of the damaged file after a repair.
     """
 
@@ -54,7 +55,7 @@ class JournalCondition(Struct, frozen=True, kw_only=True):
 
 
 def check_journal(path: Path) -> JournalCondition:
-    """Read a whole journal and return its condition.
+    """Read a whole journal and report its condition.
 
     Raises JournalNewer, JournalDamaged if no record can be read, JournalError without a file.
     """
@@ -75,15 +76,14 @@ def check_journal(path: Path) -> JournalCondition:
 
 
 def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
-    """Replace a damaged journal with a new file that has all intact records.
+    """Replace a damaged journal by a new file with all intact records.
 
-    The damaged file is kept beside it.
-
-    An active root run that may have lost a record ends with the reason LOST. A run whose start is
-    lost gets a placeholder for it. An intact journal stays unchanged.
+    The damaged file is kept next to it. A root run still active that may have lost a record ends
+    with the reason LOST, and a run whose start is lost gets a placeholder. An intact journal stays
+    unchanged.
 
     Arguments:
-        cwd: the session's folder, used if its record is lost.
+        cwd: the session's folder, used if its opening is lost.
 
     Raises JournalBusy, JournalError, or JournalDamaged if no record can be read.
     """
@@ -99,7 +99,7 @@ def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
         last_gap = condition.first_unreadable or max((end for _, end in condition.lost), default=0)
         _write(new, meta, _complete(events, last_gap, meta.session, cwd))
         copy = _choose_copy_path(path)
-        # Rename the log first: after a crash between the two, the damaged file is still in place.
+        # The log first: after a crash in between, the damaged file is still in place.
         for suffix in ("-wal", ""):
             source = path.with_name(path.name + suffix)
             if source.exists():
@@ -113,9 +113,9 @@ def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
 
 
 def _recover_events(path: Path) -> dict[int, StoredEvent]:
-    """Read each record by itself, and leave out those that cannot be read.
+    """Read each record on its own, skipping those that cannot be read.
 
-    Raises JournalDamaged if SQLite cannot find the records at all.
+    Raises JournalDamaged if SQLite cannot find any records.
     """
     events: dict[int, StoredEvent] = {}
     last = _find_last_number(path)
@@ -149,7 +149,7 @@ def _make_unreadable_error(path: Path, cause: object) -> JournalDamaged:
 
 
 def _find_last_number(path: Path) -> int | None:
-    """Return the number of the last record, None if the end of the file cannot be read."""
+    """Return the number of the last record, None if the end of the file is unreadable."""
     try:
         with closing(connect_reader(path)) as connection:
             return connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
@@ -178,13 +178,13 @@ def _read_meta(path: Path) -> JournalMeta:
 def _complete(
     recovered: Mapping[int, StoredEvent], last_gap: int, session: str, cwd: str
 ) -> list[StoredEvent]:
-    """Return the events, with added ones where readers need a lost one.
+    """Add events where readers depend on lost ones.
 
-    Adds the start of the session and of each run, and the end of each active root run that may have
-    lost a record.
+    These are the start of the session and of each run, and the end of each active root run that may
+    have lost a record.
 
     Arguments:
-        last_gap: number of the last record that is lost, 0 for none.
+        last_gap: number of the last lost record, 0 for none.
     """
     events: list[StoredEvent] = []
     starts: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Schema of a journal file: create it, open it, check it.
+"""The schema of a journal file: how to create, open and check it.
 
 meta(key, value)                      schema, session, created, program, name, summary
 events(seq, run, type, body, crc)     seq counts from 1 without gaps; body is JSON; crc is
@@ -23,25 +23,26 @@ from .folder import remove_half_created
 SCHEMA_VERSION = 2
 """Version of the tables and of the events in them."""
 
+# "mudr" in ASCII; the program `file` shows it.
 _APPLICATION_ID = 0x6D756472
 _TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE events (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, type TEXT NOT NULL, "
     "body BLOB NOT NULL, crc INTEGER NOT NULL)",
 )
+# KiB of pages cached by a writer. It only appends and never reads them again.
 _WRITER_CACHE = 256
-"""KiB of pages that a writer keeps. It only appends, so it reads none of them again."""
+# Seconds SQLite waits for another connection's lock.
 _LOCK_TIMEOUT = 30.0
-"""Seconds SQLite waits for another connection's lock."""
 
 
 class JournalMeta(Struct, frozen=True, kw_only=True):
-    """Facts that a journal file holds about itself.
+    """What a journal file says about itself.
 
     Arguments:
         created: seconds since 1970.
         program: version of mudroom that created it.
-        name: name given by the user, "" for none.
+        name: the name the user gave it, "" for none.
         summary: state of the session's summary after some of its events, "" for none.
     """
 
@@ -61,7 +62,7 @@ def connect_writer(path: Path, session: str) -> tuple[sqlite3.Connection, Journa
         connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE}")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_mode = WAL")
-        # An unwritable file fails here, not at the first event.
+        # So that an unwritable file fails here and not at the first event.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("COMMIT")
         return connection, meta
@@ -71,7 +72,7 @@ def connect_writer(path: Path, session: str) -> tuple[sqlite3.Connection, Journa
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """Open a read-only connection, also where SQLite cannot create its shared memory."""
+    """Open a read-only connection, even where SQLite cannot create its shared memory."""
     _require_file(path)
     try:
         return _open_readable(_make_uri(path, "ro"))
@@ -87,7 +88,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 def connect_briefly(path: Path) -> sqlite3.Connection:
     """Open a connection for one short read.
 
-    If no other process has the file open, SQLite creates no files beside it.
+    If no other process has the file open, SQLite creates no files next to it.
     """
     log = path.with_name(path.name + "-wal")
     has_log = log.exists() and log.stat().st_size > 0
@@ -97,10 +98,10 @@ def connect_briefly(path: Path) -> sqlite3.Connection:
 
 
 def read_meta(connection: sqlite3.Connection, path: Path, session: str = "") -> JournalMeta:
-    """Check that a file is a journal of a known schema, and return its facts.
+    """Read a journal's facts, checking that its schema is known.
 
     Arguments:
-        session: the id that the file must have; "" accepts any.
+        session: the id the file must have; "" accepts any.
 
     Raises JournalDamaged, JournalNewer, JournalError.
     """
@@ -147,7 +148,7 @@ def read_last_number(connection: sqlite3.Connection) -> int:
 
 
 def write_name(path: Path, name: str) -> None:
-    """Store the name of a session, "" for none; also while another process writes it.
+    """Store the name of a session, "" for none, even while another process writes it.
 
     Raises JournalError.
     """
@@ -181,14 +182,14 @@ def _require_file(path: Path) -> None:
 
 
 def get_unpublished_path(path: Path) -> Path:
-    """Return the temporary name that a journal file has until its first events are stored."""
+    """Return a journal file's temporary name, used until its first events are stored."""
     return path.with_name(path.name + ".new")
 
 
 def create_file(path: Path, session: str) -> tuple[sqlite3.Connection, JournalMeta]:
-    """Create a journal file under a temporary name, and open a connection for its first events.
+    """Create a journal file under a temporary name, and connect to it for its first events.
 
-    So a crash before `publish_file` leaves no journal.
+    That way a crash before `publish_file` leaves no journal.
     """
     if path.exists():
         raise FileExistsError(17, "File exists", str(path))
@@ -198,9 +199,9 @@ def create_file(path: Path, session: str) -> tuple[sqlite3.Connection, JournalMe
     make_private_file(new)
     connection = _open_writable(new)
     try:
-        # No rollback file: a crash here must leave nothing beside the new file.
+        # No rollback file: a crash here must leave nothing but the new file.
         connection.execute("PRAGMA journal_mode = MEMORY")
-        # The commit of the first events syncs the whole file, before it gets its name.
+        # The commit of the first events syncs the whole file before it gets its name.
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN IMMEDIATE")
         _write_schema(connection, session)
@@ -214,7 +215,7 @@ def create_file(path: Path, session: str) -> tuple[sqlite3.Connection, JournalMe
 
 
 def publish_file(connection: sqlite3.Connection, path: Path, session: str) -> sqlite3.Connection:
-    """Give a created file its name, and return the connection for its further events."""
+    """Give a created file its real name, and return the connection for further events."""
     connection.close()
     get_unpublished_path(path).rename(path)
     return connect_writer(path, session)[0]
@@ -239,7 +240,7 @@ def _open_copy(path: Path, log: Path) -> sqlite3.Connection:
 
     from ...._platform.scratch_dirs import ScratchDir
 
-    # The copies can be deleted as soon as they are open.
+    # The copies can be deleted once they are open.
     with ScratchDir() as folder:
         for source in (path, log):
             shutil.copyfile(source, Path(folder, source.name))

@@ -21,23 +21,23 @@ from .lock import find_writer_pid
 from .reader import SqliteReader, open_reader, read_header
 from .schema import get_unpublished_path, write_name
 
+# Between polls for events appended by another process; SQLite has no notifications.
 _POLL_SECONDS = 0.25
-"""Seconds between two polls for events that another process has appended."""
 
 
 class SqliteStore:
-    """Session store in a state folder, which may not exist yet.
+    """A session store in a state folder, which may not exist yet.
 
     Arguments:
-        home: mudroom's state folder. The files are in its subfolder `sessions`. A relative path
-            begins at the current folder of now.
+        home: mudroom's state folder; the files are in its subfolder `sessions`. A relative path is
+            resolved now, since the working folder may change.
     """
 
     def __init__(self, home: str | Path) -> None:
         self.home = Path(home).absolute()
 
     def get_path(self, session: str) -> Path:
-        """Return the path of a session's file, which may not exist.
+        """Return the path of a session's file, which need not exist.
 
         Raises UnknownName if the id is not a valid file name.
         """
@@ -46,34 +46,23 @@ class SqliteStore:
         return get_session_path(self.home, session)
 
     async def create(self, session: str) -> SqliteJournal:
-        """Create the file of a new session and open its journal. It appears with its first events.
-
-        Raises JournalError if it exists.
-        """
         return await _open_journal(self.get_path(session), session, create=True)
 
     async def open(
         self, session: str, *, read_only: bool = False
     ) -> SqliteJournal | ReadOnlyJournal:
-        """Open the journal of a session.
-
-        Raises UnknownName, JournalBusy, JournalDamaged, JournalNewer.
-        """
         path = self._get_existing_path(session)
         if read_only:
             return ReadOnlyJournal(await asyncio.to_thread(open_reader, path))
         return await _open_journal(path, session, create=False)
 
     async def list(self) -> Sequence[SessionInfo]:
-        """Return all sessions, the last written first, without opening them."""
         return await asyncio.to_thread(self._list)
 
     async def read_info(self, session: str) -> SessionInfo:
-        """Return the list entry of one session. Raises UnknownName."""
         return await asyncio.to_thread(read_info, self._get_existing_path(session))
 
     async def read_header(self, session: str) -> SessionHeader:
-        """Return the facts of one session. Raises UnknownName, JournalDamaged, JournalNewer."""
         meta, first = await asyncio.to_thread(read_header, self._get_existing_path(session))
         return SessionHeader(
             id=session,
@@ -85,7 +74,6 @@ class SqliteStore:
         )
 
     async def find(self, text: str) -> str:
-        """Return the id of the session with this id, unique beginning of an id, or name."""
         return await asyncio.to_thread(self._find, text)
 
     async def check_name(self, name: str, session: str = "") -> None:
@@ -93,7 +81,6 @@ class SqliteStore:
         await asyncio.to_thread(check_session_name, name, self._list_names(), session)
 
     async def rename(self, session: str, name: str) -> None:
-        """Name a session, "" for none; also while it is written. Raises UnknownName, UsageError."""
         path = self.get_path(session)
         if not get_unpublished_path(path).exists():
             self._get_existing_path(session)
@@ -101,7 +88,6 @@ class SqliteStore:
         await asyncio.to_thread(write_name, path, name)
 
     async def delete(self, session: str) -> None:
-        """Delete a session's file and its long outputs. Raises UnknownName, JournalBusy."""
         await asyncio.to_thread(delete_session, self._get_existing_path(session))
 
     async def find_writer(self, session: str) -> str:
@@ -111,12 +97,12 @@ class SqliteStore:
 
     def _find(self, text: str) -> str:
         if text and "/" not in text and self.get_path(text).exists():
-            return text  # a whole id; servers ask for it, and the list can be long
+            return text  # a full id, as servers use; listing all sessions would be slow
         return select_session(text, [info.id for info in self._list()], self._list_names())
 
     def _list_names(self) -> Iterator[tuple[str, str]]:
         for info in self._list():
-            # Skip a damaged file: its name cannot be read, and other sessions must stay reachable.
+            # A damaged file must not make the other sessions unreachable.
             with suppress(JournalError):
                 if name := read_header(self.get_path(info.id))[0].name:
                     yield name, info.id
@@ -133,9 +119,9 @@ class SqliteStore:
 
 
 async def _open_journal(path: Path, session: str, *, create: bool) -> SqliteJournal:
-    """Open a journal in a thread. A cancel waits for the thread, and closes what it has opened."""
+    """Open a journal in a thread. A cancel waits for the thread and closes what it opened."""
     open_now = partial(SqliteJournal.open, path, session=session, create=create)
-    # No task: the end of the event loop cancels all tasks, also while their threads work.
+    # Not a task: the end of the event loop cancels all tasks, even while their threads work.
     opening = asyncio.get_running_loop().run_in_executor(None, open_now)
     try:
         return await asyncio.shield(opening)
@@ -149,7 +135,7 @@ async def _open_journal(path: Path, session: str, *, create: bool) -> SqliteJour
 
 
 class ReadOnlyJournal:
-    """Journal of a file that another process may write."""
+    """The journal of a file that another process may be writing."""
 
     def __init__(self, reader: SqliteReader) -> None:
         self.path: Path = reader.path
@@ -158,7 +144,6 @@ class ReadOnlyJournal:
         self._closed = asyncio.Event()
 
     async def append(self, *events: StoredEvent) -> int:
-        """Raise JournalError."""
         raise JournalError(
             "the journal is open for reading only",
             where=str(self.path),
@@ -168,11 +153,9 @@ class ReadOnlyJournal:
     def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> AsyncIterator[StoredEvent]:
-        """Yield the events recorded so far, oldest first. A thread reads the file."""
         return read_in_batches(lambda: self._reader.read(after, types=types))
 
     async def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
-        """Yield the events after a position, then each new one, until this journal is closed."""
         while True:
             is_closed = self._closed.is_set()
             async for event in self.read(after):
@@ -185,5 +168,4 @@ class ReadOnlyJournal:
                     await self._closed.wait()
 
     async def close(self) -> None:
-        """End `follow`. Recorded events can still be read."""
         self._closed.set()

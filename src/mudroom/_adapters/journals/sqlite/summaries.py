@@ -1,4 +1,4 @@
-"""Summaries of the sessions in a state folder. Functions block: a list needs no event loop."""
+"""Summaries of a state folder's sessions. Functions block: a list needs no event loop."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from .schema import connect_briefly, connect_reader
 
 
 def read_summaries(home: str, folder: str | None, limit: int) -> Iterator[SessionSummary]:
-    """Yield the summaries of the sessions that were written last, at most `limit`.
+    """Yield the summaries of the most recently written sessions, at most `limit`.
 
     Arguments:
         home: mudroom's state folder.
-        folder: only sessions of this folder, which may be deleted; None is all.
+        folder: only sessions of this folder, which need not exist any more; None for all.
 
     Raises JournalError if the sessions cannot be listed.
     """
@@ -48,7 +48,7 @@ def read_summaries(home: str, folder: str | None, limit: int) -> Iterator[Sessio
 
 
 def read_summary(home: str, info: SessionInfo) -> SessionSummary:
-    """Return the summary of a session; `error` is set if its journal cannot be read."""
+    """Read the summary of a session; `error` is set if its journal cannot be read."""
     summary = SessionSummary(id=info.id, when=info.modified, size=info.size)
     path = get_session_path(Path(home).absolute(), info.id)
     is_live = bool(find_writer_pid(path))
@@ -66,7 +66,7 @@ def read_summary(home: str, info: SessionInfo) -> SessionSummary:
 
 
 def _read_folder(home: str, info: SessionInfo) -> str:
-    """Return the folder that a session works in, "" if its journal cannot be read."""
+    """Return the folder a session works in, "" if its journal cannot be read."""
     try:
         meta, first = read_header(get_session_path(Path(home).absolute(), info.id))
     except JournalError:

@@ -1,4 +1,4 @@
-"""Reader of a streamed Chat Completions answer, from OpenAI and from servers that resemble it."""
+"""Reads a streamed Chat Completions answer, from OpenAI and the many servers like it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from .._tool_names import ToolNames
 from .._wire import describe_stop
 
 WIRE = "openai"
+# Servers that send reasoning in this field expect it back in the next request. Those that call it
+# `reasoning` ignore it, and one (Groq) refuses it.
 REASONING_FIELD = "reasoning_content"
-"""Field of the reasoning. Servers that send this field expect it in the next request; servers that
-call it `reasoning` ignore it, and one (Groq) refuses it."""
 
+# OpenRouter's field with signed or encrypted reasoning, which must be sent back unchanged. A
+# ThinkingBlock keeps it as its signature: the name of this field, a colon, JSON.
 REASONING_DETAILS_FIELD = "reasoning_details"
-"""Field of OpenRouter with signed or encrypted reasoning; it expects the field unchanged. A
-ThinkingBlock holds it as its signature: the name of this field, a colon, JSON."""
 
 
 class _Function(Struct):
@@ -97,6 +97,7 @@ class _Chunk(Struct):
 
 _decode = make_decoder(_Chunk)
 
+# In lower case; servers use different words.
 _STOP_REASONS = {
     **dict.fromkeys(
         ("stop", "stop_sequence", "end_turn", "eos", "eos_token", "complete"), StopReason.END
@@ -105,15 +106,14 @@ _STOP_REASONS = {
     **dict.fromkeys(("length", "max_tokens"), StopReason.LENGTH),
     **dict.fromkeys(("content_filter", "refusal", "sensitive"), StopReason.REFUSAL),
 }
-"""Meanings of finish reasons, in lower case: servers use different words."""
+# The unit in which xAI states prices.
 _TICKS_PER_USD = 1e10
-"""Unit in which xAI states prices."""
+# Finish reasons that mean the server failed.
 _FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"})
-"""Finish reasons of a failure of the server."""
 
 
 class _PartialCall:
-    """A tool call that is still being received."""
+    """A tool call still being received."""
 
     def __init__(self) -> None:
         self.id = ""
@@ -128,11 +128,11 @@ def build_tool_call(
     names: ToolNames,
     used_ids: set[str],
 ) -> ToolCallBlock:
-    """Return a complete call, with a new id if it has none or one in `used_ids`.
+    """Build a complete call, with a new id if it has none or one that is already used.
 
     Arguments:
         arguments: their JSON text.
-        used_ids: ids of the answer's earlier calls; the id is added.
+        used_ids: ids of the answer's earlier calls; this call's id is added.
     """
     if not call_id or call_id in used_ids:
         call_id = f"call_{uuid.uuid4().hex[:24]}"
@@ -142,11 +142,11 @@ def build_tool_call(
 
 
 class OpenAIReader:
-    """Reader of one streamed answer.
+    """Reads a streamed answer.
 
     The answer is complete after a finish reason or `[DONE]`; some servers send only one of them.
-    It also accepts streams without usage or ids, and tool calls without an index, all with index
-    0, or whole in one chunk.
+    Streams without usage or ids are accepted, and so are tool calls without an index, all with
+    index 0, or whole in one chunk.
 
     Arguments:
         model: the model name to report when the server sends none.
@@ -173,11 +173,9 @@ class OpenAIReader:
 
     @property
     def is_done(self) -> bool:
-        """True after `[DONE]`."""
         return self._is_done
 
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
-        """Read one chunk and return its visible chunks. Raises StreamError, msgspec.DecodeError."""
         if data.strip() == b"[DONE]":
             self._is_done = True
             return ()
@@ -194,11 +192,6 @@ class OpenAIReader:
         return self._read_choice(chunk.choices[0]) if chunk.choices else ()
 
     def finish(self) -> AssistantMessage:
-        """Return the whole answer.
-
-        Raises StreamCut when the stream ended too early, ModelGarbled when no chunk follows the
-        protocol.
-        """
         if self._has_only_foreign_chunks:
             raise ModelGarbled("no part of the answer is a chat completion chunk")
         if not self._finish_reason and not (self._is_done and (self._texts or self._calls)):
@@ -208,7 +201,7 @@ class OpenAIReader:
         signature = self._reasoning_field
         if any(_is_sealed(detail) for detail in self._details):
             signature = f"{REASONING_DETAILS_FIELD}:{encode(self._details).decode()}"
-        # DeepSeek expects the field back beside calls, even if it was empty.
+        # DeepSeek expects the field back with calls, even if it was empty.
         if thoughts or (signature and (self._calls or signature != REASONING_FIELD)):
             content.append(ThinkingBlock(thoughts, signature))
         if text := clean("".join(self._texts)):
@@ -262,11 +255,10 @@ class OpenAIReader:
             yield StreamChunk("call", text)
 
     def _find_call(self, fragment: _ToolCall, function: _Function) -> _PartialCall:
-        """Return the call that a fragment continues, or a new one.
-
-        A fragment continues the call with its index, or the last one if it has no index. A
-        function name starts a new call if the id differs, or if there is neither id nor index.
-        """
+        """Find the call a fragment continues, or start a new one."""
+        # A fragment continues the call with its index, or the last call if it has no index. But a
+        # function name starts a new call if the id differs, or if there is neither id nor index:
+        # some servers send index 0 for every call.
         index = fragment.index
         last = self._calls[-1] if self._calls else None
         call = last if index is None else self._calls_by_index.get(index)
@@ -283,12 +275,11 @@ class OpenAIReader:
 
 
 def _is_sealed(detail: dict[str, Any]) -> bool:
-    """Return True if a reasoning detail has a signature or is encrypted."""
     return bool(detail.get("signature") or detail.get("data"))
 
 
 def _merge_detail(details: list[dict[str, Any]], fragment: dict[str, Any]) -> None:
-    """Add a fragment of a reasoning detail: join its text to the last detail if it continues it."""
+    """Add a fragment of a reasoning detail, joined to the last detail if it continues that."""
     last = details[-1] if details else {}
     if any(last.get(key) != fragment.get(key) for key in ("type", "index")) or "data" in fragment:
         details.append(dict(fragment))
@@ -301,7 +292,7 @@ def _merge_detail(details: list[dict[str, Any]], fragment: dict[str, Any]) -> No
 
 
 def _split_delta(delta: _Delta) -> tuple[str, str]:
-    """Return the text and the reasoning of a delta, in any of the spellings of the servers."""
+    """Return the text and the reasoning of a delta, however the server spells them."""
     thought = delta.reasoning_content or delta.reasoning or ""
     content = delta.content or ""
     if isinstance(content, list):
@@ -315,10 +306,10 @@ def _flatten(thinking: list[_ContentItem] | str) -> str:
 
 
 def _to_usage(usage: _Usage) -> Usage:
-    """Return the usage; tokens that are only in the total are output.
+    """Convert the usage; tokens found only in the total are output.
 
-    xAI and Gemini's compatible endpoint count reasoning beside `completion_tokens`. Moonshot has
-    `cached_tokens` at the top.
+    xAI and Gemini's compatible endpoint count reasoning outside `completion_tokens`. Moonshot has
+    `cached_tokens` at the top level.
     """
     prompt = usage.prompt_tokens_details or _PromptDetails()
     completion = usage.completion_tokens_details or _CompletionDetails()
@@ -334,9 +325,9 @@ def _to_usage(usage: _Usage) -> Usage:
 
 
 def _read_price(usage: _Usage) -> float | None:
-    """Return the price that a gateway states, None for none or 0, which may mean unknown.
+    """Return the price a gateway states; None for none, or for 0, which may mean unknown.
 
-    OpenRouter leaves out what the user's own key at the model's provider pays.
+    OpenRouter does not include what the user's own key at the model's provider pays.
     """
     if usage.cost_in_usd_ticks:
         return usage.cost_in_usd_ticks / _TICKS_PER_USD
@@ -347,7 +338,7 @@ def _read_price(usage: _Usage) -> float | None:
 
 
 def _to_price(value: object, field: str) -> float:
-    """Return a price that is a number, a text, or a field of an object; 0 for all others."""
+    """Read a price given as a number, a text, or a field of an object; 0 for anything else."""
     if isinstance(value, dict):
         value = cast("dict[str, Any]", value).get(field)
     try:
@@ -358,7 +349,7 @@ def _to_price(value: object, field: str) -> float:
 
 
 def _check_finish_reason(reason: str) -> None:
-    """Raise StreamError if the answer stopped for a fault, or for lack of room."""
+    """Raise StreamError if the answer stopped because of a fault or a full window."""
     if reason.lower() in CONTEXT_FULL:
         raise StreamError(400, f"{WINDOW_IS_FULL} ({reason})")
     if reason in _FAILURES:

@@ -1,6 +1,6 @@
-"""OpenAI Chat Completions: the wire of OpenAI and of all servers that speak its protocol.
+"""OpenAI Chat Completions: the wire of OpenAI and everyone who speaks its protocol.
 
-Examples are Ollama, vLLM, llama.cpp, LM Studio, OpenRouter, DeepSeek and Mistral.
+That includes Ollama, vLLM, llama.cpp, LM Studio, OpenRouter, DeepSeek and Mistral.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ from ._chat_stream import (
 class OpenAIModel(WireModel):
     """A model behind Chat Completions.
 
-    Each server is a wire of its own, because the reasoning field of one server is an unknown field
-    for another, which may refuse it.
+    Each server counts as a wire of its own, because one server's reasoning field is unknown to
+    another, which may refuse it.
     """
 
     WIRE = WIRE
@@ -57,11 +57,9 @@ class OpenAIModel(WireModel):
     HAS_SYSTEM_MESSAGE = True
 
     def build_url(self, base_url: str) -> str:
-        """Return the address of the requests."""
         return f"{base_url}/chat/completions"
 
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
-        """Return the body up to the "[" of its messages."""
         fields: dict[str, Any] = {"model": self.model, "stream": True}
         facts = self.facts
         if "stream_options" not in facts.refused:
@@ -78,13 +76,12 @@ class OpenAIModel(WireModel):
         return encode(fields)[:-1] + b',"messages":['
 
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
-        """Return the API's messages for a message."""
         if isinstance(message, UserMessage):
             return _encode_user_message(message)
         return _encode_assistant_message(message, names, self.wire)
 
     def fit_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Return a message with the ids and the reasoning field that the server expects."""
+        """Adapt ids and the reasoning field to what the server expects."""
         facts = self.facts
         if facts.needs_short_ids:
             _fit_ids(entry, "[A-Za-z0-9]{9}", 9)
@@ -96,10 +93,10 @@ class OpenAIModel(WireModel):
         return entry
 
     def join_entry(self, last: bytes | bytearray, entry: dict[str, Any]) -> dict[str, Any] | None:
-        """Join a user message to the tool message before it, where the server takes no such pair.
+        """Merge a user message into the preceding tool message, where the server demands it.
 
-        The two may come from different turns: a turn that failed after its tools, or whose answer
-        was empty, leaves the tool message as the last one.
+        The two may come from different turns: if a turn fails after its tools, or its answer is
+        empty, the tool message stays the last one.
         """
         if not last or entry["role"] != "user":
             return None
@@ -114,7 +111,7 @@ class OpenAIModel(WireModel):
         return result | {"content": joined}
 
     def check_config(self, config: RequestConfig) -> None:
-        """Raise ModelRefused for tools that the model does not take in Chat Completions."""
+        """Raise ModelRefused if the model takes no tools in Chat Completions."""
         super().check_config(config)
         if config.tools and not self.facts.takes_chat_tools:
             raise ModelRefused(
@@ -124,11 +121,10 @@ class OpenAIModel(WireModel):
             )
 
     def make_reader(self, names: ToolNames) -> OpenAIReader:
-        """Return a reader for one answer."""
         return OpenAIReader(self.model, names, self.wire)
 
     def read_refused_answer(self, body: bytes, names: ToolNames) -> AssistantMessage | None:
-        """Return the answer that an error holds: Groq refuses calls that do not fit their tool."""
+        """Read the answer inside an error: Groq refuses calls that do not match their schema."""
         calls = read_refused_calls(body, names)
         if not calls:
             return None
@@ -151,7 +147,7 @@ def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
 
 
 def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:
-    """Return one message for each tool result, then one for all texts and images."""
+    """Encode one message per tool result, then one for all texts and images."""
     entries = [
         _encode_result(block) for block in message.content if isinstance(block, ToolResultBlock)
     ]
@@ -164,7 +160,7 @@ def _list_items(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _encode_items(message: UserMessage) -> list[dict[str, Any]]:
-    """Return texts and images as content items; images of results come with a label."""
+    """Encode texts and images as content items, with a label for images of results."""
     items: list[dict[str, Any]] = []
     for block in message.content:
         if isinstance(block, ImageBlock):
@@ -201,10 +197,10 @@ def _fit_ids(entry: dict[str, Any], form: str, length: int) -> None:
 def _encode_assistant_message(
     message: AssistantMessage, names: ToolNames, wire: str
 ) -> list[dict[str, Any]]:
-    """Return one message, or none when nothing in it can be sent.
+    """Encode an answer; nothing if nothing in it can be sent.
 
-    Reasoning is sent only to the server it came from, in the field in which it came. Servers that
-    send it as plain `reasoning` do not accept it.
+    Reasoning goes back only to the server it came from, in the field it came in. Servers that send
+    it as plain `reasoning` do not accept it.
     """
     text = join_message_text(message)
     calls = [_encode_call(call, names) for call in message.tool_calls]
@@ -231,7 +227,7 @@ def _encode_reasoning(message: AssistantMessage) -> dict[str, Any]:
 
 
 def _encode_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:
-    """Return a call; arguments that are no JSON are wrapped.
+    """Encode a call; arguments that are not JSON are wrapped.
 
     OpenAI accepts any string as arguments, but vLLM and Ollama parse it and refuse.
     """
@@ -259,7 +255,7 @@ class _Error(msgspec.Struct):
 
 
 def read_refused_calls(body: bytes, names: ToolNames) -> tuple[ToolCallBlock, ...]:
-    """Return the calls in an error body, or in an error object of a stream; none in any other."""
+    """Read the calls inside an error of a response or stream; none for any other body."""
     if REFUSED_CALLS.encode() not in body:
         return ()
     try:
@@ -277,7 +273,7 @@ def read_refused_calls(body: bytes, names: ToolNames) -> tuple[ToolCallBlock, ..
 
 
 def _parse_generation(text: str) -> list[tuple[str, str]]:
-    """Return names and arguments of the calls; other text is the arguments of one call."""
+    """Return names and arguments of the calls; any other text becomes one call's arguments."""
     try:
         value = _decode_calls(text.encode("utf-8", "surrogatepass"))
     except msgspec.DecodeError:

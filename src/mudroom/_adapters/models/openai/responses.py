@@ -49,7 +49,7 @@ class _ItemType(Struct):
 
 
 class _Item(Struct):
-    """One output item that is used: a message, reasoning, a function call or a search."""
+    """An output item that is used: a message, reasoning, a function call or a search."""
 
     type: str = ""
     id: str | None = None
@@ -127,10 +127,10 @@ _STOP_REASONS = {
 
 
 class ResponsesReader:
-    """Reader of one streamed answer.
+    """Reads a streamed answer.
 
-    Finished items make up the answer; deltas are only shown. Items of other server-side tools than
-    the web search are ignored.
+    The answer is built from finished items; deltas are only shown. Items of server-side tools other
+    than the web search are ignored.
 
     Arguments:
         model: the model name to report when the server sends none.
@@ -148,14 +148,9 @@ class ResponsesReader:
 
     @property
     def is_done(self) -> bool:
-        """True after the last event."""
         return self._last is not None
 
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
-        """Read one event and return its visible chunks. Raises StreamError, msgspec.DecodeError.
-
-        Events after the last one are ignored.
-        """
         if self.is_done or data.strip() == b"[DONE]":
             return ()
         event = _decode(data)
@@ -178,7 +173,7 @@ class ResponsesReader:
         return ()
 
     def _add_item(self, event: _Event, item: _Item) -> Sequence[StreamChunk]:
-        """Keep a finished item; return the line of a search that starts or ends."""
+        """Keep a finished item; return a line for a search that starts or ends."""
         is_search = item.type == "web_search_call"
         if event.type == "response.output_item.added" and is_search:
             return [StreamChunk("search_start", "searching the web")]
@@ -189,11 +184,6 @@ class ResponsesReader:
         return [StreamChunk("search_end", _to_search_block(item).text)] if is_search else ()
 
     def finish(self) -> AssistantMessage:
-        """Return the whole answer.
-
-        Raises StreamCut when the stream ended too early, ModelGarbled when no event follows the
-        protocol.
-        """
         if self._has_event and not self._has_valid_event:
             raise ModelGarbled("no part of the answer is an event of the Responses API")
         response = self._last
@@ -226,17 +216,17 @@ _SUMMARY_SEPARATOR = "\n\n"
 
 
 def _read_item(raw: Raw) -> _Item | None:
-    """Decode an item; None for one of a type that is not used, whatever its fields hold."""
+    """Decode an item; None for types that are not used, whatever their fields contain."""
     data = bytes(raw)
     is_used = data not in (b"", b"null") and _decode_type(data).type in _USED_ITEMS
     return _decode_item(data) if is_used else None
 
 
 def _to_block(item: _Item) -> TextBlock | ThinkingBlock | ProviderBlock | None:
-    """Return the block of a message, a reasoning item or a search, None if it is empty.
+    """Convert a message, reasoning or search item to a block; None if it is empty.
 
-    The signature of a text is the phase that the model names, the signature of reasoning is its
-    ciphertext. Both are sent back.
+    A text's signature is the phase the model names, and reasoning's is its ciphertext: both are
+    sent back.
     """
     parts = item.content or []
     if item.type == "message":
@@ -257,13 +247,13 @@ def _to_search_block(item: _Item) -> ProviderBlock:
 
 
 def _count_searches(items: Sequence[_Item]) -> int:
-    """Return the number of searches; opening a page is none."""
+    """Count the searches; opening a page is not one."""
     actions = [item.action or {} for item in items if item.type == "web_search_call"]
     return sum(action.get("type", "search") == "search" for action in actions)
 
 
 def _find_stop_reason(response: _Response, items: Sequence[_Item]) -> str:
-    """Return the reason of an incomplete answer, "refusal" or "completed"."""
+    """Return why the answer is incomplete, or "refusal" or "completed"."""
     if response.incomplete_details is not None:
         return response.incomplete_details.reason or "incomplete"
     if any(part.refusal for item in items for part in item.content or ()):
@@ -283,6 +273,7 @@ def _to_usage(usage: _Usage) -> Usage:
     )
 
 
+# Characters; the API refuses longer ids.
 _MAX_CALL_ID = 64
 _CALL_ID = f"(?s).{{1,{_MAX_CALL_ID}}}"
 
@@ -290,8 +281,8 @@ _CALL_ID = f"(?s).{{1,{_MAX_CALL_ID}}}"
 class ResponsesModel(WireModel):
     """A model behind the Responses API.
 
-    Each request holds the whole conversation and asks the server to store nothing. Reasoning comes
-    back encrypted and is sent again with the next request.
+    Each request contains the whole conversation and asks the server to store nothing. Reasoning
+    comes back encrypted and is sent again with the next request.
     """
 
     WIRE = WIRE
@@ -300,11 +291,9 @@ class ResponsesModel(WireModel):
     SERVER_TOOLS = MappingProxyType({"web_search": {"type": "web_search"}})
 
     def build_url(self, base_url: str) -> str:
-        """Return the address of the requests."""
         return f"{base_url}/responses"
 
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
-        """Return the body up to the "[" of its items."""
         fields: dict[str, Any] = {
             "model": self.model,
             "stream": True,
@@ -324,18 +313,16 @@ class ResponsesModel(WireModel):
         return encode(fields)[:-1] + b',"input":['
 
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
-        """Return the API's items for a message."""
         if isinstance(message, UserMessage):
             return _encode_user_message(message)
         return _encode_assistant_message(message, names, self.wire)
 
     def make_reader(self, names: ToolNames) -> ResponsesReader:
-        """Return a reader for one answer."""
         return ResponsesReader(self.model, names, self.wire)
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
-    # Without `strict: false` the server demands that all parameters are required.
+    # Without `strict: false`, the server insists that all parameters are required.
     return {
         "type": "function",
         "name": names.to_wire(tool.name),
@@ -346,7 +333,7 @@ def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
 
 
 def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:
-    """Return one item for each tool result, then one message with all texts and images."""
+    """Encode one item per tool result, then one message for all texts and images."""
     results: list[dict[str, Any]] = []
     parts: list[dict[str, Any]] = []
     for block in message.content:
@@ -382,10 +369,10 @@ def _encode_image(image: ImageBlock) -> dict[str, Any]:
 def _encode_assistant_message(
     message: AssistantMessage, names: ToolNames, wire: str
 ) -> list[dict[str, Any]]:
-    """Return the items of an answer in their order.
+    """Encode the items of an answer in order.
 
-    Reasoning and searches of other servers are left out, and so is reasoning that nothing follows:
-    the server refuses it.
+    Reasoning and searches of other servers are left out, and so is reasoning with nothing after it,
+    which the server refuses.
     """
     is_own = message.wire == wire
     items: list[dict[str, Any]] = []
@@ -415,7 +402,7 @@ def _encode_answer_text(text: str, phase: str) -> dict[str, Any]:
 
 
 def _encode_search(block: ProviderBlock) -> dict[str, Any]:
-    # The server stores nothing, so it does not know the id.
+    # The server was asked to store nothing, so it does not know the id.
     item: dict[str, Any] = msgspec.json.decode(block.data)
     item.pop("id", None)
     return item

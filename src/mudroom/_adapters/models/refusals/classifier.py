@@ -1,10 +1,10 @@
-"""Classifier of refusals: what an error of a provider means, whichever wire it arrived on.
+"""Decides what a provider's error means, whichever wire it arrived on.
 
 Providers agree on little. An empty account is HTTP 402 at DeepSeek, 429 at OpenAI, 403 at xAI, 400
-at Anthropic and 412 at Fireworks, and Gemini words a full minute and a full day alike. So the code
-counts first, then the fields of the body, then the words, and the status last.
+at Anthropic and 412 at Fireworks, and Gemini uses the same words for a used-up minute and a used-up
+day. So the code counts first, then the fields of the body, then the words, and the status last.
 
-`tests/models/test_refusals.py` has the table of real refusals that these rules come from.
+The rules come from the real refusals in `tests/models/test_refusals.py`.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ class Meaning(StrEnum):
     """What a refusal means, and so what happens next."""
 
     LOAD = "load"
-    """Too many requests for now: wait, and let the other runs of the provider wait, too."""
+    """Too many requests for now: wait, and make the provider's other runs wait."""
     FAULT = "fault"
-    """A fault of the server: try again."""
+    """A server error: try again."""
     NO_MONEY = "no money"
-    """The account has no credit, or its spending limit is reached: final."""
+    """The account is out of credit or has reached its spending limit: final."""
     NO_QUOTA = "no quota"
-    """The quota of a day, a week or a month is used up: final."""
+    """A daily, weekly or monthly quota is used up: final."""
     TOO_LONG = "too long"
     """The request does not fit the model: shorten it."""
     NO_TOOLS = "no tools"
-    """The model, or the server as it was started, takes no tools: final."""
+    """The model, or the server as started, takes no tools: final."""
     NOT_ALLOWED = "not allowed"
-    """The key is wrong, or it may not do this: final."""
+    """The key is wrong or lacks permission: final."""
     REFUSED = "refused"
-    """A field or a shape of the request, which may be left out; else final."""
+    """Something in the request is refused: final unless it can be left out."""
 
 
 class Refusal(Struct, frozen=True):
-    """A refusal as it was understood.
+    """How a refusal was understood.
 
     Arguments:
-        wait: seconds that the provider asks to wait, 0 if it does not ask.
-        may_retry: another attempt with the same request may succeed.
+        wait: seconds the provider asks to wait, 0 if it does not ask.
+        may_retry: true if the same request may succeed later.
     """
 
     meaning: Meaning
@@ -57,6 +57,8 @@ class Refusal(Struct, frozen=True):
     may_retry: bool = False
 
 
+# The status each type of error would have as a response, for errors inside streams. In lower
+# case.
 _STATUSES = {
     "aborted": 409,
     "accessdeniedexception": 403,
@@ -89,15 +91,14 @@ _STATUSES = {
     "unavailable": 503,
     "validationexception": 400,
 }
-"""Statuses that the types of errors inside streams would have as responses, in lower case."""
 
+# 1113 and 1309 are codes of GLM, 1008 is one of MiniMax.
 _MONEY_CODES = compile_later(
     r"(?i)^(insufficient_quota|insufficient_(balance|credits?|funds)\w*|credit_balance_\w+"
     r"|billing_\w+|exceeded_current_quota_error|payment_required|arrearage|accountoverdue\w*"
     r"|not_enough_balance|allocationquota\.freetieronly|\S*:spending-limit|spend(ing)?_limit\w*"
     r"|balance_\w+|account_deactivated_for_billing|quota_exceeded_billing|1113|1309|1008)$"
 )
-"""1113 and 1309 are codes of GLM, 1008 is one of MiniMax."""
 _QUOTA_CODES = compile_later(r"(?i)^(1304|1308|1310|quota_exceeded|setlimitexceeded)$")
 _LOAD_CODES = compile_later(
     r"(?i)^(throttling\w*(\.\w+)?|\w*rate_?limit\w*|too_many_requests\w*|engine_overloaded_error"
@@ -115,24 +116,24 @@ _MONEY = compile_later(
     r"|extra usage is required|free tier[^.;]{0,40}exhausted|credits? (has |have )?expired"
     r"|余额不足|已?欠费|请充值|套餐已到期"
 )
+# Said of an empty account, but also of a used-up minute if the refusal says how long to wait.
 _PLAN = compile_later(
     r"(?i)check your (plan and )?billing|(enter|add) a payment method|add \d+ credits"
     r"|you have no quota|exceeded your current quota"
 )
-"""Words of an empty account, but also of a full minute where the refusal says how long to wait."""
 _PERIOD = compile_later(
     r"(?i)\b(per|a|each|/) ?(day|week|month)\b|/ ?(day|week|month)\b|\b(daily|weekly|monthly)\b"
     r"|per[-_](day|week|month)|api usage limits|usage limit (reached|exceeded)"
     r"|reached your \w+ usage limit|limit: 0\b|今日|每日|每周|每月|使用上限"
 )
 _SHORT_PERIOD = compile_later(r"(?i)\b(per|a|/) ?(second|minute|min)\b|/ ?(min|sec)|\b[rt]pm\b")
+# Alibaba's words for tokens per minute, under the code OpenAI uses for empty accounts.
 _ALLOCATED = compile_later(r"(?i)allocated quota|allocation ?quota exceeded")
-"""Alibaba's word for tokens per minute, under the code that OpenAI has for empty accounts."""
 _LOAD = compile_later(
     r"(?i)rate.?limit[^.;]{0,30}(exceed|reach|hit)|too many (concurrent )?requests|\boverloaded\b"
 )
+# A single request above the tokens of a whole minute: no wait helps.
 _TOO_LARGE = compile_later(r"(?i)request too large for|reduce your message size")
-"""A request above the tokens of a whole minute: no wait helps."""
 _NO_TOOLS = compile_later(
     r"(?i)does not support (tools?|function)( calling| use)?\b|enable-auto-tool-choice"
     r"|endpoints found that support tool use|tool (use|calling) is not supported"
@@ -142,20 +143,20 @@ _BAD_KEY = compile_later(
     r"(?i)api.?key.{0,20}(not valid|not found|invalid|expired|missing|required)"
     r"|(invalid|incorrect|missing|no|wrong).{0,20}(api.?key|credentials|(access|auth|bearer) token)"
 )
+# llama.cpp's errors for schemas it cannot handle, some of them with HTTP 500.
 _GRAMMAR = compile_later(r"(?i)failed to (parse|compile) (the )?grammar|initialize samplers")
-"""Errors of llama.cpp for schemas it cannot follow, some of them with HTTP 500."""
 
 _CODE_FIELDS = ("code", "type", "status", "reason", "error_type", "errorCode", "__type")
+# 498 is Groq's status for a full flex tier.
 _LOAD_STATUSES = frozenset({429, 498, 529})
-"""498 is Groq's for a full flex tier."""
 _MAX_DEPTH = 5
+# No provider sends longer codes.
 _MAX_CODE = 100
-"""Characters of a code; what is longer is no code that any provider sends."""
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 def find_status(error: object, default: int = 500) -> int:
-    """Return the HTTP status that an error inside a stream would have as a response."""
+    """Return the HTTP status an error inside a stream would have as a response."""
     for code in _list_codes(error, _MAX_DEPTH):
         status = int(code) if code.isdecimal() else _STATUSES.get(code.lower(), 0)
         if 400 <= status < 600:
@@ -170,13 +171,14 @@ def read_refusal(
     headers: Mapping[str, str] = _NO_HEADERS,
     now: float = 0.0,
 ) -> Refusal:
-    """Return what an error means.
+    """Decide what an error means.
 
     Arguments:
-        status: as HTTP, also of an error inside a stream.
-        text: its message. body: the whole error, if it is JSON.
-        headers: of the response, by lower-case name.
-        now: seconds since 1970, for waits that end at a time.
+        status: the HTTP status, or the one an error inside a stream would have.
+        text: its message.
+        body: the whole error, if it is JSON.
+        headers: response headers by lower-case name.
+        now: seconds since 1970, for waits given as a date.
 
     Example:
         read_refusal(402, "Insufficient Balance").meaning  # Meaning.NO_MONEY
@@ -199,12 +201,15 @@ def read_refusal(
 
 
 def _find_meaning(status: int, words: str, error: object, wait: float) -> Meaning:
-    """Return the meaning of an error; REFUSED also stands for one that is too long."""
+    """Find the meaning of an error; REFUSED may still turn out to be TOO_LONG."""
     codes = list(_list_codes(error, _MAX_DEPTH))
+    # From the specific to the general: a refusal that can be repaired, then final ones, then
+    # those that a wait or a shorter request helps.
     if find_room(words)[1] or _GRAMMAR.search(words):
         return Meaning.REFUSED
     if _NO_TOOLS.search(words):
         return Meaning.NO_TOOLS
+    # Before the load: an empty account often comes as 429.
     if final := _find_spent(status, words, codes, error, wait):
         return final
     if _TOO_LARGE.search(words) and status in (413, 429):
@@ -225,10 +230,7 @@ def _find_meaning(status: int, words: str, error: object, wait: float) -> Meanin
 def _find_spent(
     status: int, words: str, codes: list[str], error: object, wait: float
 ) -> Meaning | None:
-    """Return which money or quota is spent, None if none is.
-
-    A refusal that asks to wait is believed, unless it names the money or a day's quota itself.
-    """
+    # A refusal that asks to wait is believed, unless it names the money or a day's quota itself.
     if _ALLOCATED.search(words) and "free tier" not in words.lower():
         return None
     if any(_MONEY_CODES.search(code) for code in codes):
@@ -254,7 +256,7 @@ _PERIOD_ID = compile_later(r"(?i)per_?(day|week|month)|=0$")
 
 
 def _list_quotas(error: object) -> Iterator[str]:
-    """Yield the quotas that Google's `QuotaFailure` names, each with its value."""
+    """Yield the quotas named by Google's `QuotaFailure`, each with its value."""
     for fields in _walk(error, _MAX_DEPTH):
         for violation in cast("list[Any]", fields.get("violations") or ()):
             if isinstance(violation, dict):
@@ -271,7 +273,7 @@ def _list_codes(error: object, depth: int) -> Iterator[str]:
 
 
 def _walk(value: object, depth: int) -> Iterator[dict[str, Any]]:
-    """Yield an error and the errors in it, the outer ones first."""
+    """Yield an error and the errors nested in it, the outer ones first."""
     if not depth:
         return
     if isinstance(value, list):

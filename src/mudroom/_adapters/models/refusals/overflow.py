@@ -1,8 +1,8 @@
-"""Overflow: refusals of requests that are too long for the model.
+"""Recognises refusals of requests that are too long for the model.
 
-Most providers have no code of their own for such a refusal, so the words count. A refusal that is
-missed ends a run that a shorter request would save; one that is seen by mistake costs a clearing
-and another request. `tests/models/test_overflow_wordings.py` has the words of each provider.
+Most providers have no code for this, so their words decide. Missing such a refusal ends a run that
+a shorter request would have saved; a false alarm only costs a clearing and another request.
+`tests/models/test_overflow_wordings.py` lists the words of each provider.
 """
 
 from __future__ import annotations
@@ -37,28 +37,29 @@ _TOO_LONG = compile_later(
         )
     )
 )
+# Refusals with similar words that a shorter request would not help.
 _OTHER_LIMIT = compile_later(
     r"(?i)per[ _-]?(minute|min|second|hour|day)\b|\b[tr]p[md]\b|rate.?limit|quota|throttl"
     r"|please wait|max tokens must be"
     r"|(unknown|unrecognized|unexpected|unsupported|extra)\b[^.]{0,30}"
     r"\b(parameter|argument|field|option|property|inputs?)\b"
 )
-"""Refusals with similar words that a shorter request does not help."""
 
+# Fields of an error that contain its words. Others may repeat the request.
 _TEXT_FIELDS = ("error", "errors", "message", "msg", "detail", "code", "type", "metadata", "raw")
-"""Fields of an error that have its words. Others may repeat the request."""
 
 _MAX_DEPTH = 6
+# Characters the patterns read. Every known error says what it means before that, an error body
+# may be long, and Python refuses to convert numbers of more than 4,300 digits.
 _MAX_WORDS = 4_000
-"""Characters of an error that the patterns read. All known errors say what they mean earlier, and
-an error body may be long. Python refuses to read numbers of more than 4,300 digits."""
 
 
 class StatedSizes(Struct, frozen=True):
-    """Sizes in tokens that a refusal states; 0 stands for one that it does not state.
+    """Sizes in tokens stated by a refusal; 0 where it states none.
 
     Arguments:
-        window: the context window of the model. request: the size of the refused request.
+        window: the model's context window.
+        request: the size of the refused request.
     """
 
     window: int = 0
@@ -69,8 +70,9 @@ def is_overflow(status: int, text: str, body: bytes = b"") -> bool:
     """Return whether an error says that the request is too long for the model.
 
     Arguments:
-        status: as HTTP, also of an error inside a stream. Some servers send 500.
-        text: the message. body: the error as JSON; it may have a code, or another message inside.
+        status: the HTTP status, or that of an error inside a stream. Some servers send 500.
+        text: the message.
+        body: the error as JSON, which may have a code or another message inside.
     """
     if status == 413:
         return True
@@ -81,7 +83,7 @@ def is_overflow(status: int, text: str, body: bytes = b"") -> bool:
 
 
 def join_words(text: str, others: list[str]) -> str:
-    """Join the message of an error and the other texts in it, for patterns to search."""
+    """Join an error's message and its other texts for patterns to search."""
     return " | ".join((text, *others))[:_MAX_WORDS]
 
 
@@ -93,7 +95,7 @@ def _list_texts(body: bytes | str) -> list[str]:
 
 
 def collect_texts(value: object, depth: int = _MAX_DEPTH) -> list[str]:
-    """Return the words of an error. A gateway may put the error of its provider into a text."""
+    """Collect the words of an error. Gateways may nest another provider's error in a text."""
     if isinstance(value, str):
         return [value, *(_list_texts(value) if value.startswith("{") else [])]
     if not depth:
@@ -129,14 +131,14 @@ _STATED_WINDOWS = tuple(
     )
 )
 _NUMBER = compile_later(r"(?<![\w.-])\d{4,}(?![\w-])")
+# A number further above the window than this is not the size of a request.
 _MAX_RATIO = 100
-"""A number that is further above the window than this is no size of a request."""
 
 
 def find_stated_sizes(refusal: str) -> StatedSizes:
-    """Return the sizes that the refusal of a long request states.
+    """Find the sizes stated by the refusal of a long request.
 
-    The size of the request is the largest number above the window.
+    The largest number above the window is taken for the size of the request.
     """
     text = refusal.replace(",", "")
     matches = (pattern.search(text) for pattern in _STATED_WINDOWS)

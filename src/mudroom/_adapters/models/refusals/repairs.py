@@ -1,4 +1,4 @@
-"""Repairs: what a refusal says of the fields and the output limit of a request."""
+"""What a refusal teaches about a request's fields and output limit."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ _MISSING_REASONING = compile_later(
     r"|(missing|requires?|without)\b.{0,30}\breasoning_content"
 )
 _BLANK = " "
+# Entry in the refused fields of a model whose server cannot handle patterns in schemas.
 PATTERNS = "pattern"
-"""Entry in the refused fields of a model whose server cannot follow patterns in schemas."""
 _REFUSED_PATTERN = compile_later(
     r"(?i)failed to (parse|compile) (the )?grammar|failed to initialize samplers"
     r"|look-?(ahead|behind|around)|(invalid|unsupported|unknown) (regex|regular expression|format)"
     r"|\b(pattern|format|regex)\b.{0,60}\b(not (valid|supported|permitted|allowed)|unsupported"
     r"|invalid)"
 )
+# These only narrow strings, so leaving them out makes a schema looser but not wrong.
 _ANNOTATIONS = frozenset({"pattern", "format"})
 _NAMED_SCHEMAS = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
@@ -72,10 +73,12 @@ _PROMPT_AND_OUTPUT = (
 
 
 def learn_facts(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | None:
-    """Return facts that fit a refusal, and the change in words; None if it names no known field.
+    """Correct the facts after a refusal; None if it names no known field.
+
+    Return the new facts and the change in words.
 
     Arguments:
-        facts: those that the refused request was made of.
+        facts: the facts the refused request was made from.
         refusal: the provider's error text.
     """
     for pattern in _OUTPUT_CAPS:
@@ -86,7 +89,7 @@ def learn_facts(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | Non
 
 
 def _learn_shape(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | None:
-    """Return facts for another form of messages or tools."""
+    """Learn that messages or tools must have another form."""
     if _MISSING_REASONING.search(refusal) and facts.absent_reasoning != _BLANK:
         # Some servers count an empty field as missing.
         absent = "" if facts.absent_reasoning is None else _BLANK
@@ -102,7 +105,6 @@ def _learn_shape(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | No
 
 
 def _learn_field(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | None:
-    """Return facts without a field that the server refuses."""
     match = _FIELD.search(refusal)
     if match is None or not _UNSUPPORTED.search(refusal):
         return None
@@ -124,10 +126,10 @@ def _learn_field(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | No
 
 
 def find_room(refusal: str) -> tuple[int, int]:
-    """Return the window and the room that a prompt leaves in it, as a refusal states them.
+    """Read the window, and the room a prompt leaves in it, from a refusal.
 
-    Zeros if it states none, or if the room is too small for an answer. Without a window, the room
-    is what the credit of the account suffices for.
+    Zeros if it states neither, or if the room is too small for an answer. Without a window, the
+    room is what the account's credit suffices for.
     """
     if match := re.search(r"fewer max_tokens.*can only afford (\d+)", refusal):
         return 0, _check_room(int(match[1]))
@@ -145,9 +147,9 @@ def _check_room(tokens: int) -> int:
 
 
 def remove_patterns(schema: Any) -> Any:  # noqa: ANN401
-    """Return a JSON Schema without `pattern` and `format`, which only narrow strings.
+    """Remove `pattern` and `format` from a JSON Schema.
 
-    A property may have such a name, and a value such a key: these stay.
+    Properties of that name, and keys inside values such as `default`, stay.
     """
     if isinstance(schema, list):
         return [remove_patterns(each) for each in cast("list[Any]", schema)]

@@ -1,4 +1,4 @@
-"""How long a refusal asks to wait: in a header, in a field of the error, or only in its words."""
+"""How long a refusal asks to wait: in a header, a field of the error, or only in words."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _BEFORE_WAIT = compile_later(
     r"|available( again)? in)( about| at least)?:? (?=\d)|请(在|等待) ?(?=\d)"
 )
 _COMPOUND = compile_later(r"(?i)(?<=\d)(ms|[dhms])(?=\d)")
+# Fields of an error that state a wait, in lower case, with their unit in seconds.
 _FIELDS = {
     "retrydelay": 1.0,
     "retry_after": 1.0,
@@ -29,21 +30,21 @@ _FIELDS = {
     "retry_after_ms": 0.001,
     "retryafterms": 0.001,
 }
-"""Fields of an error with a wait, in lower case, and the seconds that 1 in them stands for."""
 _MAX_DEPTH = 6
+# Larger numbers are dates in seconds since 1970, not durations.
 _OLDEST_DATE = 1e9
-"""Larger numbers of seconds are dates since 1970."""
 
 
 def find_wait(headers: Mapping[str, str], error: object, text: str, now: float) -> float:
-    """Return the seconds that a refusal asks to wait, 0 for none.
+    """Find the seconds a refusal asks to wait, 0 for none.
 
-    A header counts before a field of the error, and a field before words.
+    A header takes precedence over a field of the error, and a field over words.
 
     Arguments:
-        headers: by lower-case name.
-        error: the decoded body of the refusal. text: its message.
-        now: seconds since 1970, for waits that end at a time.
+        headers: response headers by lower-case name.
+        error: the decoded body of the refusal.
+        text: its message.
+        now: seconds since 1970, for waits given as a date.
     """
     return (
         parse_retry_after(headers, now) or _find_field(error, now, _MAX_DEPTH) or _find_words(text)
@@ -51,7 +52,7 @@ def find_wait(headers: Mapping[str, str], error: object, text: str, now: float) 
 
 
 def parse_retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Return the seconds a response asks to wait, 0 for none.
+    """Parse the seconds a response's headers ask to wait, 0 for none.
 
     Reads `Retry-After-Ms`, then `Retry-After` in seconds, with a unit, or as a date.
 
@@ -72,7 +73,7 @@ def parse_retry_after(headers: Mapping[str, str], now: float) -> float:
 
 
 def _to_seconds(value: object, unit: float = 1.0) -> float:
-    """Return a number, or a text such as "7", "6.4s" or "1m30s", as seconds; 0 for all others."""
+    """Read a number, or a text such as "7", "6.4s" or "1m30s", as seconds; 0 for anything else."""
     if isinstance(value, str):
         if _WHOLE_DURATION.fullmatch(value.strip()):
             return _add_up(value)
@@ -98,7 +99,7 @@ def _get_unit(name: str) -> float:
 
 
 def _find_field(value: object, now: float, depth: int) -> float:
-    """Return the first wait in the fields of an error, and of the errors and headers in it."""
+    """Find the first wait in the fields of an error and of what is nested in it."""
     if not depth:
         return 0.0
     if isinstance(value, list):
@@ -120,7 +121,7 @@ def _find_field(value: object, now: float, depth: int) -> float:
 
 
 def _read_protobuf(value: object) -> float:
-    """Return a duration that is an object, as libraries of Google write it."""
+    """Read a duration given as an object, as Google's libraries write it."""
     if not isinstance(value, dict):
         return 0.0
     fields = cast("dict[str, Any]", value)
@@ -128,7 +129,7 @@ def _read_protobuf(value: object) -> float:
 
 
 def _read_reset(value: object, now: float) -> float:
-    """Return the seconds until a reset that OpenRouter states in milliseconds since 1970."""
+    """Return the seconds until a reset; OpenRouter states it in milliseconds since 1970."""
     moment = _to_seconds(value)
     if moment > _OLDEST_DATE * 100:
         moment /= 1000
@@ -136,7 +137,7 @@ def _read_reset(value: object, now: float) -> float:
 
 
 def _find_words(text: str) -> float:
-    """Return the wait of a text such as "Please try again in 1m6.4s", 0 for none."""
+    """Find the wait in a text such as "Please try again in 1m6.4s", 0 for none."""
     for before in _BEFORE_WAIT.finditer(text):
         rest = _COMPOUND.sub(r"\1 ", text[before.end() : before.end() + 60])
         if match := _WHOLE_DURATION.match(rest):

@@ -1,6 +1,6 @@
-"""OAuth of HTTP servers: the client of the package, with logins on disk.
+"""OAuth for HTTP servers: the package's client, with logins kept on disk.
 
-Import this module late and in a thread: it imports the package.
+Import this module late and in a thread, because it imports the package.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from ..body_limit import UNCOMPRESSED, limit_bodies
 from ..spec import ServerSpec
 from .stored_logins import LoginFile, StoredLogin
 
+# The redirect address of a session, which never opens a browser.
 NO_PORT = "http://127.0.0.1/callback"
-"""Redirect address of a session, which never opens a browser."""
+# Time for each request of a login. The package allows 5 seconds, too few for a busy server.
 _REQUEST_SECONDS = 60.0
-"""Time for each request of a login; the 5 seconds of the package are too few for a busy server."""
+# The error of a server if a call needs more rights (RFC 6750).
 _LACKING = "insufficient_scope"
-"""Error of a server whose call needs more rights (RFC 6750)."""
+# A time in the past, for tokens the server no longer accepts.
 _EXPIRED = 1.0
-"""A time in the past, for tokens that the server does not accept any more."""
 
 ShowAddress = Callable[[str], Awaitable[None]]
 WaitForCode = Callable[[], Awaitable[AuthorizationCodeResult]]
@@ -50,7 +50,7 @@ class LoginNeeded(MudroomError):
 
 
 class _Storage:
-    """The port TokenStorage of the package: a login file."""
+    """The package's port TokenStorage, on top of a login file."""
 
     def __init__(self, spec: ServerSpec, file: LoginFile) -> None:
         self.file = file
@@ -58,16 +58,14 @@ class _Storage:
         self._spec = spec
 
     def load(self) -> StoredLogin:
-        """Return the stored login, an empty one if there is none."""
         return self.file.load() or StoredLogin(self._spec.url)
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the stored tokens."""
         tokens = self.load().tokens
         return OAuthToken.model_validate(tokens) if tokens else None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Store tokens before they are used."""
+        """Store tokens before they are used: the server may accept a refresh token only once."""
         assert self.provider
         context = self.provider.context
         client = context.client_info
@@ -84,17 +82,17 @@ class _Storage:
         )
 
     def note_lacking_rights(self, scope: str) -> None:
-        """Keep for the next login that a call lacked rights. `scope`: "" if not named."""
+        """Remember for the next login that a call lacked rights. `scope` is "" if not named."""
         stored = self.load()
         needed = union_scopes(stored.needed_scope, scope) or ""
         self.file.store(replace(stored, lacks_rights=True, needed_scope=needed))
 
     def forget_lacking_rights(self) -> None:
-        """Drop the noted rights: a login has asked for them."""
+        """Forget the missing rights, since a login has asked for them."""
         self.file.store(replace(self.load(), lacks_rights=False, needed_scope=""))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return the client: that of the configuration, else the registered one."""
+        """Return the configured client, else the registered one."""
         settings = self._spec.oauth
         if client_id := settings.get("client_id"):
             secret = settings.get("client_secret")
@@ -109,7 +107,7 @@ class _Storage:
         return OAuthClientInformationFull.model_validate(client) if client else None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep the registered client, so that the next login registers no other."""
+        """Store the registered client, so that the next login does not register another."""
         stored = self.load()
         issuer = client_info.issuer or ""
         tokens = stored.tokens if stored.issuer == issuer else None
@@ -117,11 +115,11 @@ class _Storage:
 
 
 class LoginProvider(OAuthClientProvider):
-    """OAuth of the package, with what it lacks: expiry across sessions, one refresh for all.
+    """The package's OAuth plus what it lacks: expiry across sessions, and one refresh for all.
 
     Arguments:
-        file: the login of the server.
-        redirect: address that the browser returns to.
+        file: the server's login.
+        redirect: the address the browser returns to.
         show_address, wait_for_code: ask the user to log in; None raises LoginNeeded.
     """
 
@@ -158,7 +156,7 @@ class LoginProvider(OAuthClientProvider):
         self._storage.provider = self
 
     async def _begin_login(self, address: str) -> None:
-        """Send the user to the login server, whose facts are known now."""
+        """Send the user to the login server, whose metadata is known by now."""
         client = self.context.client_info
         if client and self._spec.oauth.get("client_secret"):
             metadata = _dump(self.context.oauth_metadata)
@@ -184,12 +182,12 @@ class LoginProvider(OAuthClientProvider):
             self.context.protected_resource_metadata = resource
 
     async def _handle_token_response(self, response: httpx2.Response) -> None:
-        """Store the tokens of a login. A refresh gives no more rights, so it is not here."""
+        """Handle the tokens of a login. Not called for a refresh, which gives no more rights."""
         await super()._handle_token_response(response)
         self._storage.forget_lacking_rights()
 
     async def _handle_refresh_response(self, response: httpx2.Response) -> bool:
-        """Keep the tokens if the authorization server only has trouble for a while."""
+        """Keep the tokens if the authorization server only has temporary trouble."""
         if response.status_code >= 500 or response.status_code == 429:
             raise OAuthTokenError(f"the login server answered HTTP {response.status_code}")
         try:
@@ -200,10 +198,10 @@ class LoginProvider(OAuthClientProvider):
     async def _auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Run the flow; first lock the tokens if they must be refreshed.
+        """Run the package's flow, with the tokens locked while they are refreshed.
 
-        If the server refuses a token that has not expired, try a refresh before a new login.
-        A session that lacks rights notes them for the next login.
+        If the server refuses a token that has not expired, a refresh is tried before a new login.
+        If a session lacks rights, they are remembered for the next login.
         """
         has_refreshed = await self._prepare_refresh()
         flow = super()._auth_flow(request)
@@ -235,11 +233,11 @@ class LoginProvider(OAuthClientProvider):
             await self._lock.aclose()
 
     def _ask_for_scopes(self, response: httpx2.Response) -> httpx2.Response:
-        """Return an answer as the flow must see it.
+        """Alter an answer so that the package's flow asks for the right scopes.
 
-        A login asks for the rights of the configuration and those that calls lacked, also if the
-        server accepts the present token. With the latter it asks for those that it had, too. If
-        the server did not name what a call lacked, the package asks for all that is published.
+        A login asks for the configured rights and for those that calls lacked, even if the server
+        accepts the current token; in the latter case also for those it already had. If the server
+        did not name what a call lacked, the package asks for everything that is published.
         Raises LoginNeeded for a session that lacks rights.
         """
         lacking = find_lacking_scope(response)
@@ -265,7 +263,7 @@ class LoginProvider(OAuthClientProvider):
         return response
 
     async def _prepare_refresh(self, refused: OAuthToken | None = None) -> bool:
-        """Lock the tokens if they must be refreshed, unless another session has done so.
+        """Lock the tokens if they must be refreshed, unless another session has just done so.
 
         Return whether a refresh follows.
         """
@@ -285,9 +283,9 @@ class LoginProvider(OAuthClientProvider):
 
 
 def find_lacking_scope(response: httpx2.Response) -> str | None:
-    """Return the rights that a refused request lacks, "" if the server does not name them.
+    """Return the rights a refused request lacks, "" if the server does not name them.
 
-    None if the server refuses it for another reason, or not at all.
+    None if the request was refused for another reason, or not at all.
     """
     if response.status_code != 403:
         return None
@@ -297,7 +295,7 @@ def find_lacking_scope(response: httpx2.Response) -> str | None:
 
 
 def make_rights_error(spec: ServerSpec, scope: str) -> LoginNeeded:
-    """Return the error for a call that needs more rights than the login has."""
+    """Make the error for a call that needs more rights than the login has."""
     rights = f": {scope}" if scope else ""
     return LoginNeeded(
         f"server {spec.name} wants a login with more rights{rights}",
@@ -307,10 +305,10 @@ def make_rights_error(spec: ServerSpec, scope: str) -> LoginNeeded:
 
 
 def make_login_remedy(server: str, scope: str | None) -> str:
-    """Return the command that logs in, and what helps if the server did not name the scope.
+    """Word the command that logs in, and what helps if the server did not name the scope.
 
     Arguments:
-        scope: that a call lacked, "" if the server did not name it; None if it lacked none.
+        scope: the scope a call lacked, "" if the server did not name it, None if it lacked none.
     """
     remedy = f"Run: mudroom mcp login {server}"
     if scope != "":
@@ -319,13 +317,13 @@ def make_login_remedy(server: str, scope: str | None) -> str:
 
 
 def put_scope_first(challenge: str, scope: str) -> str:
-    """Return the header WWW-Authenticate with a challenge in front that names other rights.
+    """Put a challenge that names other rights in front of a WWW-Authenticate header.
 
-    The package reads the first `scope=` of the header, also one inside a quoted text. So the header
-    itself stays as it is.
+    The package reads the first `scope=` in the header, even one inside a quoted text, so the header
+    itself can stay unchanged.
 
     Arguments:
-        challenge: the header of the server, "" if it sent none.
+        challenge: the server's header, "" if it sent none.
     """
     first = f'Bearer scope="{scope}"'
     return f"{first}, {challenge}" if challenge else first
@@ -338,10 +336,10 @@ def _dump(value: Any) -> dict[str, Any] | None:  # noqa: ANN401  a model of the 
 def choose_secret_method(
     metadata: Mapping[str, Any] | None,
 ) -> Literal["client_secret_basic", "client_secret_post"]:
-    """Return how a client of the configuration sends its secret: in a header, if that is allowed.
+    """Choose how a configured client sends its secret: in a header, if that is allowed.
 
     Arguments:
-        metadata: of the login server (RFC 8414), None if it is not known.
+        metadata: metadata of the login server (RFC 8414), None if unknown.
     """
     allowed: list[str] = (metadata or {}).get("token_endpoint_auth_methods_supported") or []
     is_body_only = "client_secret_post" in allowed and "client_secret_basic" not in allowed
@@ -390,7 +388,7 @@ async def log_in(
 
 
 def parse_redirect(target: str) -> AuthorizationCodeResult:
-    """Return the answer in the address that the browser was sent to. Raises ValueError."""
+    """Parse the answer in the address the browser was sent to. Raises ValueError."""
     query = httpx2.URL(target).params
     if error := query.get("error"):
         raise ValueError(f"{error} {query.get('error_description') or ''}".strip())

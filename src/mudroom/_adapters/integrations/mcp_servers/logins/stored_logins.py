@@ -16,21 +16,21 @@ from msgspec import Struct
 
 from ....._platform.private_files import make_private_folder, replace_private_file
 
+# Subfolder of the folder with what servers listed.
 LOGINS = "logins"
-"""Folder of the logins, in the folder of what servers listed."""
 
 
 class StoredLogin(Struct, frozen=True):
-    """Login of one server. The values are those of the authorization server.
+    """The login of one server, with the values of its authorization server.
 
     Arguments:
-        issuer: address of the authorization server that gave them.
+        issuer: address of the authorization server.
         tokens: access token and refresh token; None after a failed login.
         expires_at: seconds since 1970; None if the access token does not expire.
-        client: the client as it is registered.
+        client: the registered client.
         metadata, resource: what the authorization server and the MCP server publish.
-        lacks_rights: whether a call lacked rights since the last login.
-        needed_scope: those rights as far as the server named them; words with spaces between.
+        lacks_rights: true if a call has lacked rights since the last login.
+        needed_scope: those rights as far as the server named them, separated by spaces.
     """
 
     url: str
@@ -44,7 +44,7 @@ class StoredLogin(Struct, frozen=True):
     needed_scope: str = ""
 
     def list_secrets(self) -> dict[str, str]:
-        """Return its tokens and the secret of the client, as variables with a secret name."""
+        """Return its tokens and the client's secret, under names that mark them as secret."""
         values = {**(self.tokens or {}), **(self.client or {})}
         return {
             f"LOGIN_{name.upper()}": value
@@ -54,10 +54,11 @@ class StoredLogin(Struct, frozen=True):
 
 
 class LoginFile:
-    """File with the login of one server.
+    """The file with the login of one server.
 
     Arguments:
-        folder: of all logins. url: of the server.
+        folder: folder of all logins.
+        url: the server's URL.
     """
 
     def __init__(self, folder: str, url: str) -> None:
@@ -66,7 +67,7 @@ class LoginFile:
         self._url = url
 
     def load(self) -> StoredLogin | None:
-        """Return the login, None if there is none that can be used."""
+        """Load the login, None if there is no usable one."""
         try:
             login = msgspec.json.decode(self._path.read_bytes(), type=StoredLogin)
         except (OSError, msgspec.MsgspecError):
@@ -74,12 +75,11 @@ class LoginFile:
         return login if login.url == self._url else None
 
     def store(self, login: StoredLogin) -> None:
-        """Replace the login at once. Raises OSError."""
+        """Replace the login atomically. Raises OSError."""
         make_private_folder(self._path.parent)
         replace_private_file(self._path, msgspec.json.encode(login))
 
     def remove(self) -> bool:
-        """Remove the login. Return False if there was none."""
         try:
             self._path.unlink()
         except FileNotFoundError:
@@ -88,7 +88,7 @@ class LoginFile:
 
     @asynccontextmanager
     async def lock(self) -> AsyncGenerator[None]:
-        """Keep other processes from a refresh of the tokens until the end of the block."""
+        """Keep other processes from refreshing the tokens inside the block."""
         make_private_folder(self._path.parent)
         path = self._path.with_suffix(".lock")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -104,5 +104,5 @@ class LoginFile:
             os.close(descriptor)
 
 
+# Seconds between two attempts. Polled, because a blocking lock would need a thread.
 _LOCK_POLL = 0.05
-"""Seconds between two attempts to get the lock of another session."""
