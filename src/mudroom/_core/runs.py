@@ -189,6 +189,24 @@ class IgnoredFiles(Struct, frozen=True, gc=False, omit_defaults=True):
     tree: str = ""
 
 
+class GitWork(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a run left in the git folders of its isolated workspace, and not in its files.
+
+    Arguments:
+        only: names of what the files lack, such as "stash: WIP on main: 1a2b3c4 first".
+        commits: names of the commits whose files are among those of the work.
+        unread: git folders that could not be kept as objects, with reasons.
+        folder: where the workspace stays because of them, "" if it is removed.
+        tree: id of the tree with the kept bundles and staged files, "" if nothing is kept.
+    """
+
+    only: tuple[str, ...] = ()
+    commits: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    folder: str = ""
+    tree: str = ""
+
+
 class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     """What a run made of its isolated workspace.
 
@@ -199,6 +217,7 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
         conflicts: conflicts with which the run began and which it has not resolved. own: id of the
             tree with its own version of these files.
         ignored: files that git ignores and that are left out; None if there are none.
+        git: what is only in its git: commits, stashes, staged contents; None if there is nothing.
 
     Example:
         report = await session.task("Rename the class.", agent="refactor")
@@ -212,12 +231,13 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     conflicts: tuple[FileConflict, ...] = ()
     own: str = ""
     ignored: IgnoredFiles | None = None
+    git: GitWork | None = None
 
     @property
     def trees(self) -> tuple[str, ...]:
         """Ids of the trees that the run made, and of the one that it began with."""
-        kept = self.ignored.tree if self.ignored else ""
-        return (self.base, self.tree, kept) if kept else (self.base, self.tree)
+        beside = (each.tree for each in (self.ignored, self.git) if each)
+        return (self.base, self.tree, *filter(None, beside))
 
 
 class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -229,6 +249,8 @@ class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
         checks: commands that succeeded with merged files.
         unmerged: what keeps the other work from landing, by id of the run that did it: "conflict",
             "red" (a check failed), "refused" or "dropped".
+        only_in_git: names of commits, stashes and staged files that no merged file has, by id of
+            the run whose git has them.
 
     Example:
         if report.merges:
@@ -241,6 +263,7 @@ class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
     after_red: int = 0
     checks: tuple[str, ...] = ()
     unmerged: dict[str, str] = {}
+    only_in_git: dict[str, tuple[str, ...]] = {}
 
 
 class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defaults=True):
