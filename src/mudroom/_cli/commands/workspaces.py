@@ -69,9 +69,9 @@ def apply_work(cwd: str, name: str, with_ignored: bool) -> int:
 
 @workspaces.command("git", context_settings=CONTEXT_SETTINGS)
 @_work_id
-@click.argument("folder", default="", metavar="[FOLDER]")
+@click.argument("folder", required=False, metavar="[FOLDER]")
 @click.pass_obj
-def write_git_work(cwd: str, name: str, folder: str) -> int:
+def write_git_work(cwd: str, name: str, folder: str | None) -> int:
     """Write commits, stashes and staged files that are only in a run's git into a new FOLDER."""
     from ..actions.workspaces import write_git_work
 

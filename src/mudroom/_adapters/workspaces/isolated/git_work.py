@@ -11,6 +11,7 @@ link, and git reads the copies with a configuration of mudroom's own.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import tempfile
@@ -296,10 +297,13 @@ def _copy_files(git: Git, top: str, path: str) -> None:
         os.mkdir(target)
         for file in filter(_LOOSE.fullmatch, _list(top, f"{folder}/{name}")):
             copy = os.path.join(target, file)
-            copy_inside(top, f"{folder}/{name}/{file}", copy, max_bytes=MAX_GIT_BYTES)
+            try:
+                copy_inside(top, f"{folder}/{name}/{file}", copy, max_bytes=left)
+            except OSError as error:
+                raise (_TooLargeError() if error.errno == errno.EFBIG else error) from error
             left -= os.path.getsize(copy)
             count += 1
-            if left < 0 or count > MAX_FILES:
+            if count > MAX_FILES:
                 raise _TooLargeError
     for file in filter(_PACK.fullmatch, _list(top, f"{folder}/pack")):
         with open(open_inside(top, f"{folder}/pack/{file}"), "rb", buffering=0) as pack:
@@ -373,8 +377,15 @@ def _find_subject(commits: dict[str, _Commit], name: str) -> str:
 
 
 def _list_tips(copy: _Copy, commits: dict[str, _Commit]) -> list[_Tip]:
-    """Return new objects from which all new commits are reached, those with a name first."""
-    tips = [tip for tip in _list_named(copy.source) if tip.id in copy.new]
+    """Return new objects from which all new commits are reached, those with a name first.
+
+    Raises WorkspaceError if a ref leads to an object that is nowhere.
+    """
+    named = list(_list_named(copy.source))
+    ids = [tip.id for tip in named]
+    if len(select_present(copy.git, ids)) < len(ids):
+        raise WorkspaceError("an object is missing")
+    tips = [tip for tip in named if tip.id in copy.new]
     reached: set[str] = set()
     _add_history(reached, commits, (tip.id for tip in tips))
     lost = {name: each for name, each in commits.items() if name not in reached}

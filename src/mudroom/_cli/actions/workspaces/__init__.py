@@ -154,11 +154,11 @@ def apply_work(cwd: str, name: str, *, with_ignored: bool) -> int:
     return 0
 
 
-def write_git_work(cwd: str, name: str, folder: str) -> int:
+def write_git_work(cwd: str, name: str, folder: str | None) -> int:
     """Write what a run left only in git into a new folder, and return the exit code.
 
     Arguments:
-        folder: its path; "" for one in the current folder that is named after the run.
+        folder: its path; None for one in the current folder that is named after the run.
     """
     home = load_settings(cwd).home
     kept_work.remove_abandoned(home)
@@ -169,9 +169,11 @@ def write_git_work(cwd: str, name: str, folder: str) -> int:
         print(f"  {sanitize_line(os.path.join(folder, path), 400)}")
     if bundles := [path for path in paths if os.path.basename(path) == BUNDLE]:
         print("A repository gets the commits of a bundle, each under a name of its own, with:")
-        refs = f"refs/*:refs/mudroom/{kept.run_id.replace('~', '-')}/*"
-        for path in bundles:
+        name = kept.run_id.replace("~", "-")  # git allows no "~" in the name of a ref
+        for number, path in enumerate(bundles, 1):
             place = sanitize_line(os.path.join(folder, path), 400)
+            part = f"/{number}" if number > 1 else ""
+            refs = f"refs/*:refs/mudroom/{name}{part}/*"
             print(f"  git fetch --no-tags {shlex.quote(place)} {shlex.quote(refs)}")
     return 0
 
