@@ -348,7 +348,9 @@ SOME = ("stash", "branch", "reset", "staged, then removed", "new repository")
 """Kinds of one child that ends in each way."""
 
 
-async def run_child(project: Path, command: str, end: Reason) -> tuple[Report, list[StoredEvent], str]:
+async def run_child(
+    project: Path, command: str, end: Reason
+) -> tuple[Report, list[StoredEvent], str]:
     """Run a parent with one isolated child that ends for a reason.
 
     Returns the parent's report, the events, and what the parent's model read.
