@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.engine.test_limits import answer_with_usage
 from tests.long_form import count_examples
 from tests.workspaces.git_projects import ENVIRONMENT, make_repository, run_git, write_files
@@ -411,6 +412,8 @@ async def test_s13_the_parent_reads_it_however_the_child_ends(
     for kind in SOME:
         assert f"precious-{kind[:5]}" in back
     assert not find_violations(events)
+    silent = [replace(e, only_in_git=()) if isinstance(e, WorkMerged) else e for e in events]
+    assert [each.promise for each in find_violations(silent)] == ["S13"]
 
 
 def test_counts_say_which_git_has_more_work() -> None:
