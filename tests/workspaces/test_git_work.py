@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from tests.engine.test_limits import answer_with_usage
 from tests.long_form import count_examples
 from tests.workspaces.git_projects import ENVIRONMENT, make_repository, run_git, write_files
+from tests.workspaces.hostile_repositories import Markers
 
 from mudroom import Agent, Budget, Reason, Report, Session, WorkspaceKind
 from mudroom._adapters.journals.memory import MemoryJournal
@@ -311,6 +312,21 @@ def test_links_in_a_git_folder_lead_to_nothing_of_others(project: Path, tmp_path
     if git and git.tree:
         kept = workspaces.store.list_entries(git.tree).values()
         assert not any(b"SECRET" in workspaces.store.read(each.id) for each in kept)
+
+
+def test_no_setting_of_a_childs_git_starts_a_program(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspaces = open_workspaces(project)
+    commands = (KINDS["stash"][0], KINDS["staged"][0], KINDS["new repository"][0])
+    folder = work_in(workspaces, "; ".join(commands))
+    markers = Markers(tmp_path / "markers")
+    for git_folder in (folder / ".git", folder / "new/.git"):
+        markers.poison(git_folder)
+    store_and_remove(workspaces)
+    del workspaces
+    assert "precious" in recover(project, capsys)
+    assert markers.read() == set()
 
 
 def test_a_folder_without_a_repository_has_git_work_too(
