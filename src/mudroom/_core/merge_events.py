@@ -68,6 +68,7 @@ class WorkMerged(Event, frozen=True, tag="work_merged"):
         own: id of the tree with the child's version of these files.
         left_out: paths the child changed but that keep the run's version, because the child or a
             call of `merge` decided so.
+        only_in_git: see `MergeCounts`.
     """
 
     child: str
@@ -84,6 +85,7 @@ class WorkMerged(Event, frozen=True, tag="work_merged"):
     open_conflicts: tuple[FileConflict, ...] = ()
     own: str = ""
     left_out: tuple[str, ...] = ()
+    only_in_git: tuple[str, ...] = ()
 
 
 class CheckStarted(Event, frozen=True, tag="check_started"):
@@ -126,7 +128,7 @@ class CheckFinished(Event, frozen=True, tag="check_finished"):
 
 
 def count_merges(events: Iterable[WorkMerged]) -> MergeCounts | None:
-    """Count what became of the work in the events; None if no files were changed.
+    """Count what became of the work in the events; None if there was none.
 
     Work that came back to its child counts once.
     """
@@ -138,7 +140,10 @@ def count_merges(events: Iterable[WorkMerged]) -> MergeCounts | None:
             first_runs[event.returned] = first
         works.setdefault(first, []).append(event)
     counted = [merges for merges in works.values() if any(map(_has_changes, merges))]
-    if not counted:
+    # The call that drops work says nothing of its git.
+    events_with_git = (event for merges in works.values() for event in merges if event.only_in_git)
+    only_in_git = {event.child: event.only_in_git for event in events_with_git}
+    if not counted and not only_in_git:
         return None
     landed = [merges for merges in counted if merges[-1].state == "merged"]
     states = [{event.state for event in merges} for merges in landed]
@@ -151,6 +156,7 @@ def count_merges(events: Iterable[WorkMerged]) -> MergeCounts | None:
             merges[-1].child: merges[-1].state for merges in counted if merges[-1].state != "merged"
         },
         checks=tuple(dict.fromkeys(filter(None, (merges[-1].check for merges in landed)))),
+        only_in_git=only_in_git,
     )
 
 
@@ -160,10 +166,12 @@ def _has_changes(event: WorkMerged) -> bool:
 
 def describe_merges(counts: MergeCounts) -> str:
     """Describe the counts: "6 of 6 landed; 2 after a conflict; make test green"."""
-    parts = [f"{counts.landed} of {counts.works} landed"]
+    parts = [f"{counts.landed} of {counts.works} landed"] if counts.works else []
     after = {"a conflict": counts.after_conflict, "a red check": counts.after_red}
     if any(after.values()):
         parts.append(", ".join(f"{count} after {what}" for what, count in after.items() if count))
     if counts.checks:
         parts.append(f"{', '.join(counts.checks)} green")
+    if counts.only_in_git:
+        parts.append(f"only in git: {', '.join(counts.only_in_git)}")
     return "; ".join(parts)

@@ -190,6 +190,24 @@ class IgnoredFiles(Struct, frozen=True, gc=False, omit_defaults=True):
     tree: str = ""
 
 
+class GitWork(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a run left in the git folders of its isolated workspace, and not in its files.
+
+    Arguments:
+        only: names of what the files lack, such as "stash: WIP on main: 1a2b3c4 first".
+        commits: names of the commits whose files are among those of the work.
+        unread: git folders that could not be kept as objects, with reasons.
+        folder: where the workspace stays because of them, "" if it is removed.
+        tree: id of the tree with the kept bundles and staged files, "" if nothing is kept.
+    """
+
+    only: tuple[str, ...] = ()
+    commits: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    folder: str = ""
+    tree: str = ""
+
+
 class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     """The changes a run made in its isolated workspace.
 
@@ -203,6 +221,7 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
         ignored: files left out because git ignores them; None if there are none.
         private: permission bits, such as 0o600, of new files that are closed to the group or others
             where new files usually are open to them.
+        git: commits, stashes and staged contents that only its git has; None if there are none.
 
     Example:
         report = await session.task("Rename the class.", agent="refactor")
@@ -217,12 +236,13 @@ class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     own: str = ""
     ignored: IgnoredFiles | None = None
     private: dict[str, int] = {}
+    git: GitWork | None = None
 
     @property
     def trees(self) -> tuple[str, ...]:
         """Ids of the tree the run started with and of those it made."""
-        kept = self.ignored.tree if self.ignored else ""
-        return (self.base, self.tree, kept) if kept else (self.base, self.tree)
+        beside = (each.tree for each in (self.ignored, self.git) if each)
+        return (self.base, self.tree, *filter(None, beside))
 
 
 class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -235,6 +255,8 @@ class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
         checks: commands that succeeded on the merged files.
         unmerged: why other work has not landed, by id of the run that did it: "conflict", "red" (a
             check failed), "refused" or "dropped".
+        only_in_git: names of commits, stashes and staged files that no merged file has, by id of
+            the run whose git has them.
 
     Example:
         if report.merges:
@@ -247,6 +269,7 @@ class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
     after_red: int = 0
     checks: tuple[str, ...] = ()
     unmerged: dict[str, str] = {}
+    only_in_git: dict[str, tuple[str, ...]] = {}
 
 
 class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defaults=True):

@@ -266,7 +266,8 @@ async def _store_work(run: RunContext) -> Work | None:
     try:
         observed = set(run.evidence.observed_changes)
         written = [path for path in run.evidence.files_changed if path not in observed]
-        return await asyncio.to_thread(isolation.store_work, written)
+        work = await asyncio.to_thread(isolation.store_work, written)
+        return _redact_git_work(run, work) if work.git else work
     except FilesLostError:
         run.evidence.add_unknown_changes(ELSEWHERE)
         raise
@@ -274,6 +275,14 @@ async def _store_work(run: RunContext) -> Work | None:
         reason = str(error).replace("; ", ", ")  # reasons are joined with semicolons
         run.evidence.add_unknown_changes(f"{NOT_STORED}{reason}")
         return None
+
+
+def _redact_git_work(run: RunContext, work: Work) -> Work:
+    """Return work without secrets in the messages of commits, which its model wrote."""
+    git = work.git
+    assert git
+    only, commits = (tuple(map(run.services.redact, names)) for names in (git.only, git.commits))
+    return replace(work, git=replace(git, only=only, commits=commits))
 
 
 def _allows_summary(run: RunContext, ending: Ending) -> bool:

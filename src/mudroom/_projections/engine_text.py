@@ -48,6 +48,8 @@ _LINES = (
     "decided otherwise, so these files",
     "resolutions without effect:",
     r"\d+ ignored files? (?:is|are) not merged",
+    "(?:only in|not read of) the child's git",
+    "commits of the child, kept beside",
     "cleared to save space:",
     "also changed by ",
     r"hook(?: \w+)?\]",

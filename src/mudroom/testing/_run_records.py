@@ -197,7 +197,7 @@ def has_own_files(run: RunRecord) -> bool:
 
 
 def check_work(run_id: str, runs: Mapping[str, RunRecord]) -> Iterator[Violation]:
-    """Yield violations of S13: paths that a child changed and that are not accounted for.
+    """Yield violations of S13: work of a child, in files or in git, that is not accounted for.
 
     Arguments:
         run_id: of a child with an isolated workspace, which has ended, as has its parent.
@@ -209,6 +209,10 @@ def check_work(run_id: str, runs: Mapping[str, RunRecord]) -> Iterator[Violation
         if run.finished and run.finished.report.turns:
             yield Violation("S13", run_id, "nothing says what became of its work")
         return
+    work = run.finished.report.work if run.finished else None
+    has_git_work = work and work.git and (work.git.only or work.git.unread)
+    if has_git_work and not any(e.only_in_git for e in merges if e.child == run_id):
+        yield Violation("S13", run_id, "nothing names the work that is only in its git")
     if last.state != "merged":
         return
     before = {event.returned: event.child for event in merges if event.returned}

@@ -67,6 +67,17 @@ def apply_work(cwd: str, name: str, with_ignored: bool) -> int:
     return apply_work(cwd, name, with_ignored=with_ignored)
 
 
+@workspaces.command("git", context_settings=CONTEXT_SETTINGS)
+@_work_id
+@click.argument("folder", required=False, metavar="[FOLDER]")
+@click.pass_obj
+def write_git_work(cwd: str, name: str, folder: str | None) -> int:
+    """Write commits, stashes and staged files that are only in a run's git into a new FOLDER."""
+    from ..actions.workspaces import write_git_work
+
+    return write_git_work(cwd, name, folder)
+
+
 @workspaces.command("drop", context_settings=CONTEXT_SETTINGS)
 @click.argument("names", nargs=-1, required=True, metavar="ID...")
 @click.pass_obj

@@ -82,7 +82,9 @@ class ExitCodeRule:
         from ..._core.merge_events import count_merges  # few runs need it
 
         merges = count_merges(self._merges)
-        return EXIT_NOT_LANDED if merges and merges.landed < merges.works else 0
+        if merges is None:
+            return 0
+        return EXIT_NOT_LANDED if merges.landed < merges.works or merges.only_in_git else 0
 
 
 def open_progress(color: str, *, verbose: bool, quiet: bool, plain: bool) -> Progress:

@@ -22,6 +22,7 @@ from ..changes.watch import select_unstored
 from ..run_context import RunContext
 from .checks import describe_check, find_check_refusal, run_check
 from .decisions import ask_for_merge, find_merge_denial
+from .git_work import collect_git_work, describe_git_work
 from .overlaps import describe_overlaps, list_overlaps
 
 _MAX_REFUSAL = 2_000
@@ -117,7 +118,13 @@ async def merge_once(
     text = await asyncio.to_thread(_describe, context, run_id, outcome)
     overlaps = await asyncio.to_thread(list_overlaps, run, run_id, work, outcome.conflicts)
     left_out = await asyncio.to_thread(_list_left_out, run, run_id, work, outcome)
-    facts = (describe_overlaps(run, overlaps), notes, *_describe_other_files(work, left_out))
+    git_works = await asyncio.to_thread(collect_git_work, run, run_id, work)
+    facts = (
+        describe_overlaps(run, overlaps),
+        notes,
+        *_describe_other_files(work, left_out),
+        *describe_git_work(run.services.session, git_works),
+    )
     event = run.recorder.make_event(
         WorkMerged,
         child=run_id,
@@ -126,6 +133,9 @@ async def merge_once(
         conflicts=tuple((conflict.path, conflict.kind) for conflict in outcome.conflicts),
         open_conflicts=tuple(conflict.file for conflict in outcome.conflicts),
         left_out=left_out,
+        only_in_git=tuple(
+            name for each in git_works.values() for name in (*each.only, *each.unread)
+        ),
         text="\n".join(filter(None, (text, *facts))),
         check=_describe_result(outcome, check),
         base=outcome.base,

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from ...._core.listings import count_noun
 from ...._core.merge_events import Overlap
 from ...._core.run_ids import make_sort_key
-from ...._core.runs import Work
+from ...._core.runs import GitWork, Work
+from ...._platform.open_beneath import open_new_file
 from ...._platform.path_text import path_to_text
 from ...._platform.scratch_dirs import remove_tree
 from ....errors import UnknownName, WorkspaceError
@@ -32,6 +33,7 @@ class KeptWork(Struct, frozen=True):
         source: the folder that the workspace began as.
         state: "merged", "not merged" or "working" (a process uses the workspace now).
         files: paths of the files that differ from the start.
+        only_in_git: names of the commits, stashes and staged files that no file of the work has.
     """
 
     session: str
@@ -39,6 +41,7 @@ class KeptWork(Struct, frozen=True):
     source: str
     state: str
     files: tuple[str, ...] = ()
+    only_in_git: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -96,7 +99,9 @@ def _list_session(session: str, workspaces: IsolatedWorkspaces) -> Iterator[Kept
         if run_id in working:
             state = "working"
         files = record.work.files if record else ()
-        yield KeptWork(session, run_id, workspaces.source, state, files)
+        git = record.work.git if record else None
+        only_in_git = (*git.only, *git.unread) if git else ()
+        yield KeptWork(session, run_id, workspaces.source, state, files, only_in_git)
 
 
 class KeptSize(Struct, frozen=True):
@@ -143,7 +148,7 @@ def list_overlaps(home: str, source: str) -> list[Overlap]:
 def drop_kept(home: str, kept: KeptWork) -> None:
     """Remove the stored work of a run."""
     workspaces = open_kept(home, kept.session)
-    workspaces.store.drop(kept.run_id)
+    workspaces.drop(kept.run_id)
 
 
 def read_difference(home: str, kept: KeptWork) -> str:
@@ -159,7 +164,54 @@ def read_difference(home: str, kept: KeptWork) -> str:
         )
         if ignored.tree:
             text += store.read_difference(store.empty_tree, ignored.tree)
+    if git := work.git:
+        text += "".join(f"\n# {line}" for line in _describe_git_work(git, kept.id)) + "\n"
     return text
+
+
+def _describe_git_work(git: GitWork, name: str) -> Iterator[str]:
+    """Yield lines about what is only in git. `name`: id of the kept work."""
+    for each in git.only:
+        yield f"only in its git: {each}"
+    for each in git.commits:
+        yield f"kept as a commit, too: {each}"
+    for each in git.unread:
+        yield f"not read, so its folder stays at {git.folder}: {each}"
+    if git.tree:
+        yield f"written into a new folder by: mudroom workspaces git {name}"
+
+
+def write_git_work(home: str, kept: KeptWork, folder: str) -> list[str]:
+    """Write what a run left only in git into a new folder; return the paths of the files in it.
+
+    Commits are bundles, from which a repository fetches them. Raises WorkspaceError.
+    """
+    workspaces = open_kept(home, kept.session)
+    work = _require_work(workspaces, kept)
+    if work.git is None or not work.git.tree:
+        place = work.git.folder if work.git else ""
+        raise WorkspaceError(
+            f"nothing of the git of {kept.id} is kept",
+            remedy=f"Look into {place}." if place else f"See mudroom workspaces show {kept.id}.",
+        )
+    store = workspaces.store
+    entries = store.list_entries(work.git.tree)
+    try:
+        os.mkdir(folder)
+        top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for path, entry in entries.items():
+                with open(open_new_file(top, path, 0o666), "wb") as file:
+                    file.write(store.read(entry.id))
+        finally:
+            os.close(top)
+    except OSError as error:
+        raise WorkspaceError(
+            f"the git of {kept.id} cannot be written: {error.strerror}",
+            where=folder,
+            remedy="Name a folder that does not exist yet, where you may write.",
+        ) from error
+    return list(entries)
 
 
 def add_ignored(workspaces: IsolatedWorkspaces, work: Work) -> Work:

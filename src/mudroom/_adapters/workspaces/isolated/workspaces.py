@@ -20,7 +20,7 @@ from ...._core.file_conflicts import FileConflict
 from ...._core.json_values import get_decoder
 from ...._core.ports import NO_CHOICE, MergeChoice, MergeConflict, MergedFile, MergePlan
 from ...._core.run_ids import find_first_id
-from ...._core.runs import Work
+from ...._core.runs import GitWork, Work
 from ...._platform.path_text import path_from_text, path_to_text
 from ...._platform.private_files import make_private_folder, replace_private_file
 from ...._platform.scratch_dirs import remove_tree
@@ -28,6 +28,7 @@ from ....errors import WorkspaceError
 from .checkout import check_out
 from .git import require_git
 from .git_store import GitStore
+from .git_work import join_git_work, keep_git_work
 from .ignored_work import add_named, keep_others
 from .landing.land import Landing
 from .merge import choose_side, find_obstacles, merge_trees
@@ -47,6 +48,9 @@ REMOVED = ".removed"
 _RECORD = "workspace.json"
 _STORE = "store.git"
 
+_LEFT = "left"
+"""Folder for workspaces that stay, as a git folder in them could not be stored."""
+
 LOCK_SECONDS = 60.0
 """Seconds that a merge waits for another one that writes the same files."""
 _POLL_SECONDS = 0.02
@@ -64,6 +68,7 @@ class IsolatedFolder(Struct, frozen=True):
         missing: files of the parent that it lacks, with reasons.
         start: id of the tree of files that it began with, if that is not the base.
         own, conflicts: see `WorkspaceSpec`.
+        git: what an earlier folder of the run had only in its git.
     """
 
     run_id: str
@@ -75,6 +80,7 @@ class IsolatedFolder(Struct, frozen=True):
     start: str = ""
     own: str = ""
     conflicts: tuple[FileConflict, ...] = ()
+    git: GitWork | None = None
 
     @property
     def files(self) -> WorkingFiles:
@@ -195,6 +201,7 @@ class IsolatedWorkspaces:
             start.tree if start else "",
             start.own if start else "",
             start.conflicts if start else (),
+            stored.git if stored else None,
         )
         self._make_private(folder, parent, files.tree)
         replace_private_file(Path(place, _RECORD), msgspec.json.encode(folder))
@@ -252,7 +259,11 @@ class IsolatedWorkspaces:
         if ignored and ignored.tree:
             changes = [*changes, *store.list_changes(store.empty_tree, ignored.tree)]
         new = list_new_files(changes)
-        work = replace(work, private=self._find_private(run_id, folder.files.folder, new))
+        work = replace(
+            work,
+            private=self._find_private(run_id, folder.files.folder, new),
+            git=join_git_work(store, folder.git, self._keep_git_work(folder, stored.tree)),
+        )
         self.store.keep(run_id, work)
         return work
 
@@ -278,6 +289,18 @@ class IsolatedWorkspaces:
         if private:
             paths = {path_from_text(path): mode for path, mode in private.items()}
             make_private(folder.files.folder, paths)
+
+    def _keep_git_work(self, folder: IsolatedFolder, tree: str) -> GitWork | None:
+        """Keep what is only in the git of a run. Where that fails, its folder will stay."""
+        git = keep_git_work(self.store, folder.files, tree)
+        if git is None or not git.unread:
+            return git
+        place = os.path.join(self.directory, _LEFT, folder.run_id)
+        number = 1
+        while os.path.lexists(place):  # an earlier folder of the same run
+            number += 1
+            place = os.path.join(self.directory, _LEFT, f"{folder.run_id}+{number}")
+        return replace(git, folder=place)
 
     def store_present(self, run_id: str) -> StoredFiles:
         """Store the present files of a run, or of the user's folder, and no half of a landing."""
@@ -313,14 +336,30 @@ class IsolatedWorkspaces:
         return record.work if record else None
 
     def remove(self, run_id: str) -> None:
-        """Remove the folder of a run. Its stored work stays."""
+        """Remove the folder of a run. Its stored work stays.
+
+        A folder with a git folder that could not be stored is moved away instead.
+        """
         place = self._find_place(run_id)
+        stored = self.find_stored(run_id)
+        if stored and stored.git and stored.git.folder:
+            make_private_folder(Path(self.directory, _LEFT))
+            if not os.path.lexists(stored.git.folder):
+                with suppress(FileNotFoundError):
+                    os.rename(place, stored.git.folder)
         # A kill in between must not leave a workspace that lacks files.
         removed = f"{place}.{os.urandom(4).hex()}{REMOVED}"
         with suppress(FileNotFoundError):
             os.rename(place, removed)
         remove_tree(removed)
         Path(self.store.find_index(run_id)).unlink(missing_ok=True)
+
+    def drop(self, run_id: str) -> None:
+        """Remove the stored work of a run, and its folder if that was moved away."""
+        stored = self.find_stored(run_id)
+        self.store.drop(run_id)
+        if stored and stored.git and stored.git.folder:
+            remove_tree(stored.git.folder)
 
     def remove_if_stored(self, run_id: str) -> None:
         """Remove the folder of a run if it is as the stored work; else a later start finds it."""

@@ -1,15 +1,17 @@
-"""`mudroom workspaces`: list, show, compare, apply and drop the work of isolated workspaces."""
+"""`mudroom workspaces`: list, show, compare, apply, write and drop work of isolated workspaces."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
 
 from ...._adapters.workspaces.isolated import kept_work
+from ...._adapters.workspaces.isolated.git_work import BUNDLE
 from ...._adapters.workspaces.isolated.kept_work import KeptWork
 from ...._core.ports import MergeConflict
 from ...._engine.changes.merged_files import ChangedMeanwhileError, write_merged_files
@@ -66,14 +68,18 @@ def _to_json(kept: KeptWork) -> dict[str, object]:
         "source": kept.source,
         "state": kept.state,
         "files": kept.files,
+        "only_in_git": kept.only_in_git,
     }
 
 
 def _describe_files(kept: KeptWork) -> str:
-    if not kept.files:
-        return "no changed file"
-    more = f" and {len(kept.files) - 3} more" if len(kept.files) > 3 else ""
-    return sanitize_line(", ".join(kept.files[:3]), 100) + more
+    files = _shorten(kept.files) or "no changed file"
+    return f"{files}; only in git: {_shorten(kept.only_in_git)}" if kept.only_in_git else files
+
+
+def _shorten(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return sanitize_line(", ".join(names[:3]), 100) + more
 
 
 def print_difference(cwd: str, name: str) -> int:
@@ -145,6 +151,30 @@ def apply_work(cwd: str, name: str, *, with_ignored: bool) -> int:
     for path in result.files:
         print(f"  {sanitize_line(path, 200)}")
     print(f"Merged {kept.id} into {kept.source}.")
+    return 0
+
+
+def write_git_work(cwd: str, name: str, folder: str | None) -> int:
+    """Write what a run left only in git into a new folder, and return the exit code.
+
+    Arguments:
+        folder: its path; None for one in the current folder that is named after the run.
+    """
+    home = load_settings(cwd).home
+    kept_work.remove_abandoned(home)
+    kept = kept_work.find_kept(home, name)
+    folder = folder or f"git-{kept.run_id}"
+    paths = kept_work.write_git_work(home, kept, folder)
+    for path in paths:
+        print(f"  {sanitize_line(os.path.join(folder, path), 400)}")
+    if bundles := [path for path in paths if os.path.basename(path) == BUNDLE]:
+        print("A repository gets the commits of a bundle, each under a name of its own, with:")
+        name = kept.run_id.replace("~", "-")  # git allows no "~" in the name of a ref
+        for number, path in enumerate(bundles, 1):
+            place = sanitize_line(os.path.join(folder, path), 400)
+            part = f"/{number}" if number > 1 else ""
+            refs = f"refs/*:refs/mudroom/{name}{part}/*"
+            print(f"  git fetch --no-tags {shlex.quote(place)} {shlex.quote(refs)}")
     return 0
 
 

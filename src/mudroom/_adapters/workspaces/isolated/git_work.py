@@ -1,0 +1,545 @@
+"""What a run left only in git: commits, stashes and staged contents that its files do not have.
+
+A git folder of a run is removed with its workspace. Whatever its objects hold beyond the stored
+files is kept before that: commits as a bundle, from which any repository can fetch them, staged
+contents and the state of an unfinished merge or rebase as plain files. All of it is one tree beside
+the work, so it travels to other machines and is dropped as the work is.
+
+The run has written these git folders, so they are data: objects are copied without following a
+link, and git reads the copies with a configuration of mudroom's own.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import tempfile
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...._core.runs import GitWork
+from ...._platform.path_text import path_to_text
+from ...._platform.regular_files import check_regular
+from ....errors import WorkspaceError
+from .._listing import MAX_DEPTH
+from .git import Git, make_git_folder, split_at_nul
+from .git.progress import KilledGitError
+from .git_store import GitStore
+from .packs import select_present, write_pack
+from .repository import Repository, copy_inside, open_inside, read_inside
+from .store import MAX_FILES, UNFINISHED
+from .trees import REGULAR, TreeEntry, WorkingFiles
+
+MAX_GIT_BYTES = 100 << 20
+"""Bytes of the new objects of one git folder that are kept. Beyond, the workspace itself stays."""
+
+MAX_NAMES = 20
+"""Commits, staged files and git folders that are named; the rest is counted."""
+
+BUNDLE = "commits.bundle"
+"""Name of the file with the commits of a git folder."""
+
+_MAX_SUBJECT = 60
+"""Characters of the first line of a commit message in a name."""
+
+_SHOWN_ID = 10
+"""Digits of an id in a name."""
+
+_MAX_STATE_FILES = 100
+
+_FAN_OUT = re.compile("[0-9a-f]{2}")
+_LOOSE = re.compile("[0-9a-f]{38}(?:[0-9a-f]{24})?")
+_PACK = re.compile(r"pack-[0-9a-f]+\.pack")
+_ID = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+_STATES = {
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "sequencer": "sequence of commits",
+    "BISECT_LOG": "bisect",
+}
+"""Files and folders in a git folder that exist while something is not finished."""
+
+_MESSAGES = ("MERGE_MSG", "SQUASH_MSG")
+
+_KINDS = {
+    "refs/heads/": "branch",
+    "refs/tags/": "tag",
+    "refs/remotes/": "remote branch",
+    "refs/notes/": "notes",
+}
+
+
+class _Tip(Struct, frozen=True):
+    """A commit, or another object, that is the end of a history.
+
+    Arguments:
+        name: of what leads to it, "stash" or "branch topic". ref: its name in a bundle.
+    """
+
+    id: str
+    name: str
+    ref: str
+
+
+class _Commit(Struct, frozen=True):
+    """A commit or a tag: the objects that it names, and the first line of its message."""
+
+    parents: tuple[str, ...]
+    subject: str
+
+
+class _Copy(Struct, frozen=True):
+    """A git folder of a run, with a copy of its objects.
+
+    Arguments:
+        path: of the git folder, below the files of the run.
+        source: its refs, as data. git: of the copy, with the objects of the store.
+        place: folder for further files.
+        new: kinds of the objects that the run made, by id: all contents, and what else the store
+            lacks.
+    """
+
+    path: str
+    source: Repository
+    git: Git
+    place: str
+    new: dict[str, str]
+
+    @property
+    def folder(self) -> str:
+        """Path of its working files below those of the run, "" for these themselves."""
+        return os.path.dirname(self.path)
+
+
+class _Found:
+    """What is found in the git folders of a run."""
+
+    def __init__(self) -> None:
+        self.only: list[str] = []
+        self.commits: list[str] = []
+        self.unread: list[str] = []
+        self.entries: dict[str, TreeEntry] = {}
+
+
+def keep_git_work(store: GitStore, files: WorkingFiles, tree: str) -> GitWork | None:
+    """Keep what is only in the git folders of a run; None if there is nothing.
+
+    Arguments:
+        tree: id of the stored files of the run. What they have is not kept again.
+
+    Raises WorkspaceError if the store cannot be written.
+    """
+    found = _Found()
+    for number, path in enumerate(_find_git_folders(files.folder, found.unread)):
+        try:
+            _keep_folder(store, files.folder, path, tree, found, number)
+        except KilledGitError:
+            raise
+        except (OSError, WorkspaceError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            found.unread.append(f"{path_to_text(path)} ({reason})")
+    if not (found.only or found.commits or found.unread):
+        return None
+    return GitWork(
+        _shorten(found.only),
+        _shorten(found.commits),
+        _shorten(found.unread),
+        tree=store.write_tree(found.entries) if found.entries else "",
+    )
+
+
+def join_git_work(store: GitStore, earlier: GitWork | None, now: GitWork | None) -> GitWork | None:
+    """Return the git work of a run and of an earlier part of it, whose folder was removed."""
+    if earlier is None or now is None:
+        return earlier or now
+    entries = {
+        f"earlier/{path}": entry
+        for path, entry in (store.list_entries(earlier.tree) if earlier.tree else {}).items()
+    }
+    entries |= store.list_entries(now.tree) if now.tree else {}
+    place = f" in {earlier.folder}" if earlier.folder else ""
+    return GitWork(
+        (*earlier.only, *now.only),
+        (*earlier.commits, *now.commits),
+        (*(f"{each}{place}" for each in earlier.unread), *now.unread),
+        now.folder or earlier.folder,
+        store.write_tree(entries) if entries else "",
+    )
+
+
+def _shorten(names: Sequence[str]) -> tuple[str, ...]:
+    more = len(names) - MAX_NAMES
+    return (*names[:MAX_NAMES], f"{more} more") if more > 0 else tuple(names)
+
+
+def _find_git_folders(top: str, unread: list[str]) -> Iterator[str]:
+    """Yield the paths of the git folders below a folder, those of submodules too."""
+    left = [""]
+    while left:
+        path = left.pop()
+        is_module = "/modules/" in f"/{path}" and ".git/" in path
+        try:
+            with os.scandir(os.path.join(top, path)) as entries:
+                names = {each.name for each in entries if each.is_dir(follow_symlinks=False)}
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError | NotADirectoryError):
+                unread.append(f"{path_to_text(path)} ({error.strerror})")
+            continue
+        if is_module and {"objects", "refs"} <= names:
+            yield path.rstrip("/")
+            names &= {"modules"}
+        if ".git" in names:
+            names.remove(".git")
+            yield f"{path}.git"
+            left.append(f"{path}.git/modules/")
+        if path.count("/") < MAX_DEPTH:
+            left += [f"{path}{name}/" for name in names]
+
+
+def _keep_folder(
+    store: GitStore, top: str, path: str, tree: str, found: _Found, number: int
+) -> None:
+    """Add what is only in one git folder. Raises OSError and WorkspaceError if it is unreadable.
+
+    Arguments:
+        number: of the git folder among those of the run.
+    """
+    place = os.path.dirname(path)
+    label = f"{path_to_text(place)}: " if place else ""
+    begun = (name for name in _STATES if os.path.lexists(os.path.join(top, path, name)))
+    states = sorted({_STATES[name] for name in begun})
+    entries: dict[str, TreeEntry] = {}
+    only: list[str] = []
+    commits: list[str] = []
+    if _has_objects(top, path):
+        with _copy_objects(store, top, path) as copy:
+            if copy.new:
+                only, commits = _keep_objects(store, copy, tree, entries)
+    if states:
+        only += [f"a {state} that is not finished" for state in states]
+        _keep_state(store, top, path, entries)
+    # No path of a repository can have the name of one of the files of another.
+    prefix = f"{number}-{os.path.basename(place)}/" if place else ""
+    found.entries.update({f"{prefix}{name}": entry for name, entry in entries.items()})
+    found.only += [label + name for name in only]
+    found.commits += [label + name for name in commits]
+
+
+def _has_objects(top: str, path: str) -> bool:
+    """Return whether a run has made objects in a git folder."""
+    names = _list(top, f"{path}/objects")
+    return any(_FAN_OUT.fullmatch(name) for name in names) or bool(
+        "pack" in names and _list(top, f"{path}/objects/pack")
+    )
+
+
+def _list(top: str, path: str) -> list[str]:
+    """Return the names in a folder below another; no link is followed."""
+    try:
+        descriptor = open_inside(top, path)
+    except FileNotFoundError:
+        return []
+    try:
+        return sorted(os.listdir(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _copy_objects(store: GitStore, top: str, path: str) -> Generator[_Copy]:
+    """Give a copy of the objects of a git folder, beside the store. It is removed afterwards."""
+    base = Path(store.directory)
+    with tempfile.TemporaryDirectory(UNFINISHED, f"{base.name}.", base.parent) as place:
+        own = make_git_folder(os.path.join(place, "git"), store.algorithm)
+        git = replace(store.git, directory=own, views="")
+        _copy_files(git, top, path)
+        listed = git.run("cat-file", "--batch-all-objects", "--batch-check").decode().splitlines()
+        facts = [line.split(" ") for line in listed]
+        if any(len(each) != 3 for each in facts):
+            raise WorkspaceError("an object is damaged")
+        # From here on git sees the objects of the store and of the user's repository, too.
+        objects = os.path.join(os.path.realpath(store.directory), "objects")
+        Path(own, "objects/info/alternates").write_bytes(os.fsencode(f"{objects}\n"))
+        if store.repository and (shallow := store.repository.read_shallow()):
+            Path(own, "shallow").write_text(shallow)
+        known = set(select_present(store.git, [each[0] for each in facts]))
+        new = {name: kind for name, kind, _ in facts if kind == "blob" or name not in known}
+        if sum(int(size) for name, _, size in facts if name in new) > MAX_GIT_BYTES:
+            raise _TooLargeError
+        directory = os.path.join(top, path)
+        source = Repository(top, directory, directory, os.path.join(directory, "objects"))
+        yield _Copy(path, source, replace(git, views=store.git.views), place, new)
+
+
+class _TooLargeError(WorkspaceError):
+    """A git folder with more objects than are kept."""
+
+    def __init__(self) -> None:
+        super().__init__(f"its objects take more than {MAX_GIT_BYTES >> 20} MiB")
+
+
+def _copy_files(git: Git, top: str, path: str) -> None:
+    """Copy loose objects, and have git read packs again: an index of the run's proves nothing."""
+    left = MAX_GIT_BYTES
+    count = 0
+    folder = f"{path}/objects"
+    for name in filter(_FAN_OUT.fullmatch, _list(top, folder)):
+        target = os.path.join(git.directory, "objects", name)
+        os.mkdir(target)
+        for file in filter(_LOOSE.fullmatch, _list(top, f"{folder}/{name}")):
+            copy = os.path.join(target, file)
+            try:
+                copy_inside(top, f"{folder}/{name}/{file}", copy, max_bytes=left)
+            except OSError as error:
+                raise (_TooLargeError() if error.errno == errno.EFBIG else error) from error
+            left -= os.path.getsize(copy)
+            count += 1
+            if count > MAX_FILES:
+                raise _TooLargeError
+    for file in filter(_PACK.fullmatch, _list(top, f"{folder}/pack")):
+        with open(open_inside(top, f"{folder}/pack/{file}"), "rb", buffering=0) as pack:
+            facts = os.fstat(pack.fileno())
+            check_regular(facts, file)
+            left -= facts.st_size
+            if left < 0:
+                raise _TooLargeError
+            git.run("index-pack", "--stdin", read_from=pack)
+
+
+def _keep_objects(
+    store: GitStore, copy: _Copy, tree: str, entries: dict[str, TreeEntry]
+) -> tuple[list[str], list[str]]:
+    """Keep the commits and the staged contents of a git folder.
+
+    Returns the names of what the files of the run lack, and of the commits that they have.
+    """
+    only: list[str] = []
+    same: list[str] = []
+    commits = _read_commits(copy)
+    tips = _list_tips(copy, commits)
+    parents = {parent for commit in commits.values() for parent in commit.parents}
+    known = select_present(store.git, sorted(parents.difference(copy.new)))
+    if tips:
+        entries[BUNDLE] = TreeEntry(REGULAR | 0o644, store.write(_make_bundle(copy, tips, known)))
+    files = _find_folder(copy, tree)
+    for number, tip in enumerate(tips):
+        subject = _find_subject(commits, tip.id)
+        is_checked = number < MAX_NAMES and tip.name != "stash" and bool(files)
+        is_same = is_checked and _has_files_of(copy, tip.id, files)
+        name = f"{tip.name}: {subject}" if subject else tip.name
+        (same if is_same else only).append(name)
+    revisions = [*(tip.id for tip in tips), *(f"^{each}" for each in known)]
+    if staged := _keep_staged(store, copy, files, revisions, entries):
+        listed = ", ".join(map(path_to_text, staged[:3]))
+        more = f" and {len(staged) - 3} more" if len(staged) > 3 else ""
+        only.append(f"staged: {listed}{more}")
+    return only, same
+
+
+def _read_commits(copy: _Copy) -> dict[str, _Commit]:
+    """Return the new commits and tags."""
+    ids = [name for name, kind in copy.new.items() if kind in ("commit", "tag")]
+    if not ids:
+        return {}
+    data = "".join(f"{each}\n" for each in ids).encode()
+    output = copy.git.run("cat-file", "--batch", data=data)
+    commits: dict[str, _Commit] = {}
+    place = 0
+    for name in ids:
+        start = output.index(b"\n", place) + 1
+        place = start + int(output[place:start].rsplit(b" ", 1)[1])
+        commits[name] = _parse_commit(output[start:place])
+        place += 1  # the line end after the content
+    return commits
+
+
+def _parse_commit(data: bytes) -> _Commit:
+    header, _, message = data.partition(b"\n\n")
+    lines = header.decode("utf-8", "replace").split("\n")
+    names = ("parent ", "object ") if "type commit" in lines or "type tag" in lines else "parent "
+    parents = [line.partition(" ")[2] for line in lines if line.startswith(names)]
+    subject = message.decode("utf-8", "replace").strip().partition("\n")[0]
+    return _Commit(tuple(each for each in parents if _ID.fullmatch(each)), subject[:_MAX_SUBJECT])
+
+
+def _find_subject(commits: dict[str, _Commit], name: str) -> str:
+    commit = commits.get(name)
+    return commit.subject if commit else ""
+
+
+def _list_tips(copy: _Copy, commits: dict[str, _Commit]) -> list[_Tip]:
+    """Return new objects from which all new commits are reached, those with a name first.
+
+    Raises WorkspaceError if a ref leads to an object that is nowhere.
+    """
+    named = list(_list_named(copy.source))
+    ids = [tip.id for tip in named]
+    if len(select_present(copy.git, ids)) < len(ids):
+        raise WorkspaceError("an object is missing")
+    tips = [tip for tip in named if tip.id in copy.new]
+    reached: set[str] = set()
+    _add_history(reached, commits, (tip.id for tip in tips))
+    lost = {name: each for name, each in commits.items() if name not in reached}
+    inner = {parent for commit in lost.values() for parent in commit.parents}
+    for name in sorted(lost.keys() - inner):
+        text = f"commit {name[:_SHOWN_ID]} that no branch has"
+        tips.append(_Tip(name, text, f"refs/lost/{name}"))
+    return tips
+
+
+def _add_history(reached: set[str], commits: dict[str, _Commit], starts: Iterable[str]) -> None:
+    """Add commits and those that they follow."""
+    left = list(starts)
+    while left:
+        name = left.pop()
+        if name not in reached and name in commits:
+            reached.add(name)
+            left += commits[name].parents
+
+
+def _list_named(source: Repository) -> Iterator[_Tip]:
+    """Yield what leads to a commit by name: stashes, a HEAD without a branch, refs."""
+    refs = source.read_refs()
+    if stash := refs.pop("refs/stash", ""):
+        yield _Tip(stash, "stash", "refs/stash")
+    log = os.fsdecode(read_inside(source.common, "logs/refs/stash") or b"")
+    older = [line.split(" ", 2)[1:2] for line in log.splitlines()]
+    for number, ids in enumerate(reversed(older)):
+        if ids and _ID.fullmatch(ids[0]) and ids[0] != stash:
+            yield _Tip(ids[0], "stash", f"refs/stashes/{number}")
+    if _ID.fullmatch(head := source.read_head()):
+        yield _Tip(head, "HEAD without a branch", "refs/detached/HEAD")
+    for name, object_id in sorted(refs.items()):
+        start = next((each for each in _KINDS if name.startswith(each)), "")
+        kind = f"{_KINDS[start]} {name.removeprefix(start)}" if start else name
+        yield _Tip(object_id, path_to_text(kind), name)
+
+
+def _make_bundle(copy: _Copy, tips: Sequence[_Tip], known: Sequence[str]) -> bytes:
+    """Return a bundle with the new objects that some tips lead to.
+
+    Arguments:
+        known: commits that whoever fetches from the bundle must have.
+    """
+    path = os.path.join(copy.place, "pack")
+    write_pack(copy.git, list(dict.fromkeys(tip.id for tip in tips)), known, path)
+    version = "# v2 git bundle\n"
+    if len(tips[0].id) > 40:
+        version = "# v3 git bundle\n@object-format=sha256\n"
+    needed = "".join(f"-{each} \n" for each in known)
+    refs = "".join(f"{tip.id} {tip.ref}\n" for tip in tips)
+    return os.fsencode(f"{version}{needed}{refs}\n") + Path(path).read_bytes()
+
+
+def _find_folder(copy: _Copy, tree: str) -> str:
+    """Return the id of the stored tree of a working folder, "" without one."""
+    if not copy.folder:
+        return tree
+    line = copy.git.run(
+        "rev-parse", "--verify", "--quiet", f"{tree}:{copy.folder}", codes=(0, 1, 128)
+    )
+    return line.decode().strip()
+
+
+def _has_files_of(copy: _Copy, tip: str, tree: str) -> bool:
+    """Return whether a tree has all files of a commit as they are there."""
+    if copy.new[tip] not in ("commit", "tag"):
+        return False
+    options = ("-r", "--no-renames", "--name-only", "--diff-filter=a")
+    try:
+        return not copy.git.run("diff-tree", *options, tip, tree, "--")
+    except KilledGitError:
+        raise
+    except WorkspaceError:  # a tag of something that has no files
+        return False
+
+
+def _keep_staged(
+    store: GitStore,
+    copy: _Copy,
+    tree: str,
+    revisions: Sequence[str],
+    entries: dict[str, TreeEntry],
+) -> list[str]:
+    """Keep the contents that only an index has; return their paths.
+
+    Arguments:
+        tree: id of the stored tree of the working folder, "" without one.
+        revisions: of the kept commits.
+    """
+    staged = {
+        path: entry
+        for path, entry in _list_staged(copy).items()
+        if copy.new.get(entry.id) == "blob" and _is_plain(path)
+    }
+    if not staged:
+        return []
+    kept = {entry.id for entry in store.list_entries(tree).values()} if tree else set[str]()
+    if revisions:
+        data = "".join(f"{each}\n" for each in revisions).encode()
+        command = ("rev-list", "--objects", "--no-object-names", "--stdin")
+        kept.update(copy.git.run(*command, data=data).decode().split())
+    names: list[str] = []
+    for path, entry in staged.items():
+        if entry.id not in kept:
+            content = copy.git.run("cat-file", "blob", entry.id)
+            entries[f"staged/{path}"] = TreeEntry(entry.mode, store.write(content))
+            names.append(path)
+    return names
+
+
+def _list_staged(copy: _Copy) -> dict[str, TreeEntry]:
+    """Return the entries of the index of a git folder, and of those of its worktrees."""
+    staged: dict[str, TreeEntry] = {}
+    directory = copy.source.directory
+    worktrees = _list(directory, "worktrees")
+    for number, name in enumerate(["", *(f"worktrees/{each}" for each in worktrees)]):
+        place = os.path.join(copy.place, f"index-{number}")
+        os.mkdir(place)
+        source = replace(copy.source, directory=os.path.join(directory, name).rstrip("/"))
+        try:
+            source.copy_index(place)
+        except FileNotFoundError:
+            continue
+        git = replace(copy.git, index=os.path.join(place, "index"))
+        prefix = f"{name}/" if name else ""
+        for line in split_at_nul(git.run("ls-files", "-z", "--stage")):
+            facts, _, path = line.partition("\t")
+            mode, object_id, stage = facts.split(" ")
+            side = f"~{stage}" if stage != "0" else ""
+            staged[f"{prefix}{path}{side}"] = TreeEntry(int(mode, 8), object_id)
+    return staged
+
+
+def _is_plain(path: str) -> bool:
+    """Return whether a path can be one of a tree: an index of the run's may have any text."""
+    return not {"", ".", ".."}.intersection(path.split("/"))
+
+
+def _keep_state(store: GitStore, top: str, path: str, entries: dict[str, TreeEntry]) -> None:
+    """Keep the small files that say what an unfinished merge or rebase has done and will do."""
+    names = [*_STATES, *_MESSAGES]
+    paths = [
+        inner
+        for name in names
+        for inner in ([f"{name}/{each}" for each in _try_list(top, f"{path}/{name}")] or [name])
+    ]
+    for name in paths[:_MAX_STATE_FILES]:
+        data = read_inside(top, f"{path}/{name}")
+        if data is not None and _is_plain(name):
+            entries[f"state/{name}"] = TreeEntry(REGULAR | 0o644, store.write(data))
+
+
+def _try_list(top: str, path: str) -> list[str]:
+    with suppress(OSError):
+        return _list(top, path)
+    return []
