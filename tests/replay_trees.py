@@ -7,10 +7,11 @@ import random
 import re
 import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,8 +22,9 @@ from mudroom._adapters.models.scripted import Request, ScriptedModel
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent
 from mudroom._core.messages import AssistantBlock, StopReason, TextBlock, ToolCallBlock
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
+from mudroom._session import build
 from mudroom.errors import SessionPaused
-from mudroom.testing.clock import run_virtual
+from mudroom.testing.clock import LoopClock, run_virtual
 
 MODEL = "anthropic:claude-sonnet-4-5"
 """A model with a price, so that limits in money hold."""
@@ -194,8 +196,7 @@ class Tree(Struct, frozen=True):
 
     def record(self) -> list[StoredEvent]:
         """Run the tree and return its record."""
-        with tempfile.TemporaryDirectory() as folder:
-            return run_virtual(self._record(Path(folder)))
+        return _run_in_folder(self._record)
 
     async def _record(self, folder: Path) -> list[StoredEvent]:
         journal = CountingJournal()
@@ -221,8 +222,7 @@ class Tree(Struct, frozen=True):
 
     def record_paused(self) -> list[StoredEvent]:
         """Run the tree, which is paused up to three times, and return its record."""
-        with tempfile.TemporaryDirectory() as folder:
-            return run_virtual(self._record_paused(Path(folder)))
+        return _run_in_folder(self._record_paused)
 
     async def _record_paused(self, folder: Path) -> list[StoredEvent]:
         draw = self.make_random("pauses")
@@ -244,6 +244,14 @@ class Tree(Struct, frozen=True):
             if has_ended and any(isinstance(event, RunFinished) for event in events):
                 break
         return events
+
+
+def _run_in_folder(
+    work: Callable[[Path], Coroutine[Any, Any, list[StoredEvent]]],
+) -> list[StoredEvent]:
+    """Run on virtual time, also that of the events: nothing depends on the machine's speed."""
+    with tempfile.TemporaryDirectory() as folder, patch.object(build, "SystemClock", LoopClock):
+        return run_virtual(work(Path(folder)))
 
 
 async def _pause(session: Session, seconds: float) -> None:
