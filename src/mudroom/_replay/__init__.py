@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from .._adapters.models.replay_model import ReplayModel, remove_varying_text
 from .._adapters.output_filters.injection_marker import mark_injection
 from .._adapters.tools import BOARD_TOOLS, make_builtin_tools
-from .._adapters.workers.local import LocalWorker
+from .._adapters.workers.local import LocalRunHandle, LocalWorker
 from .._core.agents import WorkspaceSpec
+from .._core.budgets import Grant
 from .._core.events import (
     Compacted,
     MessageSent,
@@ -62,7 +63,7 @@ from .recorded_outcomes import (
     RecordedOutputChecks,
     RecordedTeams,
 )
-from .recorded_stops import RecordedFault, RecordedMeters
+from .recorded_stops import RecordedFault, RecordedMeters, is_made_by_no_run
 
 __all__ = ["ReplayDiverged", "replay"]
 
@@ -188,8 +189,15 @@ class _ReplayWorker(LocalWorker):
         self._conversations: dict[str, list[RecordedConversation]] = {}
         for conversation in rebuild_conversations(events):
             self._conversations.setdefault(conversation.run, []).append(conversation)
+        self._past_ends = {
+            event.run: asyncio.get_running_loop().create_future()
+            for event in events
+            if isinstance(event, RunFinished) and is_made_by_no_run(event)
+        }
+        self._left: set[asyncio.Task[Report]] = set()
         journal.on_message = self._send
         journal.on_run_due = self._start_due
+        journal.on_run_ended = self._end_past_run
 
     @property
     def is_working(self) -> bool:
@@ -198,6 +206,7 @@ class _ReplayWorker(LocalWorker):
 
     async def close(self) -> None:
         """End the runs that still work after a difference, whatever they wait for."""
+        await self._end_left_work()
         for number in range(STILL_ROUNDS):
             for handle in list(self._pool.handles.values()):
                 if number == 0:
@@ -207,6 +216,33 @@ class _ReplayWorker(LocalWorker):
             if not self._pool.handles:
                 return
             await asyncio.sleep(0)
+
+    async def _end_left_work(self) -> None:
+        """End the work of runs that no process of the record continued."""
+        for _ in range(STILL_ROUNDS):
+            for task in self._left:
+                task.cancel()
+            await asyncio.sleep(0)
+            self._left = {task for task in self._left if not task.done()}
+            if not self._left:
+                return
+
+    async def _run(
+        self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl
+    ) -> Report:
+        """Run to the end; a run that no process continued works until the record has its end."""
+        work = super()._run(handle, brief, grant, control)
+        if (end := self._past_ends.get(brief.run_id)) is None:
+            return await work
+        task = asyncio.create_task(work)
+        control.attach(task)
+        task.add_done_callback(_read_failure)
+        self._left.add(task)
+        return await end
+
+    def _end_past_run(self, report: Report) -> None:
+        if not (end := self._past_ends[report.run_id]).done():
+            end.set_result(report)
 
     def _make_run(
         self, brief: Brief, meter: Meter, control: RunControl, environment: Environment
@@ -224,6 +260,7 @@ class _ReplayWorker(LocalWorker):
         run.recorded_report = self._journal.stops.find_report(brief.run_id)
         own = self._own_events.get(brief.run_id, ())
         run.recorded_calls = _group_by_call(own)
+        run.list_notes_between = partial(self._journal.list_notes_between, brief.run_id)
         background = RecordedBackground(run, own, self._journal, self._gate)
         self._backgrounds[brief.run_id] = background
         run.background = background
@@ -255,6 +292,12 @@ class _ReplayWorker(LocalWorker):
         error = None if outcome.cancelled() else outcome.exception()
         if error is not None and not isinstance(error, RecordedFault):
             self._journal.diverge(f"{type(error).__name__}: {error}")
+
+
+def _read_failure(task: asyncio.Task[Report]) -> None:
+    """Keep asyncio from logging a failure that nobody reads: the record has the end of the run."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _group_by_call(events: Iterable[StoredEvent]) -> dict[str, list[StoredEvent]]:
@@ -395,10 +438,24 @@ class ReplayedRun(RunContext):
     Attributes:
         recorded_report: the report in the record, None if it has none.
         recorded_calls: the starts and ends of its calls in the record, by id.
+        list_notes_between: see RecordedEvents.
     """
 
     recorded_report: Report | None = None
     recorded_calls: Mapping[str, Sequence[StoredEvent]] = MappingProxyType({})
+    list_notes_between: Callable[[], list[tuple[str, list[str]]]] = list
+
+    async def deliver_messages(self) -> None:
+        """Deliver the unread messages, and make the notes about limits that come between them."""
+        assert isinstance(self.inbox, RecordedInbox)
+        notes = self.list_notes_between()
+        self.inbox.later = {each for _, ids in notes for each in ids}
+        await super().deliver_messages()
+        for text, ids in notes:
+            self.add_note(text)
+            self.conversation.restored_notes.append(text)  # the engine does not make it again
+            self.inbox.later -= set(ids)
+            await super().deliver_messages()
 
     def read_path(self, call_id: str, name: str, path: str) -> str:
         """Return the path as it was read: which files exist, and where `~` is, was true then."""

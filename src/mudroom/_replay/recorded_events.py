@@ -33,10 +33,11 @@ from .._core.events import (
     WorkMerged,
 )
 from .._core.ports import MERGE
+from .._core.runs import Report
 from .._engine.call_batch import INTERRUPTED
 from .._engine.recorded_conversations import is_repeated
 from ..errors import MudroomError
-from .recorded_stops import RecordedStops, is_interrupt
+from .recorded_stops import RecordedStops, is_about_limit, is_interrupt, is_made_by_no_run
 
 
 class ReplayDiverged(MudroomError):
@@ -62,6 +63,7 @@ class RecordedEvents:
         stops: stops of the recorded runs.
         on_message: called with each message that a run has from now on.
         on_run_due: called with the id of each run that is to start next.
+        on_run_ended: called with the report of each run whose end no process made.
         difference: gets an exception at the first difference; after it, all events are accepted.
         accepted: the events so far.
         moves: a number that changes with every step of the replay.
@@ -70,12 +72,14 @@ class RecordedEvents:
     def __init__(self, events: Sequence[StoredEvent], remove_times: Callable[[str], str]) -> None:
         self.on_message: Callable[[MessageSent], None] = _ignore
         self.on_run_due: Callable[[str], None] = _ignore
+        self.on_run_ended: Callable[[Report], None] = _ignore
         self.difference: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
         self.accepted: list[StoredEvent] = []
         self.moves = 0
         self._remove_times = remove_times
-        self._steps = list_steps(events)
-        self.stops = RecordedStops(self._steps)
+        marked_steps = list_steps(events)
+        self.stops = RecordedStops(marked_steps)
+        self._steps = [event for event in marked_steps if not isinstance(event, RunResumed)]
         self._position = 0
         self._begun = {event.run for event in self._steps if isinstance(event, RunStarted)}
         self._queues: dict[tuple[str, ...], deque[int]] = {}
@@ -83,7 +87,7 @@ class RecordedEvents:
         for index, event in enumerate(self._steps):
             if not self._is_from_outside(event):
                 self._queues.setdefault(make_order_key(event), deque()).append(index)
-            if not isinstance(event, MessageSent):
+            if not isinstance(event, MessageSent) and not is_made_by_no_run(event):
                 self._own.setdefault(event.run, deque()).append(index)
         self._arrived: dict[int, tuple[StoredEvent, asyncio.Future[None]]] = {}
         self._early: set[str] = set()
@@ -92,7 +96,9 @@ class RecordedEvents:
 
     def _is_from_outside(self, event: StoredEvent) -> bool:
         """Return whether no run of the replay makes an event: a message that no child sends."""
-        return isinstance(event, MessageSent) and not is_end_of_child(event, self._begun)
+        if isinstance(event, MessageSent):
+            return not is_end_of_child(event, self._begun)
+        return is_made_by_no_run(event)
 
     @property
     def next_event(self) -> StoredEvent | None:
@@ -165,8 +171,7 @@ class RecordedEvents:
                 if position in self._arrived:
                     _release(self._arrived.pop(position)[1])
             elif self._is_from_outside(step):
-                assert isinstance(step, MessageSent)
-                self.on_message(step)
+                self._apply_outside(step)
             elif position in self._arrived:
                 event, arrival = self._arrived.pop(position)
                 is_same = self._accept(step, event)
@@ -181,6 +186,15 @@ class RecordedEvents:
                 return
             self._position += 1
             self.moves += 1
+
+    def _apply_outside(self, step: StoredEvent) -> None:
+        """Have an event that no run of the replay makes."""
+        if isinstance(step, MessageSent):
+            self.on_message(step)
+            return
+        self.accepted.append(step)
+        if isinstance(step, RunFinished):
+            self.on_run_ended(step.report)
 
     def _accept(self, step: StoredEvent, event: StoredEvent) -> bool:
         """Compare an event with the recorded one. Return False if they differ."""
@@ -232,17 +246,37 @@ class RecordedEvents:
     def list_delivered_next(self, run_id: str) -> list[str]:
         """Return the ids of the messages that a run reads with its next request.
 
-        A note that comes before them is made first, while none of them is unread; the notes of
-        hooks come after them.
+        A note that comes before them is made first, while none of them is unread. Those about
+        limits are not: they are made with the messages. The notes of hooks come after them.
         """
         ids: list[str] = []
         for index in self._own.get(run_id, ()):
             event = self._steps[index]
             if isinstance(event, MessageDelivered):
                 ids.append(event.message_id)
-            elif not ids or not isinstance(event, NoteInjected):
+            elif not isinstance(event, NoteInjected) or not (ids or is_about_limit(event)):
                 break
         return ids
+
+    def list_notes_between(self, run_id: str) -> list[tuple[str, list[str]]]:
+        """Return the notes about limits that the next messages of a run follow, and their ids.
+
+        A run that is paused or killed in a request sends it again, with the messages that came
+        since: they follow the note of the first request.
+        """
+        notes: list[tuple[str, list[str]]] = []
+        for index in self._own.get(run_id, ()):
+            event = self._steps[index]
+            if isinstance(event, MessageDelivered):
+                if notes:
+                    notes[-1][1].append(event.message_id)
+            elif not isinstance(event, NoteInjected):
+                break
+            elif is_about_limit(event):
+                notes.append((event.text, []))
+        while notes and not notes[-1][1]:
+            notes.pop()
+        return notes
 
     def skip_message(self, message_id: str) -> None:
         """Note that a run has a message before the record has sent it."""
@@ -347,6 +381,8 @@ _FROM_THE_WORLD = (
 def list_steps(events: Sequence[StoredEvent]) -> list[StoredEvent]:
     """Return the events that a replay makes again, or that reach its runs from outside.
 
+    Between them is a `RunResumed` where another process went on with a run that has begun.
+
     What an earlier process did and the next one repeated is left out, and so are messages that
     nobody read, unless they report the end of a child.
     """
@@ -361,6 +397,7 @@ def list_steps(events: Sequence[StoredEvent]) -> list[StoredEvent]:
             for each in _list_unanswered_turn(steps, queue):
                 del steps[each]
                 queue.remove(each)
+            steps[index] = event
         elif isinstance(event, PermissionDecided) and queue:
             steps[queue[0]] = event  # the next process decided again, about the same call
             continue

@@ -18,6 +18,7 @@ from .._core.events import (
     MessageSent,
     NoteInjected,
     RunFinished,
+    RunResumed,
     RunWaiting,
     StoredEvent,
     ToolCallFinished,
@@ -38,8 +39,9 @@ from .._engine.resume import NEAR_LIMIT_NOTES, UNKNOWN_AFTER_CRASH
 from .._engine.run_context import RunContext
 from ..errors import ModelError
 
-_LIMITS = {Reason.MAX_TURNS: Limit.TURNS, Reason.BUDGET: Limit.TOTAL_TOKENS}
-"""Reasons of limits that are checked before a turn; each with a limit for reports that lack it."""
+_BEFORE_A_TURN = (Reason.MAX_TURNS, Reason.BUDGET)
+"""Reasons of limits that are checked before a turn. The report names the limit, unless it is that
+of a run above."""
 
 
 class RecordedFault(Exception):
@@ -58,6 +60,7 @@ class RunEnd(Struct):
         wraps_up: true if `wrap_up`, or the limit of a run above, requested it.
         is_cut: true if a model call, a call or a wait was cut off.
         results: results of the calls that were cut off, by call id.
+        is_asked: true if a note asked the run for its summary.
         warning: turn and limit of the warning that a limit is near.
         is_over: true if the run was stopped again.
     """
@@ -67,6 +70,7 @@ class RunEnd(Struct):
     turn: int = 0
     index: int | None = None
     has_summary: bool = False
+    is_asked: bool = False
     wraps_up: bool = False
     is_cut: bool = False
     results: dict[str, ToolResult] = {}
@@ -95,6 +99,7 @@ class RunEnd(Struct):
             self.is_cut = True
         elif isinstance(event, NoteInjected):
             self.wraps_up |= event.text == WRAP_UP_NOTE
+            self.is_asked |= _asks_for_summary(event)
             if limit := NEAR_LIMIT_NOTES.get(event.text):
                 self.warning = event.turn, limit
         elif isinstance(event, RunFinished):
@@ -108,7 +113,17 @@ class RunEnd(Struct):
         self.results = {}
         self.is_cut = False
         self.has_summary = False
+        self.is_asked = False
         self.wraps_up = False
+
+    def continue_run(self) -> None:
+        """Note that another process goes on with the run.
+
+        It does not know of a stop that the first one had not finished, unless a note tells the run
+        that it ends: a pause, or a kill while calls were cut off, ends no run.
+        """
+        if not self.is_asked:
+            self._forget_stop()
 
     def _is_after_lost_stop(self, event: StoredEvent) -> bool:
         """Return whether the run continues after a stop.
@@ -142,9 +157,9 @@ class RunEnd(Struct):
             return True
         if self.report is None:
             return self.is_cut
-        if self.report.reason in (*_LIMITS, Reason.TIMEOUT) and not self.is_cut:
+        if self.report.reason in (*_BEFORE_A_TURN, Reason.TIMEOUT) and not self.is_cut:
             return self.limit is None
-        return self.report.reason in (*_LIMITS, Reason.TIMEOUT, Reason.CANCELLED)
+        return self.report.reason in (*_BEFORE_A_TURN, Reason.TIMEOUT, Reason.CANCELLED)
 
     @property
     def has_not_begun(self) -> bool:
@@ -159,19 +174,33 @@ class RunEnd(Struct):
         report = self.report
         if report is None or self.is_cut:
             return None
-        if report.limit is None and (self.wraps_up or not (self.turn or report.error)):
-            return None  # a limit of a run above ended it
         if report.reason is Reason.TIMEOUT:
             # The time limit itself ends a run anywhere, without a word.
             return report.limit if report.error else None
-        if (limit := _LIMITS.get(report.reason)) is None:
-            return None
-        return report.limit or LimitState(limit, self.turn, self.turn)
+        return report.limit if report.reason in _BEFORE_A_TURN else None
 
 
 def is_interrupt(event: StoredEvent) -> bool:
     """Return whether an event records that the user interrupted the run."""
     return isinstance(event, RunWaiting) and event.is_interrupted
+
+
+def is_made_by_no_run(event: StoredEvent) -> bool:
+    """Return whether an event ends a run that had worked, or a call of it, and that none continued.
+
+    The process of the run was lost, or the next one was told to end the run before it went on.
+    Such an event has no turn.
+    """
+    if isinstance(event, ToolCallFinished):
+        return not event.turn
+    if not isinstance(event, RunFinished) or event.turn:
+        return False
+    return event.report.turns > 0 or event.report.reason is Reason.LOST
+
+
+def is_about_limit(event: NoteInjected) -> bool:
+    """Return whether a note says that a limit is near, or asks for the summary."""
+    return event.text in NEAR_LIMIT_NOTES or _asks_for_summary(event)
 
 
 def _asks_for_summary(event: NoteInjected) -> bool:
@@ -188,7 +217,7 @@ class RecordedStops:
     """Stops of all runs of a record.
 
     Arguments:
-        steps: the events that come again, in order.
+        steps: the events that come again, in order; also where another process went on with a run.
     """
 
     def __init__(self, steps: Sequence[StoredEvent]) -> None:
@@ -196,8 +225,14 @@ class RecordedStops:
         self._runs: dict[str, RunContext] = {}
         self._max_tokens: dict[tuple[str, int], int] = {}
         self._cut_off: set[tuple[str, str]] = set()
-        for index, event in enumerate(steps):
-            if isinstance(event, MessageSent):
+        index = -1
+        for event in steps:
+            if isinstance(event, RunResumed):
+                if event.run in self._ends:
+                    self._ends[event.run][-1].continue_run()
+                continue
+            index += 1
+            if isinstance(event, MessageSent) or is_made_by_no_run(event):
                 continue
             if isinstance(event, TurnStarted) and event.max_tokens is not None:
                 self._max_tokens[event.run, event.turn] = event.max_tokens
