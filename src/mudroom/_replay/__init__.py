@@ -472,8 +472,36 @@ class ReplayedRun(RunContext):
         """Return the report of the run.
 
         Which words say that a budget did not suffice depends on the size of the first request, and
-        a replay has neither the system prompt nor the tools: those of the record are used.
+        a replay has neither the system prompt nor the tools: those of the record are used. The
+        order of the evidence depends on when commands in the background, and parallel calls, ended.
         """
-        if reason is Reason.BUDGET and self.recorded_report:
-            fields["error"] = self.recorded_report.error
-        return super().make_report(reason, text, **fields)
+        recorded = self.recorded_report
+        if recorded is None:
+            return super().make_report(reason, text, **fields)
+        if reason is Reason.BUDGET:
+            fields["error"] = recorded.error
+        report = super().make_report(reason, text, **fields)
+        return replace(report, **{name: order_as(recorded, report, name) for name in EVIDENCE})
+
+
+EVIDENCE = (
+    "calls",
+    "files_read",
+    "files_changed",
+    "observed_changes",
+    "unknown_changes",
+    "parallel_runs",
+)
+"""Fields of a report that are in the order in which their facts were found."""
+
+
+def order_as(recorded: Report, report: Report, name: str) -> Any:
+    """Return the recorded value of a field of a report if only its order differs, else the own."""
+    value, other = getattr(report, name), getattr(recorded, name)
+    if isinstance(value, str):
+        is_same = sorted(value.split("; ")) == sorted(other.split("; "))
+    elif isinstance(value, tuple):
+        is_same = sorted(value) == sorted(other)
+    else:
+        is_same = value == other
+    return other if is_same else value
