@@ -23,6 +23,7 @@ from .finish import (
     close_open_calls,
     end_by_limit,
     end_interrupted_turn,
+    find_limit_again,
     finish_run,
     wait_for_next_prompt,
 )
@@ -89,8 +90,9 @@ async def _run_to_ending(run: RunContext, failure: str, failure_reason: Reason) 
         resumption = await start_or_resume(run)
         if failure:
             return Ending(failure_reason, failure)
-        if resumption.summary_reason is not None:
-            return Ending(resumption.summary_reason, is_summary_requested=True)
+        if (reason := resumption.summary_reason) is not None:
+            limit = find_limit_again(run, reason) if resumption.has_own_reason else None
+            return Ending(reason, limit=limit, is_summary_requested=True)
         async with asyncio.timeout(None) as deadline:
             run.timer.start_deadline(deadline)
             if resumption.is_interrupted:
