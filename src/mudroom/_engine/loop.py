@@ -226,6 +226,7 @@ async def _refuse_calls_of_summary(run: RunContext, answer: AssistantMessage) ->
     beside the calls are the summary: another request would only buy them again.
     """
     await close_open_calls(run, SUMMARY_CALLS_NO_TOOLS, refused=True)
+    await run.recorder.record()
     return Ending(Reason.GOAL) if answer.text.strip() else None
 
 

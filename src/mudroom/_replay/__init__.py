@@ -73,7 +73,8 @@ UNLIMITED = 1 << 20
 STILL_ROUNDS = 100
 """Rounds of the event loop without a step after which nothing moves any more.
 
-No step of a replay waits for time or for another program, so a slow machine is no reason.
+No step of a replay waits for time, for a thread or for another program, so a slow machine is no
+reason.
 """
 
 
@@ -116,16 +117,14 @@ async def _wait_until_still(worker: _ReplayWorker, journal: RecordedEvents) -> b
     while rounds < STILL_ROUNDS:
         if journal.difference.done() or (journal.next_event is None and not worker.is_working):
             return True
-        if rounds == STILL_ROUNDS // 2:
-            await asyncio.to_thread(_do_nothing)  # a thread may look at what a call would change
         await asyncio.sleep(0)
         rounds = rounds + 1 if moves == journal.moves else 0
         moves = journal.moves
     return False
 
 
-def _do_nothing() -> None:
-    pass
+async def _call_here(function: Callable[..., object], *arguments: object) -> object:
+    return function(*arguments)
 
 
 def _make_services(
@@ -163,6 +162,7 @@ def _make_services(
         output_checks=RecordedOutputChecks(events),
         hooks=hooks,
         teams=RecordedTeams(events),
+        in_thread=_call_here,
         recorded_edits=RecordedEdits(events).take,
         recorded_work=RecordedWork(events),
     )
@@ -361,17 +361,25 @@ def _find_child_models(events: Sequence[StoredEvent]) -> dict[str, dict[str, str
 class RecordedEdits:
     """Edits of the conversations of a record, by run, turn and number of refusals before them."""
 
-    def __init__(self, events: Iterable[StoredEvent]) -> None:
+    def __init__(self, events: Sequence[StoredEvent]) -> None:
         self._edits: dict[
-            tuple[str, int, int], list[tuple[ResultsCleared | Compacted, Brief | None]]
+            tuple[str, int, int], list[tuple[ResultsCleared | Compacted | None, Brief | None]]
         ] = {}
         briefs: dict[str, Brief] = {}
         refusals: dict[str, int] = {}
+        turns: dict[str, int] = {}
+        used = {event.summary_run for event in events if isinstance(event, Compacted)}
         for event in events:
             if isinstance(event, RunStarted):
                 briefs[event.run] = event.brief
+                parent = event.brief.parent
+                if event.brief.is_compaction and parent and event.run not in used:
+                    # Its parent was stopped before it had the notes.
+                    key = (parent, turns.get(parent, 0), refusals.get(parent, 0))
+                    self._edits.setdefault(key, []).append((None, event.brief))
             elif isinstance(event, TurnFinished):
                 refusals[event.run] = 0
+                turns[event.run] = event.turn
             elif isinstance(event, TurnFailed) and event.overflow:
                 refusals[event.run] = refusals.get(event.run, 0) + 1
             elif isinstance(event, ResultsCleared | Compacted):
@@ -381,7 +389,7 @@ class RecordedEdits:
 
     def take(
         self, run_id: str, turn: int, refusals: int
-    ) -> Sequence[tuple[ResultsCleared | Compacted, Brief | None]]:
+    ) -> Sequence[tuple[ResultsCleared | Compacted | None, Brief | None]]:
         """Return the edits at a point of a run, each with the brief of its summary run.
 
         Each edit comes once: a run that is interrupted returns to the point.
@@ -495,7 +503,7 @@ EVIDENCE = (
 """Fields of a report that are in the order in which their facts were found."""
 
 
-def order_as(recorded: Report, report: Report, name: str) -> Any:
+def order_as(recorded: Report, report: Report, name: str) -> object:
     """Return the recorded value of a field of a report if only its order differs, else the own."""
     value, other = getattr(report, name), getattr(recorded, name)
     if isinstance(value, str):

@@ -37,7 +37,13 @@ from .._core.runs import Report
 from .._engine.call_batch import INTERRUPTED
 from .._engine.recorded_conversations import is_repeated
 from ..errors import MudroomError
-from .recorded_stops import RecordedStops, is_about_limit, is_interrupt, is_made_by_no_run
+from .recorded_stops import (
+    RecordedStops,
+    asks_for_summary,
+    is_about_limit,
+    is_interrupt,
+    is_made_by_no_run,
+)
 
 
 class ReplayDiverged(MudroomError):
@@ -257,6 +263,19 @@ class RecordedEvents:
             elif not isinstance(event, NoteInjected) or not (ids or is_about_limit(event)):
                 break
         return ids
+
+    def find_next_after_messages(self, run_id: str) -> StoredEvent | None:
+        """Return what a run does after it has read messages, and the notes with them."""
+        events = (self._steps[index] for index in self._own.get(run_id, ()))
+        return next(
+            (
+                event
+                for event in events
+                if not isinstance(event, MessageDelivered)
+                and not (isinstance(event, NoteInjected) and not asks_for_summary(event))
+            ),
+            None,
+        )
 
     def list_notes_between(self, run_id: str) -> list[tuple[str, list[str]]]:
         """Return the notes about limits that the next messages of a run follow, and their ids.

@@ -7,6 +7,7 @@ stands still at the first event that its record has after the stop.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,9 +40,8 @@ from .._engine.resume import NEAR_LIMIT_NOTES, UNKNOWN_AFTER_CRASH
 from .._engine.run_context import RunContext
 from ..errors import ModelError
 
-_BEFORE_A_TURN = (Reason.MAX_TURNS, Reason.BUDGET)
-"""Reasons of limits that are checked before a turn. The report names the limit, unless it is that
-of a run above."""
+_LIMITS = {Reason.MAX_TURNS: Limit.TURNS, Reason.BUDGET: Limit.TOTAL_TOKENS}
+"""Reasons of limits that are checked before a turn; each with a limit for reports that lack it."""
 
 
 class RecordedFault(Exception):
@@ -60,7 +60,7 @@ class RunEnd(Struct):
         wraps_up: true if `wrap_up`, or the limit of a run above, requested it.
         is_cut: true if a model call, a call or a wait was cut off.
         results: results of the calls that were cut off, by call id.
-        is_asked: true if a note asked the run for its summary.
+        is_asked: true if a note asked the run for its summary. is_own: for a limit of its own.
         warning: turn and limit of the warning that a limit is near.
         is_over: true if the run was stopped again.
     """
@@ -71,6 +71,7 @@ class RunEnd(Struct):
     index: int | None = None
     has_summary: bool = False
     is_asked: bool = False
+    is_own: bool = False
     wraps_up: bool = False
     is_cut: bool = False
     results: dict[str, ToolResult] = {}
@@ -99,7 +100,8 @@ class RunEnd(Struct):
             self.is_cut = True
         elif isinstance(event, NoteInjected):
             self.wraps_up |= event.text == WRAP_UP_NOTE
-            self.is_asked |= _asks_for_summary(event)
+            self.is_asked |= asks_for_summary(event)
+            self.is_own |= event.text in OWN_LIMIT_NOTES
             if limit := NEAR_LIMIT_NOTES.get(event.text):
                 self.warning = event.turn, limit
         elif isinstance(event, RunFinished):
@@ -114,6 +116,7 @@ class RunEnd(Struct):
         self.is_cut = False
         self.has_summary = False
         self.is_asked = False
+        self.is_own = False
         self.wraps_up = False
 
     def continue_run(self) -> None:
@@ -135,7 +138,7 @@ class RunEnd(Struct):
         if self.index is None:
             return False
         is_own_limit = event.text in OWN_LIMIT_NOTES  # found between two turns, not in a call
-        return not _asks_for_summary(event) or (self.is_cut and is_own_limit)
+        return not asks_for_summary(event) or (self.is_cut and is_own_limit)
 
     def _is_after_stop(self, event: StoredEvent) -> bool:
         if isinstance(event, TurnFailed):
@@ -145,7 +148,7 @@ class RunEnd(Struct):
         if isinstance(event, MessageDelivered):
             return event.turn == self.turn
         if isinstance(event, NoteInjected):
-            return _asks_for_summary(event)
+            return asks_for_summary(event)
         return isinstance(event, RunFinished | TurnStarted) or is_interrupt(event)
 
     @property
@@ -157,9 +160,9 @@ class RunEnd(Struct):
             return True
         if self.report is None:
             return self.is_cut
-        if self.report.reason in (*_BEFORE_A_TURN, Reason.TIMEOUT) and not self.is_cut:
+        if self.report.reason in (*_LIMITS, Reason.TIMEOUT) and not self.is_cut:
             return self.limit is None
-        return self.report.reason in (*_BEFORE_A_TURN, Reason.TIMEOUT, Reason.CANCELLED)
+        return self.report.reason in (*_LIMITS, Reason.TIMEOUT, Reason.CANCELLED)
 
     @property
     def has_not_begun(self) -> bool:
@@ -177,7 +180,12 @@ class RunEnd(Struct):
         if report.reason is Reason.TIMEOUT:
             # The time limit itself ends a run anywhere, without a word.
             return report.limit if report.error else None
-        return report.limit if report.reason in _BEFORE_A_TURN else None
+        if report.reason not in _LIMITS:
+            return None
+        if report.limit is None and self.is_own:
+            # A process that continues the run before its summary does not know how much was spent.
+            return LimitState(_LIMITS[report.reason], self.turn, self.turn)
+        return report.limit
 
 
 def is_interrupt(event: StoredEvent) -> bool:
@@ -200,10 +208,11 @@ def is_made_by_no_run(event: StoredEvent) -> bool:
 
 def is_about_limit(event: NoteInjected) -> bool:
     """Return whether a note says that a limit is near, or asks for the summary."""
-    return event.text in NEAR_LIMIT_NOTES or _asks_for_summary(event)
+    return event.text in NEAR_LIMIT_NOTES or asks_for_summary(event)
 
 
-def _asks_for_summary(event: NoteInjected) -> bool:
+def asks_for_summary(event: NoteInjected) -> bool:
+    """Return whether a note asks a run for its summary."""
     return event.text.endswith(SUMMARY_REQUEST)
 
 
@@ -223,7 +232,7 @@ class RecordedStops:
     def __init__(self, steps: Sequence[StoredEvent]) -> None:
         self._ends: dict[str, list[RunEnd]] = {}
         self._runs: dict[str, RunContext] = {}
-        self._max_tokens: dict[tuple[str, int], int] = {}
+        self._max_tokens: dict[tuple[str, int], deque[int | None]] = {}
         self._cut_off: set[tuple[str, str]] = set()
         index = -1
         for event in steps:
@@ -234,8 +243,9 @@ class RecordedStops:
             index += 1
             if isinstance(event, MessageSent) or is_made_by_no_run(event):
                 continue
-            if isinstance(event, TurnStarted) and event.max_tokens is not None:
-                self._max_tokens[event.run, event.turn] = event.max_tokens
+            if isinstance(event, TurnStarted) and event.summary_reason is None:
+                requests = self._max_tokens.setdefault((event.run, event.turn), deque())
+                requests.append(event.max_tokens)  # one that was too long is sent again, shorter
             if isinstance(event, ToolCallFinished) and is_cut_off(event):
                 self._cut_off.add((event.run, event.call_id))
             ends = self._ends.setdefault(event.run, [RunEnd()])
@@ -336,7 +346,8 @@ class RecordedStops:
         turn = self._runs[run_id].turn + 1
         report = end.report if turn == end.turn else None
         limit = report.limit if report and report.reason is Reason.BUDGET else None
-        max_tokens = self._max_tokens.get((run_id, turn))
+        requests = self._max_tokens.get((run_id, turn))
+        max_tokens = requests.popleft() if requests else None
         if max_tokens is None and limit is None:
             return None
         return Permit([], _do_nothing, max_tokens=max_tokens or 0, cut_by=limit)
