@@ -113,12 +113,11 @@ def _compute_id(value: object) -> str:
 
 
 FindRecordedEdits = Callable[
-    [str, int, int], Sequence[tuple[ResultsCleared | Compacted | None, Brief | None]]
+    [str, int, int], Sequence[tuple[ResultsCleared | Compacted, Brief | None]]
 ]
 """Takes a run id, a turn and a number of refusals; returns the edits of the conversation there.
 
-With an edit comes the brief of its summary run, if it has one. There is no edit if the summary run
-gave no notes.
+With an edit comes the brief of its summary run, if it has one.
 """
 
 

@@ -38,6 +38,8 @@ from .._core.runs import Brief, InboxMessage, Reason, Report, Work
 from .._core.tools import Tool
 from .._engine.children.merge import is_merge_of
 from .._engine.children.task_tool import make_task_tool
+from .._engine.compaction.record_file import ConversationRecord
+from .._engine.compaction.summary import make_summary_brief
 from .._engine.meters.meter import Meter
 from .._engine.phase import RunControl
 from .._engine.recorded_conversations import (
@@ -104,7 +106,7 @@ async def _follow_record(worker: _ReplayWorker, journal: RecordedEvents) -> None
     while not await _wait_until_still(worker, journal):
         if journal.next_event is None:
             return  # The record of an unfinished session has no more.
-        if not journal.stop_next_run():
+        if not (worker.start_summary() or journal.stop_next_run()):
             journal.diverge_here()
     if journal.difference.done():
         journal.difference.result()
@@ -194,7 +196,8 @@ class _ReplayWorker(LocalWorker):
             for event in events
             if isinstance(event, RunFinished) and is_made_by_no_run(event)
         }
-        self._left: set[asyncio.Task[Report]] = set()
+        self._left: set[asyncio.Task[Any]] = set()
+        self._summaries: dict[str, LocalRunHandle | None] = {}
         journal.on_message = self._send
         journal.on_run_due = self._start_due
         journal.on_run_ended = self._end_past_run
@@ -276,6 +279,35 @@ class _ReplayWorker(LocalWorker):
         else:
             self._waiting.setdefault(event.run, []).append(event.message)
 
+    def start(self, brief: Brief, grant: Grant) -> LocalRunHandle:
+        """Start a run, unless it is a summary that works already."""
+        return self._summaries.pop(brief.run_id, None) or super().start(brief, grant)
+
+    def start_summary(self) -> bool:
+        """Start the summary run that is due next. Return False if none is.
+
+        Its parent starts it only where the record has a compaction. It may have been stopped
+        before, or killed, and have done something else in the next process.
+        """
+        step = self._journal.next_event
+        if not isinstance(step, RunStarted) or not (step.brief.is_compaction and step.brief.parent):
+            return False
+        run = self._journal.stops.find_run(step.brief.parent)
+        if run is None or step.run in self._summaries:
+            return False
+        self._summaries[step.run] = None
+        task = asyncio.create_task(self._begin_summary(run, step.brief))
+        task.add_done_callback(_read_failure)
+        self._left.add(task)
+        self._journal.moves += 1
+        return True
+
+    async def _begin_summary(self, run: RunContext, brief: Brief) -> None:
+        messages = (await ConversationRecord(run).read_context()).sent_messages
+        history = make_summary_brief(run, brief.run_id, "", messages).history
+        grant = self._services.meters.open(brief.run_id, brief.budget, run.meter)
+        self._summaries[brief.run_id] = super().start(replace(brief, history=history), grant)
+
     def _start_due(self, run_id: str) -> None:
         """Start a run that the engine did not make while a parent worked."""
         brief = self._due.pop(run_id, None)
@@ -294,7 +326,7 @@ class _ReplayWorker(LocalWorker):
             self._journal.diverge(f"{type(error).__name__}: {error}")
 
 
-def _read_failure(task: asyncio.Task[Report]) -> None:
+def _read_failure(task: asyncio.Task[Any]) -> None:
     """Keep asyncio from logging a failure that nobody reads: the record has the end of the run."""
     if not task.cancelled():
         task.exception()
@@ -361,25 +393,17 @@ def _find_child_models(events: Sequence[StoredEvent]) -> dict[str, dict[str, str
 class RecordedEdits:
     """Edits of the conversations of a record, by run, turn and number of refusals before them."""
 
-    def __init__(self, events: Sequence[StoredEvent]) -> None:
+    def __init__(self, events: Iterable[StoredEvent]) -> None:
         self._edits: dict[
-            tuple[str, int, int], list[tuple[ResultsCleared | Compacted | None, Brief | None]]
+            tuple[str, int, int], list[tuple[ResultsCleared | Compacted, Brief | None]]
         ] = {}
         briefs: dict[str, Brief] = {}
         refusals: dict[str, int] = {}
-        turns: dict[str, int] = {}
-        used = {event.summary_run for event in events if isinstance(event, Compacted)}
         for event in events:
             if isinstance(event, RunStarted):
                 briefs[event.run] = event.brief
-                parent = event.brief.parent
-                if event.brief.is_compaction and parent and event.run not in used:
-                    # Its parent was stopped before it had the notes.
-                    key = (parent, turns.get(parent, 0), refusals.get(parent, 0))
-                    self._edits.setdefault(key, []).append((None, event.brief))
             elif isinstance(event, TurnFinished):
                 refusals[event.run] = 0
-                turns[event.run] = event.turn
             elif isinstance(event, TurnFailed) and event.overflow:
                 refusals[event.run] = refusals.get(event.run, 0) + 1
             elif isinstance(event, ResultsCleared | Compacted):
@@ -389,7 +413,7 @@ class RecordedEdits:
 
     def take(
         self, run_id: str, turn: int, refusals: int
-    ) -> Sequence[tuple[ResultsCleared | Compacted | None, Brief | None]]:
+    ) -> Sequence[tuple[ResultsCleared | Compacted, Brief | None]]:
         """Return the edits at a point of a run, each with the brief of its summary run.
 
         Each edit comes once: a run that is interrupted returns to the point.

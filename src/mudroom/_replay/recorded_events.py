@@ -90,9 +90,12 @@ class RecordedEvents:
         self._begun = {event.run for event in self._steps if isinstance(event, RunStarted)}
         self._queues: dict[tuple[str, ...], deque[int]] = {}
         self._own: dict[str, deque[int]] = {}
+        self._summaries: dict[str, list[int]] = {}
         for index, event in enumerate(self._steps):
             if not self._is_from_outside(event):
                 self._queues.setdefault(make_order_key(event), deque()).append(index)
+            if isinstance(event, RunStarted) and event.brief.is_compaction:
+                self._summaries.setdefault(event.brief.parent, []).append(index)
             if not isinstance(event, MessageSent) and not is_made_by_no_run(event):
                 self._own.setdefault(event.run, deque()).append(index)
         self._arrived: dict[int, tuple[StoredEvent, asyncio.Future[None]]] = {}
@@ -223,12 +226,15 @@ class RecordedEvents:
         """Return whether a run was stopped after this event, so that it must wait here.
 
         Not at the start of a call: the child of the call may have worked until the stop. The run
-        waits in the call, or for the next prompt, then.
+        waits in the call, or for the next prompt, then. Nor before a summary of its conversation.
         """
         if isinstance(event, RunStarted | ToolCallStarted | MessageSent) or is_interrupt(event):
             return False
         own = self._own.get(event.run)
-        return bool(own) and self.stops.is_stopped_before(event.run, own[0])
+        if not own or not self.stops.is_stopped_before(event.run, own[0]):
+            return False
+        summaries = self._summaries.get(event.run, ())
+        return not any(self._position <= index < own[0] for index in summaries)
 
     async def reach(self, run_id: str) -> StoredEvent:
         """Wait until the record has reached the next event of a run, and return that.

@@ -70,7 +70,8 @@ class RecordedGate(RequestGate):
         follows = self._journal.find_next_after_messages(run.run_id)
         if plan.is_summary:
             if isinstance(follows, RunFinished):
-                await run.deliver_messages()
+                if event is not follows:
+                    await run.deliver_messages()
                 return LimitState(Limit.TURNS, run.turn, run.turn)
         elif event is not follows and not isinstance(follows, TurnStarted | Compacted):
             # The process of the request ended, and the next one stopped the run before it.

@@ -125,8 +125,6 @@ async def _repeat_edits(run: RunContext) -> bool:
             messages = (await record.read_context()).sent_messages
             history = make_summary_brief(run, recorded_brief.run_id, "", messages).history
             await request_summary(run, replace(recorded_brief, history=history))
-        if event is None:
-            continue
         if isinstance(event, Compacted):
             apply_compaction(run, event)  # first: the record may interrupt the run after the event
         await run.recorder.record(event)
@@ -134,7 +132,7 @@ async def _repeat_edits(run: RunContext) -> bool:
             apply_clearing(run, event, (await record.read_context()).sent_messages)
         elif event.cause != "user":
             await call_compaction_hook(run)
-    return any(event is not None for event, _ in edits)
+    return bool(edits)
 
 
 def apply_edit(
