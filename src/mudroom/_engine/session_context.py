@@ -113,7 +113,7 @@ def _compute_id(value: object) -> str:
 
 
 FindRecordedEdits = Callable[
-    [str, int, int], Sequence[tuple[ResultsCleared | Compacted, Brief | None]]
+    [str, int, int], Awaitable[Sequence[tuple[ResultsCleared | Compacted, Brief | None]]]
 ]
 """Takes a run id, a turn and a number of refusals; returns the edits of the conversation there.
 

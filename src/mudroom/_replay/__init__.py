@@ -6,7 +6,7 @@ The adapters of a replay are chosen here; those of a session in `build.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -65,7 +65,7 @@ from .recorded_outcomes import (
     RecordedOutputChecks,
     RecordedTeams,
 )
-from .recorded_stops import RecordedFault, RecordedMeters, is_made_by_no_run
+from .recorded_stops import RecordedFault, RecordedMeters, list_past_ends
 
 __all__ = ["ReplayDiverged", "replay"]
 
@@ -165,7 +165,7 @@ def _make_services(
         hooks=hooks,
         teams=RecordedTeams(events),
         in_thread=_call_here,
-        recorded_edits=RecordedEdits(events).take,
+        recorded_edits=RecordedEdits(events, gate.reach_next_of).take,
         recorded_work=RecordedWork(events),
     )
 
@@ -191,10 +191,11 @@ class _ReplayWorker(LocalWorker):
         self._conversations: dict[str, list[RecordedConversation]] = {}
         for conversation in rebuild_conversations(events):
             self._conversations.setdefault(conversation.run, []).append(conversation)
+        past_ends = list_past_ends(events)
         self._past_ends = {
             event.run: asyncio.get_running_loop().create_future()
             for event in events
-            if isinstance(event, RunFinished) and is_made_by_no_run(event)
+            if isinstance(event, RunFinished) and id(event) in past_ends
         }
         self._left: set[asyncio.Task[Any]] = set()
         self._summaries: dict[str, LocalRunHandle | None] = {}
@@ -391,9 +392,16 @@ def _find_child_models(events: Sequence[StoredEvent]) -> dict[str, dict[str, str
 
 
 class RecordedEdits:
-    """Edits of the conversations of a record, by run, turn and number of refusals before them."""
+    """Edits of the conversations of a record, by run, turn and number of refusals before them.
 
-    def __init__(self, events: Iterable[StoredEvent]) -> None:
+    Arguments:
+        reach_next: waits until the next event of a run is due.
+    """
+
+    def __init__(
+        self, events: Iterable[StoredEvent], reach_next: Callable[[str], Awaitable[object]]
+    ) -> None:
+        self._reach_next = reach_next
         self._edits: dict[
             tuple[str, int, int], list[tuple[ResultsCleared | Compacted, Brief | None]]
         ] = {}
@@ -411,14 +419,17 @@ class RecordedEdits:
                 key = (event.run, event.turn, refusals.get(event.run, 0))
                 self._edits.setdefault(key, []).append((event, briefs.get(summary)))
 
-    def take(
+    async def take(
         self, run_id: str, turn: int, refusals: int
     ) -> Sequence[tuple[ResultsCleared | Compacted, Brief | None]]:
         """Return the edits at a point of a run, each with the brief of its summary run.
 
         Each edit comes once: a run that is interrupted returns to the point.
         """
-        return self._edits.pop((run_id, turn, refusals), [])
+        edits = self._edits.pop((run_id, turn, refusals), [])
+        if refusals and not edits:
+            await self._reach_next(run_id)  # the run may be stopped before it is shorter
+        return edits
 
 
 class RecordedWork:

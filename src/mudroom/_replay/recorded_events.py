@@ -35,14 +35,13 @@ from .._core.events import (
 from .._core.ports import MERGE
 from .._core.runs import Report
 from .._engine.call_batch import INTERRUPTED
-from .._engine.recorded_conversations import is_repeated
 from ..errors import MudroomError
 from .recorded_stops import (
     RecordedStops,
     asks_for_summary,
     is_about_limit,
     is_interrupt,
-    is_made_by_no_run,
+    list_past_ends,
 )
 
 
@@ -84,7 +83,8 @@ class RecordedEvents:
         self.moves = 0
         self._remove_times = remove_times
         marked_steps = list_steps(events)
-        self.stops = RecordedStops(marked_steps)
+        self._past_ends = list_past_ends(events)
+        self.stops = RecordedStops(marked_steps, self._past_ends)
         self._steps = [event for event in marked_steps if not isinstance(event, RunResumed)]
         self._position = 0
         self._begun = {event.run for event in self._steps if isinstance(event, RunStarted)}
@@ -96,7 +96,7 @@ class RecordedEvents:
                 self._queues.setdefault(make_order_key(event), deque()).append(index)
             if isinstance(event, RunStarted) and event.brief.is_compaction:
                 self._summaries.setdefault(event.brief.parent, []).append(index)
-            if not isinstance(event, MessageSent) and not is_made_by_no_run(event):
+            if not isinstance(event, MessageSent) and id(event) not in self._past_ends:
                 self._own.setdefault(event.run, deque()).append(index)
         self._arrived: dict[int, tuple[StoredEvent, asyncio.Future[None]]] = {}
         self._early: set[str] = set()
@@ -107,7 +107,7 @@ class RecordedEvents:
         """Return whether no run of the replay makes an event: a message that no child sends."""
         if isinstance(event, MessageSent):
             return not is_end_of_child(event, self._begun)
-        return is_made_by_no_run(event)
+        return id(event) in self._past_ends
 
     @property
     def next_event(self) -> StoredEvent | None:
@@ -226,9 +226,12 @@ class RecordedEvents:
         """Return whether a run was stopped after this event, so that it must wait here.
 
         Not at the start of a call: the child of the call may have worked until the stop. The run
-        waits in the call, or for the next prompt, then. Nor before a summary of its conversation.
+        waits in the call, or for the next prompt, then. Nor before a summary of its conversation,
+        nor after a request that was too long: it takes that back first.
         """
         if isinstance(event, RunStarted | ToolCallStarted | MessageSent) or is_interrupt(event):
+            return False
+        if isinstance(event, TurnFailed) and event.overflow:
             return False
         own = self._own.get(event.run)
         if not own or not self.stops.is_stopped_before(event.run, own[0]):
@@ -264,6 +267,8 @@ class RecordedEvents:
         ids: list[str] = []
         for index in self._own.get(run_id, ()):
             event = self._steps[index]
+            if self.stops.is_stopped_before(run_id, index):
+                break
             if isinstance(event, MessageDelivered):
                 ids.append(event.message_id)
             elif not isinstance(event, NoteInjected) or not (ids or is_about_limit(event)):
@@ -292,6 +297,8 @@ class RecordedEvents:
         notes: list[tuple[str, list[str]]] = []
         for index in self._own.get(run_id, ()):
             event = self._steps[index]
+            if self.stops.is_stopped_before(run_id, index):
+                break
             if isinstance(event, MessageDelivered):
                 if notes:
                     notes[-1][1].append(event.message_id)
@@ -484,12 +491,13 @@ def _list_unanswered_turn(steps: dict[int, StoredEvent], queue: Sequence[int]) -
     """Return the last turn of a run if no answer came before its process ended."""
     last = [*queue[-2:]]
     repeated: list[int] = []
-    if last and isinstance(failed := steps[last[-1]], TurnFailed):
-        if not is_repeated(failed):
-            return []
+    failed = steps[last[-1]] if last else None
+    if isinstance(failed, TurnFailed):
         repeated.append(last.pop())
-    if last and isinstance(steps[last[-1]], TurnStarted):
+    if last and isinstance(started := steps[last[-1]], TurnStarted):
         repeated.append(last.pop())
+        if isinstance(failed, TurnFailed) and failed.overflow and not started.summary_reason:
+            return []  # it shortens the conversation and goes on
     return repeated
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from .._core.budgets import Budget, Grant, Limit, LimitState
 from .._core.events import (
+    CUT_OFF,
     MessageDelivered,
     MessageSent,
     NoteInjected,
@@ -94,7 +95,7 @@ class RunEnd(Struct):
         if isinstance(event, TurnStarted):
             self.has_summary = True
         elif isinstance(event, TurnFailed):
-            self.is_cut |= not (event.overflow or self.has_summary)
+            self.is_cut |= event.error == CUT_OFF and not self.has_summary
         elif isinstance(event, ToolCallFinished) and is_cut_off(event):
             self.results = {**self.results, event.call_id: event.result}
             self.is_cut = True
@@ -142,7 +143,7 @@ class RunEnd(Struct):
 
     def _is_after_stop(self, event: StoredEvent) -> bool:
         if isinstance(event, TurnFailed):
-            return not event.overflow
+            return event.error == CUT_OFF
         if isinstance(event, ToolCallFinished):
             return is_cut_off(event)
         if isinstance(event, MessageDelivered):
@@ -193,17 +194,23 @@ def is_interrupt(event: StoredEvent) -> bool:
     return isinstance(event, RunWaiting) and event.is_interrupted
 
 
-def is_made_by_no_run(event: StoredEvent) -> bool:
-    """Return whether an event ends a run that had worked, or a call of it, and that none continued.
+def list_past_ends(events: Iterable[StoredEvent]) -> set[int]:
+    """Return the ids of events that end runs, or calls of runs, which no process continued.
 
-    The process of the run was lost, or the next one was told to end the run before it went on.
-    Such an event has no turn.
+    The process of such a run was lost, or the next one was told to end it before it went on. These
+    events have no turn.
     """
-    if isinstance(event, ToolCallFinished):
-        return not event.turn
-    if not isinstance(event, RunFinished) or event.turn:
-        return False
-    return event.report.turns > 0 or event.report.reason is Reason.LOST
+    begun: set[str] = set()
+    ends: set[int] = set()
+    for event in events:
+        if isinstance(event, TurnStarted):
+            begun.add(event.run)
+        elif isinstance(event, ToolCallFinished) and not event.turn:
+            ends.add(id(event))
+        elif isinstance(event, RunFinished) and not event.turn:
+            is_lost = event.report.reason is Reason.LOST
+            ends.update({id(event)} if is_lost or event.run in begun else ())
+    return ends
 
 
 def is_about_limit(event: NoteInjected) -> bool:
@@ -227,9 +234,10 @@ class RecordedStops:
 
     Arguments:
         steps: the events that come again, in order; also where another process went on with a run.
+        past_ends: see `list_past_ends`.
     """
 
-    def __init__(self, steps: Sequence[StoredEvent]) -> None:
+    def __init__(self, steps: Sequence[StoredEvent], past_ends: Container[int]) -> None:
         self._ends: dict[str, list[RunEnd]] = {}
         self._runs: dict[str, RunContext] = {}
         self._max_tokens: dict[tuple[str, int], deque[int | None]] = {}
@@ -241,7 +249,7 @@ class RecordedStops:
                     self._ends[event.run][-1].continue_run()
                 continue
             index += 1
-            if isinstance(event, MessageSent) or is_made_by_no_run(event):
+            if isinstance(event, MessageSent) or id(event) in past_ends:
                 continue
             if isinstance(event, TurnStarted) and event.summary_reason is None:
                 requests = self._max_tokens.setdefault((event.run, event.turn), deque())
