@@ -540,11 +540,12 @@ EVIDENCE = (
 
 def order_as(recorded: Report, report: Report, name: str) -> object:
     """Return the recorded value of a field of a report if only its order differs, else the own."""
-    value, other = getattr(report, name), getattr(recorded, name)
-    if isinstance(value, str):
+    value: Any = getattr(report, name)
+    other: Any = getattr(recorded, name)
+    if name == "calls":
+        return other if value == other else value
+    if name == "unknown_changes":
         is_same = sorted(value.split("; ")) == sorted(other.split("; "))
-    elif isinstance(value, tuple):
-        is_same = sorted(value) == sorted(other)
     else:
-        is_same = value == other
+        is_same = sorted(value) == sorted(other)
     return other if is_same else value
