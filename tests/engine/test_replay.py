@@ -78,7 +78,7 @@ async def test_calls_that_ended_in_another_order_are_replayed(tmp_path: Path) ->
         if request.turn:
             return "done"
         return (
-            [call("slow", seconds="0.05"), call("glob", pattern="*")]
+            [call("slow", seconds="0.5"), call("glob", pattern="*")]
             if request.prompt == "CHILD"
             else call("task", prompt="CHILD")
         )
