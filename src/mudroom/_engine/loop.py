@@ -19,6 +19,7 @@ from .compaction.requests import call_within_window, prepare_request
 from .finish import (
     INCOMPLETE_ANSWER,
     SUMMARY_CALLS_NO_TOOLS,
+    WRAP_UP_NOTE,
     Ending,
     close_open_calls,
     end_by_limit,
@@ -91,7 +92,8 @@ async def _run_to_ending(run: RunContext, failure: str, failure_reason: Reason) 
         if failure:
             return Ending(failure_reason, failure)
         if (reason := resumption.summary_reason) is not None:
-            limit = find_limit_again(run, reason) if resumption.has_own_reason else None
+            is_own = resumption.last_note != WRAP_UP_NOTE
+            limit = find_limit_again(run, reason) if is_own else None
             return Ending(reason, limit=limit, is_summary_requested=True)
         async with asyncio.timeout(None) as deadline:
             run.timer.start_deadline(deadline)

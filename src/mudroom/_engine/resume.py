@@ -39,7 +39,6 @@ from .call_context import CallContext
 from .changes.content_hashes import hash_present
 from .compaction.record_file import rebuild_context
 from .compaction.shortening import apply_edit
-from .finish import SUMMARY_REQUEST, WRAP_UP_NOTE
 from .inbox.inbox import is_notification, make_notification
 from .meters.meter import NEAR_LIMIT
 from .meters.request_plan import Permit
@@ -72,7 +71,7 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
     return Resumption(
         restorer.pending_answer,
         restorer.summary_reason,
-        restorer.has_own_reason,
+        restorer.last_note,
         restorer.is_interrupted and not run.inbox.has_next_prompt,
     )
 
@@ -100,7 +99,7 @@ class _Restorer:
         self.sent_blocks: list[UserBlock] = []
         self.pending_answer: AssistantMessage | None = None
         self.summary_reason: Reason | None = None
-        self.has_own_reason = False
+        self.last_note = ""
         self.is_interrupted = False
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             ToolCallStarted: self._start_call,
@@ -179,7 +178,7 @@ class _Restorer:
             run.outputs.refuse(OutputRefusal(event.text, event.refused))
         if event.text in NEAR_LIMIT_NOTES:
             run.meter.has_warned = True
-        self.has_own_reason = event.text != WRAP_UP_NOTE and event.text.endswith(SUMMARY_REQUEST)
+        self.last_note = event.text
 
     def _restore_final_answer(self, answer: AssistantMessage, event: NoteInjected) -> None:
         """Restore what an answer without calls stated and how often the model was reminded.

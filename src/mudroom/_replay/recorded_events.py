@@ -51,6 +51,9 @@ class ReplayDiverged(MudroomError):
 
 MAX_ERROR_LENGTH = 2_000
 
+_NEVER = -1
+"""Place in the record of what waits for no event, but for a stop."""
+
 
 class RecordedEvents:
     """The port Journal for a replay: accepts the recorded events, in the recorded order.
@@ -83,31 +86,26 @@ class RecordedEvents:
         self.moves = 0
         self._remove_times = remove_times
         marked_steps = list_steps(events)
-        self._past_ends = list_past_ends(events)
-        self.stops = RecordedStops(marked_steps, self._past_ends)
+        self.stops = RecordedStops(marked_steps, list_past_ends(events))
         self._steps = [event for event in marked_steps if not isinstance(event, RunResumed)]
         self._position = 0
         self._begun = {event.run for event in self._steps if isinstance(event, RunStarted)}
         self._queues: dict[tuple[str, ...], deque[int]] = {}
         self._own: dict[str, deque[int]] = {}
-        self._summaries: dict[str, list[int]] = {}
         for index, event in enumerate(self._steps):
             if not self._is_from_outside(event):
                 self._queues.setdefault(make_order_key(event), deque()).append(index)
-            if isinstance(event, RunStarted) and event.brief.is_compaction:
-                self._summaries.setdefault(event.brief.parent, []).append(index)
-            if not isinstance(event, MessageSent) and id(event) not in self._past_ends:
+            if not isinstance(event, MessageSent) and id(event) not in self.stops.past_ends:
                 self._own.setdefault(event.run, deque()).append(index)
         self._arrived: dict[int, tuple[StoredEvent, asyncio.Future[None]]] = {}
         self._early: set[str] = set()
         self._waiting: dict[int, list[asyncio.Future[None]]] = {}
-        self._parked: set[asyncio.Future[None]] = set()
 
     def _is_from_outside(self, event: StoredEvent) -> bool:
         """Return whether no run of the replay makes an event: a message that no child sends."""
         if isinstance(event, MessageSent):
             return not is_end_of_child(event, self._begun)
-        return id(event) in self._past_ends
+        return id(event) in self.stops.past_ends
 
     @property
     def next_event(self) -> StoredEvent | None:
@@ -236,8 +234,12 @@ class RecordedEvents:
         own = self._own.get(event.run)
         if not own or not self.stops.is_stopped_before(event.run, own[0]):
             return False
-        summaries = self._summaries.get(event.run, ())
-        return not any(self._position <= index < own[0] for index in summaries)
+        return not any(
+            isinstance(step, RunStarted)
+            and step.brief.is_compaction
+            and step.brief.parent == event.run
+            for step in self._steps[self._position : own[0]]
+        )
 
     async def reach(self, run_id: str) -> StoredEvent:
         """Wait until the record has reached the next event of a run, and return that.
@@ -318,11 +320,11 @@ class RecordedEvents:
         """Wait until the task is cancelled, at the latest after the first difference."""
         if not self.difference.done():
             parked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._parked.add(parked)
+            self._waiting.setdefault(_NEVER, []).append(parked)
             try:
                 await parked
             finally:
-                self._parked.discard(parked)
+                self._waiting[_NEVER].remove(parked)
         raise asyncio.CancelledError
 
     def diverge(self, text: str, where: str = "") -> None:
@@ -331,7 +333,7 @@ class RecordedEvents:
             return
         self.difference.set_exception(ReplayDiverged(text[:MAX_ERROR_LENGTH], where=where))
         waiting = [each for futures in self._waiting.values() for each in futures]
-        for future in (*waiting, *self._parked, *(each for _, each in self._arrived.values())):
+        for future in (*waiting, *(each for _, each in self._arrived.values())):
             _release(future)
 
     def diverge_here(self) -> None:

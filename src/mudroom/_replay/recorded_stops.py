@@ -234,10 +234,13 @@ class RecordedStops:
 
     Arguments:
         steps: the events that come again, in order; also where another process went on with a run.
+
+    Attributes:
         past_ends: see `list_past_ends`.
     """
 
     def __init__(self, steps: Sequence[StoredEvent], past_ends: Container[int]) -> None:
+        self.past_ends = past_ends
         self._ends: dict[str, list[RunEnd]] = {}
         self._runs: dict[str, RunContext] = {}
         self._max_tokens: dict[tuple[str, int], deque[int | None]] = {}
