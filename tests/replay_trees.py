@@ -7,22 +7,35 @@ import random
 import re
 import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mudroom import AssistantMessage, Budget, Effect, Session, Tool, ToolResult, Usage
+from mudroom import (
+    AssistantMessage,
+    Budget,
+    Effect,
+    Session,
+    Tool,
+    ToolContext,
+    ToolResult,
+    Usage,
+    UsageError,
+)
 from mudroom._adapters.journals.memory import MemoryJournal
-from mudroom._adapters.models.scripted import Request, ScriptedModel
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent
 from mudroom._core.messages import AssistantBlock, StopReason, TextBlock, ToolCallBlock
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
-from mudroom.errors import SessionPaused
-from mudroom.testing.clock import run_virtual
+from mudroom._engine.compaction.summary import SUMMARY_PROMPT
+from mudroom._session import build
+from mudroom.errors import ContextOverflow, ModelRefused, SessionPaused
+from mudroom.testing.clock import LoopClock, run_virtual
 
 MODEL = "anthropic:claude-sonnet-4-5"
 """A model with a price, so that limits in money hold."""
@@ -81,7 +94,7 @@ class Tree(Struct, frozen=True):
         names = draw.sample(sorted(limits), draw.choice((0, 0, 1, 1, 2)))
         return Budget(**{name: limits[name] for name in names})
 
-    async def answer(self, request: Request) -> AssistantMessage:
+    async def answer(self, request: Request) -> Answer:
         """Answer as a model that likes to delegate."""
         draw = self.make_random("answer", request.prompt, request.turn)
         await asyncio.sleep(draw.choice(DELAYS))
@@ -194,8 +207,7 @@ class Tree(Struct, frozen=True):
 
     def record(self) -> list[StoredEvent]:
         """Run the tree and return its record."""
-        with tempfile.TemporaryDirectory() as folder:
-            return run_virtual(self._record(Path(folder)))
+        return _run_in_folder(self._record)
 
     async def _record(self, folder: Path) -> list[StoredEvent]:
         journal = CountingJournal()
@@ -221,8 +233,7 @@ class Tree(Struct, frozen=True):
 
     def record_paused(self) -> list[StoredEvent]:
         """Run the tree, which is paused up to three times, and return its record."""
-        with tempfile.TemporaryDirectory() as folder:
-            return run_virtual(self._record_paused(Path(folder)))
+        return _run_in_folder(self._record_paused)
 
     async def _record_paused(self, folder: Path) -> list[StoredEvent]:
         draw = self.make_random("pauses")
@@ -244,6 +255,14 @@ class Tree(Struct, frozen=True):
             if has_ended and any(isinstance(event, RunFinished) for event in events):
                 break
         return events
+
+
+def _run_in_folder(
+    work: Callable[[Path], Coroutine[Any, Any, list[StoredEvent]]],
+) -> list[StoredEvent]:
+    """Run on virtual time, also that of the events: nothing depends on the machine's speed."""
+    with tempfile.TemporaryDirectory() as folder, patch.object(build, "SystemClock", LoopClock):
+        return run_virtual(work(Path(folder)))
 
 
 async def _pause(session: Session, seconds: float) -> None:
@@ -268,3 +287,105 @@ def damage(events: list[StoredEvent], draw: random.Random) -> list[StoredEvent]:
     else:
         events.insert(draw.randrange(1, len(events)), events.pop(place))
     return events
+
+
+SUMMARIES = ("the notes", "the notes", "the notes, at length. " * 200, "")
+
+STOPS = ("kill", "kill", "pause", "none")
+"""How a process of a wide tree ends. One that is neither killed nor paused runs to its end."""
+
+
+class WideTree(Tree, frozen=True):
+    """A random tree of up to four processes, with long conversations and commands.
+
+    Its windows are small: conversations are cleared and compacted. Commands go on in the
+    background, the model fails, each process may be killed at any event or paused at any moment,
+    and the user sends messages, cancels and interrupts in each.
+    """
+
+    async def answer(self, request: Request) -> Answer:
+        """Answer as other trees do, at greater length; or fail, or summarise."""
+        draw = self.make_random("wide", request.prompt, request.turn)
+        if SUMMARY_PROMPT in str(request.messages[-1]):
+            await asyncio.sleep(draw.choice(DELAYS))
+            return draw.choice(SUMMARIES)
+        kind = draw.random()
+        if kind < 0.03:
+            return ContextOverflow("the prompt is too long")
+        if kind < 0.05:
+            return ModelRefused("no more answers")
+        answer = await super().answer(request)
+        assert isinstance(answer, AssistantMessage)
+        if draw.random() < 0.3:
+            text = TextBlock("thought " * draw.choice((10, 500, 2_500)))
+            answer = replace(answer, content=(text, *answer.content))
+        return answer
+
+    def _draw_call(
+        self, draw: random.Random, request: Request, place: int, depth: int, started: list[str]
+    ) -> tuple[str, dict[str, Any]]:
+        kind = draw.random()
+        if kind < 0.12:
+            return "work", {"seconds": draw.choice(DELAYS)}
+        if kind < 0.16:
+            return "compact", {}
+        return super()._draw_call(draw, request, place, depth, started)
+
+    def make_tools(self) -> list[Tool]:
+        """Return the tools of other trees with longer results, and one that starts commands."""
+
+        async def work(seconds: float) -> ToolResult:
+            await asyncio.sleep(seconds)
+            return ToolResult(f"worked {seconds}", reads=("b.txt",), changes=("c.txt",))
+
+        async def begin(context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
+            seconds = float(arguments["seconds"])
+            return context.run_in_background(f"work of {seconds} s", work(seconds))
+
+        async def read(_: object, arguments: dict[str, Any]) -> ToolResult:
+            await asyncio.sleep(float(arguments["seconds"]))
+            return ToolResult("line\n" * int(500 * float(arguments["seconds"])), reads=("a.txt",))
+
+        act, look, ask = super().make_tools()
+        return [act, replace(look, run=read), ask, replace(act, name="work", run=begin)]
+
+    def open(self, folder: Path, journal: MemoryJournal, **options: Any) -> Session:
+        """Return a session for the tree."""
+        window = self.make_random("window").choice((None, 9_000, 12_000, 20_000))
+        return super().open(folder, journal, context_window=window, **options)
+
+    async def _record(self, folder: Path) -> list[StoredEvent]:
+        draw = self.make_random("processes")
+        session_id = str(uuid.UUID(int=self.seed, version=4))
+        events: list[StoredEvent] = []
+        for process in range(PAUSES + 1):
+            journal = CountingJournal()
+            await journal.append(*events)
+            options = {"resume": session_id} if process else {"id": session_id}
+            stop = draw.choice(STOPS) if process < PAUSES else "none"
+            async with self.open(folder, journal, **options) as session:
+                others = [asyncio.create_task(self.disturb(session, journal))]
+                if stop == "pause":
+                    others.append(asyncio.create_task(_pause(session, draw.choice(MOMENTS))))
+                with suppress(SessionPaused):
+                    await self._prompt(session, draw, process)
+                for other in others:
+                    other.cancel()
+            start = next(n for n, each in enumerate(journal.events) if type(each) is RunStarted)
+            cuts = [end for end in journal.ends[1:] if max(start, len(events)) < end]
+            events = journal.events
+            if stop == "kill" and cuts:
+                events = events[: draw.choice(cuts)]
+            elif stop == "none":
+                break
+        return events
+
+    async def _prompt(self, session: Session, draw: random.Random, process: int) -> None:
+        if not process:
+            await session.run("R")
+        await session.resume_unfinished()
+        if draw.random() < 0.2:
+            with suppress(UsageError):  # its last prompt is interrupted
+                await session.compact()
+        if draw.random() < 0.4:
+            await session.run(f"S{process} final")

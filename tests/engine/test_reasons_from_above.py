@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mudroom import AnyEvent, AssistantMessage, Budget, Reason, Report
+from mudroom import AnyEvent, AssistantMessage, Budget, Reason, Report, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._core.events import RunFinished
+from mudroom._core.events import RunFinished, TurnStarted
 from mudroom._core.messages import StopReason, TextBlock, ToolCallBlock, Usage
 from mudroom._replay import replay
 from mudroom.testing.clock import run_virtual
@@ -99,3 +100,46 @@ def test_a_child_that_waits_for_its_place_says_that_it_did_not_begin(stage: Stag
     assert stage.reports["1.1.1"].text == "words"
     notes = [text for text in stage.list_notes() if "task-notification" in text]
     assert sum("[MAX_TURNS: not started: " in text for text in notes) == 2
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [Budget(turns=1), Budget(total_tokens=5_000), Budget(seconds=2.0)],
+    ids=["turns", "tokens", "seconds"],
+)
+def test_a_run_killed_in_its_last_turn_still_names_its_limit(
+    budget: Budget, tmp_path: Path
+) -> None:
+    async def answer(request: Request) -> Answer:
+        if request.tools:
+            calls = (call("bash", command="sleep 1"),)
+            return AssistantMessage(calls, StopReason.CALLS, Usage(4_900, 10))
+        return "words"
+
+    def open_tree(journal: MemoryJournal, **options: Any) -> Session:
+        model = ScriptedModel(answer)
+        return Session(
+            model=model,
+            cwd=str(tmp_path),
+            home=str(tmp_path / "home"),
+            sandbox="off",
+            journal=journal,
+            prompt_budget=budget,
+            **options,
+        )
+
+    async def work() -> tuple[Report, Report]:
+        journal = MemoryJournal()
+        async with open_tree(journal) as session:
+            whole = await session.run("PARENT")
+        cut = 1 + max(n for n, each in enumerate(journal.events) if type(each) is TurnStarted)
+        killed = MemoryJournal()
+        await killed.append(*journal.events[:cut])
+        async with open_tree(killed, resume=session.id) as session:
+            resumed = await session.resume_unfinished()
+        assert resumed is not None
+        return whole, resumed
+
+    whole, resumed = asyncio.run(work())
+    assert whole.recovered and resumed.recovered and whole.limit and resumed.limit
+    assert (resumed.reason, resumed.limit.name) == (whole.reason, whole.limit.name)

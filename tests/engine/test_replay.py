@@ -10,8 +10,10 @@ import pytest
 
 from mudroom import Effect, Reason, Session, Tool, ToolResult
 from mudroom._adapters.journals.memory import MemoryJournal
+from mudroom._adapters.models.replay_model import remove_varying_text
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import StoredEvent, ToolCallFinished, TurnFinished
+from mudroom._platform.private_files import make_spill_file
 from mudroom._replay import ReplayDiverged, replay
 from mudroom.testing import load_replay_model
 
@@ -76,7 +78,7 @@ async def test_calls_that_ended_in_another_order_are_replayed(tmp_path: Path) ->
         if request.turn:
             return "done"
         return (
-            [call("slow", seconds="0.05"), call("glob", pattern="*")]
+            [call("slow", seconds="0.5"), call("glob", pattern="*")]
             if request.prompt == "CHILD"
             else call("task", prompt="CHILD")
         )
@@ -138,3 +140,15 @@ async def test_the_first_different_request_is_shown(tmp_path: Path) -> None:
         report = await session.run("ANOTHER")
     assert report.reason is Reason.ERROR
     assert "-PARENT" in report.error and "+ANOTHER" in report.error
+
+
+@pytest.mark.parametrize("run", ["1.2.3-1.1", "1-1.1", "1-1.1~2", "1-0.alice~1", "1.1.2~3-4.1"])
+def test_the_folder_and_the_random_end_of_a_spill_file_do_not_differ(
+    run: str, tmp_path: Path
+) -> None:
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        folder.mkdir()
+    paths = [make_spill_file(str(folder), f"{run}-report") for folder in folders]
+    texts = {remove_varying_text(f"the whole report is in {path}]") for path in paths}
+    assert texts == {f"the whole report is in {run}-report.txt]"}

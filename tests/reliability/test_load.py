@@ -30,6 +30,7 @@ class LoadResult(Struct):
     memory: list[float]
     lag_p99_ms: float
     lag_max_ms: float
+    busy_p99_ms: float
     tasks_left: int
     files_left: int
     processes_left: int
@@ -54,13 +55,7 @@ def check_nothing_remains(result: LoadResult) -> None:
 @pytest.mark.timeout(600)
 def test_many_children_in_one_process(tmp_path: Path, figure: Figure) -> None:
     children, seconds = (5_000, 25) if LONG else (300, 1)
-    # The short form shares its processors with other tests: one of three may have to wait.
-    longest_lag = 100 if LONG else 500
-    words = ("children", str(children), str(seconds))
-    result = run_load(tmp_path / "load", *words)
-    for attempt in range(0 if LONG else 2):
-        if result.lag_p99_ms >= longest_lag:
-            result = run_load(tmp_path / f"load{attempt}", *words)
+    result = run_load(tmp_path / "load", "children", str(children), str(seconds))
     figure(
         f"{children:,} children at once",
         (
@@ -70,7 +65,8 @@ def test_many_children_in_one_process(tmp_path: Path, figure: Figure) -> None:
     )
     check_nothing_remains(result)
     assert result.peak_mb < 1_000
-    assert result.lag_p99_ms < longest_lag
+    # The short form shares its processors with other tests: only the work of the loop counts.
+    assert (result.lag_p99_ms if LONG else result.busy_p99_ms) < 100
 
 
 @pytest.mark.timeout(3_000)

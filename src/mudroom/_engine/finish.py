@@ -129,6 +129,15 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
     return Ending(_REASON_FOR_LIMIT[state.name], error, limit=state)
 
 
+def find_limit_again(run: RunContext, reason: Reason) -> LimitState | None:
+    """Return the limit for which an earlier process asked the run for its summary."""
+    if reason is Reason.TIMEOUT:
+        return run.timer.limit
+    accounts = (account for meter in run.meter.walk_up() for account in meter.accounts.values())
+    states = (run.meter.find_exceeded_limit(run.timer.age), *(each.state for each in accounts))
+    return next((each for each in states if each and _REASON_FOR_LIMIT[each.name] is reason), None)
+
+
 def _describe_shortage(run: RunContext, left: float) -> str:
     """Say why a run does not begin although its own time limit is not reached."""
     if run.timer.ending_left is not None:

@@ -19,10 +19,12 @@ from .compaction.requests import call_within_window, prepare_request
 from .finish import (
     INCOMPLETE_ANSWER,
     SUMMARY_CALLS_NO_TOOLS,
+    WRAP_UP_NOTE,
     Ending,
     close_open_calls,
     end_by_limit,
     end_interrupted_turn,
+    find_limit_again,
     finish_run,
     wait_for_next_prompt,
 )
@@ -89,8 +91,10 @@ async def _run_to_ending(run: RunContext, failure: str, failure_reason: Reason) 
         resumption = await start_or_resume(run)
         if failure:
             return Ending(failure_reason, failure)
-        if resumption.summary_reason is not None:
-            return Ending(resumption.summary_reason, is_summary_requested=True)
+        if (reason := resumption.summary_reason) is not None:
+            is_own = resumption.last_note != WRAP_UP_NOTE
+            limit = find_limit_again(run, reason) if is_own else None
+            return Ending(reason, limit=limit, is_summary_requested=True)
         async with asyncio.timeout(None) as deadline:
             run.timer.start_deadline(deadline)
             if resumption.is_interrupted:
@@ -224,6 +228,7 @@ async def _refuse_calls_of_summary(run: RunContext, answer: AssistantMessage) ->
     beside the calls are the summary: another request would only buy them again.
     """
     await close_open_calls(run, SUMMARY_CALLS_NO_TOOLS, refused=True)
+    await run.recorder.record()
     return Ending(Reason.GOAL) if answer.text.strip() else None
 
 

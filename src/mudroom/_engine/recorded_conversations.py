@@ -83,8 +83,8 @@ class _RunRecord:
                 self._summary_turn = event.turn
         elif isinstance(event, TurnFailed):
             self._failures.append(event)
-        elif isinstance(event, RunResumed) and is_repeated(self._latest):
-            self._failures.pop()  # the next process repeated the call
+        elif isinstance(event, RunResumed):
+            self._drop_repeated_call()
         elif isinstance(event, RunWaiting) and event.is_interrupted and is_repeated(self._latest):
             self._interrupted.add(id(self._latest))
             self._end_part()  # the next request repeats this one
@@ -93,6 +93,16 @@ class _RunRecord:
         if isinstance(event, _STEPS):
             self._latest = event
         self.context.apply(event)
+        if isinstance(event, TurnFailed) and event.overflow:
+            self._end_part()  # the next request is another one, shortened or not
+
+    def _drop_repeated_call(self) -> None:
+        """Forget a call that an earlier process made, and that the next one repeats."""
+        latest = self._latest
+        if is_repeated(latest):
+            self._failures.pop()
+        elif isinstance(latest, TurnFailed) and latest.turn == self._summary_turn:
+            self._parts.pop()  # a summary that was refused as too long
 
     def _end_part(self) -> None:
         if self._has_request:
@@ -167,7 +177,9 @@ def _make_failure(event: TurnFailed, report: Report | None, summary_turn: int) -
     if report is None or event.overflow or event.turn == summary_turn:
         return failure
     is_fault = report.reason is Reason.ERROR and report.error != event.error
-    if is_fault or report.reason in _STOPPED:
+    # A call may fail on its own at the moment of the stop.
+    is_cut = report.reason in _STOPPED and event.error in (CUT_OFF, report.error)
+    if is_fault or is_cut:
         return replace(failure, error=report.error, stop=str(report.reason))
     return failure
 

@@ -71,6 +71,7 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
     return Resumption(
         restorer.pending_answer,
         restorer.summary_reason,
+        restorer.last_note,
         restorer.is_interrupted and not run.inbox.has_next_prompt,
     )
 
@@ -98,6 +99,7 @@ class _Restorer:
         self.sent_blocks: list[UserBlock] = []
         self.pending_answer: AssistantMessage | None = None
         self.summary_reason: Reason | None = None
+        self.last_note = ""
         self.is_interrupted = False
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             ToolCallStarted: self._start_call,
@@ -176,6 +178,7 @@ class _Restorer:
             run.outputs.refuse(OutputRefusal(event.text, event.refused))
         if event.text in NEAR_LIMIT_NOTES:
             run.meter.has_warned = True
+        self.last_note = event.text
 
     def _restore_final_answer(self, answer: AssistantMessage, event: NoteInjected) -> None:
         """Restore what an answer without calls stated and how often the model was reminded.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from hashlib import sha256
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct, field
@@ -112,7 +113,7 @@ def _compute_id(value: object) -> str:
 
 
 FindRecordedEdits = Callable[
-    [str, int, int], Sequence[tuple[ResultsCleared | Compacted, Brief | None]]
+    [str, int, int], Awaitable[Sequence[tuple[ResultsCleared | Compacted, Brief | None]]]
 ]
 """Takes a run id, a turn and a number of refusals; returns the edits of the conversation there.
 
@@ -262,6 +263,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         request_heads: the system prompts and tools that the record contains.
         trace_ids: ids of the spans of tool calls; None: no traces are exported.
         board: the task board of the project; None for a session without one.
+        in_thread: calls a function beside the event loop. A replay, which must know when nothing
+            moves any more, calls it at once.
         recorded_edits: the edits of the record in a replay; None: the engine decides.
         recorded_work: the isolated workspaces of the record in a replay; None: the engine makes
             them.
@@ -307,6 +310,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     request_heads: RequestHeads = field(default_factory=RequestHeads)
     trace_ids: TraceIds | None = None
     board: Board | None = None
+    in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread
     recorded_edits: FindRecordedEdits | None = None
     recorded_work: RecordedWork | None = None
 

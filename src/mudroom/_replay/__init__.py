@@ -6,7 +6,7 @@ The adapters of a replay are chosen here; those of a session in `build.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from .._adapters.models.replay_model import ReplayModel, remove_varying_text
 from .._adapters.output_filters.injection_marker import mark_injection
 from .._adapters.tools import BOARD_TOOLS, make_builtin_tools
-from .._adapters.workers.local import LocalWorker
+from .._adapters.workers.local import LocalRunHandle, LocalWorker
 from .._core.agents import WorkspaceSpec
+from .._core.budgets import Grant
 from .._core.events import (
     Compacted,
     MessageSent,
@@ -37,6 +38,8 @@ from .._core.runs import Brief, InboxMessage, Reason, Report, Work
 from .._core.tools import Tool
 from .._engine.children.merge import is_merge_of
 from .._engine.children.task_tool import make_task_tool
+from .._engine.compaction.record_file import ConversationRecord
+from .._engine.compaction.summary import make_summary_brief
 from .._engine.meters.meter import Meter
 from .._engine.phase import RunControl
 from .._engine.recorded_conversations import (
@@ -62,7 +65,7 @@ from .recorded_outcomes import (
     RecordedOutputChecks,
     RecordedTeams,
 )
-from .recorded_stops import RecordedFault, RecordedMeters
+from .recorded_stops import RecordedFault, RecordedMeters, list_past_ends
 
 __all__ = ["ReplayDiverged", "replay"]
 
@@ -72,7 +75,8 @@ UNLIMITED = 1 << 20
 STILL_ROUNDS = 100
 """Rounds of the event loop without a step after which nothing moves any more.
 
-No step of a replay waits for time or for another program, so a slow machine is no reason.
+No step of a replay waits for time, for a thread or for another program, so a slow machine is no
+reason.
 """
 
 
@@ -102,7 +106,7 @@ async def _follow_record(worker: _ReplayWorker, journal: RecordedEvents) -> None
     while not await _wait_until_still(worker, journal):
         if journal.next_event is None:
             return  # The record of an unfinished session has no more.
-        if not journal.stop_next_run():
+        if not (worker.start_summary() or journal.stop_next_run()):
             journal.diverge_here()
     if journal.difference.done():
         journal.difference.result()
@@ -115,16 +119,14 @@ async def _wait_until_still(worker: _ReplayWorker, journal: RecordedEvents) -> b
     while rounds < STILL_ROUNDS:
         if journal.difference.done() or (journal.next_event is None and not worker.is_working):
             return True
-        if rounds == STILL_ROUNDS // 2:
-            await asyncio.to_thread(_do_nothing)  # a thread may look at what a call would change
         await asyncio.sleep(0)
         rounds = rounds + 1 if moves == journal.moves else 0
         moves = journal.moves
     return False
 
 
-def _do_nothing() -> None:
-    pass
+async def _call_here(function: Callable[..., object], *arguments: object) -> object:
+    return function(*arguments)
 
 
 def _make_services(
@@ -162,7 +164,8 @@ def _make_services(
         output_checks=RecordedOutputChecks(events),
         hooks=hooks,
         teams=RecordedTeams(events),
-        recorded_edits=RecordedEdits(events).take,
+        in_thread=_call_here,
+        recorded_edits=RecordedEdits(events, gate.reach_next_of).take,
         recorded_work=RecordedWork(events),
     )
 
@@ -188,8 +191,17 @@ class _ReplayWorker(LocalWorker):
         self._conversations: dict[str, list[RecordedConversation]] = {}
         for conversation in rebuild_conversations(events):
             self._conversations.setdefault(conversation.run, []).append(conversation)
+        past_ends = list_past_ends(events)
+        self._past_ends = {
+            event.run: asyncio.get_running_loop().create_future()
+            for event in events
+            if isinstance(event, RunFinished) and id(event) in past_ends
+        }
+        self._left: set[asyncio.Task[Any]] = set()
+        self._summaries: dict[str, LocalRunHandle | None] = {}
         journal.on_message = self._send
         journal.on_run_due = self._start_due
+        journal.on_run_ended = self._end_past_run
 
     @property
     def is_working(self) -> bool:
@@ -198,6 +210,7 @@ class _ReplayWorker(LocalWorker):
 
     async def close(self) -> None:
         """End the runs that still work after a difference, whatever they wait for."""
+        await self._end_left_work()
         for number in range(STILL_ROUNDS):
             for handle in list(self._pool.handles.values()):
                 if number == 0:
@@ -207,6 +220,33 @@ class _ReplayWorker(LocalWorker):
             if not self._pool.handles:
                 return
             await asyncio.sleep(0)
+
+    async def _end_left_work(self) -> None:
+        """End the work of runs that no process of the record continued."""
+        for _ in range(STILL_ROUNDS):
+            for task in self._left:
+                task.cancel()
+            await asyncio.sleep(0)
+            self._left = {task for task in self._left if not task.done()}
+            if not self._left:
+                return
+
+    async def _run(
+        self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl
+    ) -> Report:
+        """Run to the end; a run that no process continued works until the record has its end."""
+        work = super()._run(handle, brief, grant, control)
+        if (end := self._past_ends.get(brief.run_id)) is None:
+            return await work
+        task = asyncio.create_task(work)
+        control.attach(task)
+        task.add_done_callback(_read_failure)
+        self._left.add(task)
+        return await end
+
+    def _end_past_run(self, report: Report) -> None:
+        if not (end := self._past_ends[report.run_id]).done():
+            end.set_result(report)
 
     def _make_run(
         self, brief: Brief, meter: Meter, control: RunControl, environment: Environment
@@ -224,6 +264,7 @@ class _ReplayWorker(LocalWorker):
         run.recorded_report = self._journal.stops.find_report(brief.run_id)
         own = self._own_events.get(brief.run_id, ())
         run.recorded_calls = _group_by_call(own)
+        run.list_notes_between = partial(self._journal.list_notes_between, brief.run_id)
         background = RecordedBackground(run, own, self._journal, self._gate)
         self._backgrounds[brief.run_id] = background
         run.background = background
@@ -238,6 +279,35 @@ class _ReplayWorker(LocalWorker):
             run.inbox.restore(event.message)
         else:
             self._waiting.setdefault(event.run, []).append(event.message)
+
+    def start(self, brief: Brief, grant: Grant) -> LocalRunHandle:
+        """Start a run, unless it is a summary that works already."""
+        return self._summaries.pop(brief.run_id, None) or super().start(brief, grant)
+
+    def start_summary(self) -> bool:
+        """Start the summary run that is due next. Return False if none is.
+
+        Its parent starts it only where the record has a compaction. It may have been stopped
+        before, or killed, and have done something else in the next process.
+        """
+        step = self._journal.next_event
+        if not isinstance(step, RunStarted) or not (step.brief.is_compaction and step.brief.parent):
+            return False
+        run = self._journal.stops.find_run(step.brief.parent)
+        if run is None or step.run in self._summaries:
+            return False
+        self._summaries[step.run] = None
+        task = asyncio.create_task(self._begin_summary(run, step.brief))
+        task.add_done_callback(_read_failure)
+        self._left.add(task)
+        self._journal.moves += 1
+        return True
+
+    async def _begin_summary(self, run: RunContext, brief: Brief) -> None:
+        messages = (await ConversationRecord(run).read_context()).sent_messages
+        history = make_summary_brief(run, brief.run_id, "", messages).history
+        grant = self._services.meters.open(brief.run_id, brief.budget, run.meter)
+        self._summaries[brief.run_id] = super().start(replace(brief, history=history), grant)
 
     def _start_due(self, run_id: str) -> None:
         """Start a run that the engine did not make while a parent worked."""
@@ -255,6 +325,12 @@ class _ReplayWorker(LocalWorker):
         error = None if outcome.cancelled() else outcome.exception()
         if error is not None and not isinstance(error, RecordedFault):
             self._journal.diverge(f"{type(error).__name__}: {error}")
+
+
+def _read_failure(task: asyncio.Task[Any]) -> None:
+    """Keep asyncio from logging a failure that nobody reads: the record has the end of the run."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _group_by_call(events: Iterable[StoredEvent]) -> dict[str, list[StoredEvent]]:
@@ -316,9 +392,16 @@ def _find_child_models(events: Sequence[StoredEvent]) -> dict[str, dict[str, str
 
 
 class RecordedEdits:
-    """Edits of the conversations of a record, by run, turn and number of refusals before them."""
+    """Edits of the conversations of a record, by run, turn and number of refusals before them.
 
-    def __init__(self, events: Iterable[StoredEvent]) -> None:
+    Arguments:
+        reach_next: waits until the next event of a run is due.
+    """
+
+    def __init__(
+        self, events: Iterable[StoredEvent], reach_next: Callable[[str], Awaitable[object]]
+    ) -> None:
+        self._reach_next = reach_next
         self._edits: dict[
             tuple[str, int, int], list[tuple[ResultsCleared | Compacted, Brief | None]]
         ] = {}
@@ -336,14 +419,17 @@ class RecordedEdits:
                 key = (event.run, event.turn, refusals.get(event.run, 0))
                 self._edits.setdefault(key, []).append((event, briefs.get(summary)))
 
-    def take(
+    async def take(
         self, run_id: str, turn: int, refusals: int
     ) -> Sequence[tuple[ResultsCleared | Compacted, Brief | None]]:
         """Return the edits at a point of a run, each with the brief of its summary run.
 
         Each edit comes once: a run that is interrupted returns to the point.
         """
-        return self._edits.pop((run_id, turn, refusals), [])
+        edits = self._edits.pop((run_id, turn, refusals), [])
+        if refusals and not edits:
+            await self._reach_next(run_id)  # the run may be stopped before it is shorter
+        return edits
 
 
 class RecordedWork:
@@ -395,10 +481,24 @@ class ReplayedRun(RunContext):
     Attributes:
         recorded_report: the report in the record, None if it has none.
         recorded_calls: the starts and ends of its calls in the record, by id.
+        list_notes_between: see RecordedEvents.
     """
 
     recorded_report: Report | None = None
     recorded_calls: Mapping[str, Sequence[StoredEvent]] = MappingProxyType({})
+    list_notes_between: Callable[[], list[tuple[str, list[str]]]] = list
+
+    async def deliver_messages(self) -> None:
+        """Deliver the unread messages, and make the notes about limits that come between them."""
+        assert isinstance(self.inbox, RecordedInbox)
+        notes = self.list_notes_between()
+        self.inbox.later = {each for _, ids in notes for each in ids}
+        await super().deliver_messages()
+        for text, ids in notes:
+            self.add_note(text)
+            self.conversation.restored_notes.append(text)  # the engine does not make it again
+            self.inbox.later -= set(ids)
+            await super().deliver_messages()
 
     def read_path(self, call_id: str, name: str, path: str) -> str:
         """Return the path as it was read: which files exist, and where `~` is, was true then."""
@@ -415,8 +515,37 @@ class ReplayedRun(RunContext):
         """Return the report of the run.
 
         Which words say that a budget did not suffice depends on the size of the first request, and
-        a replay has neither the system prompt nor the tools: those of the record are used.
+        a replay has neither the system prompt nor the tools: those of the record are used. The
+        order of the evidence depends on when commands in the background, and parallel calls, ended.
         """
-        if reason is Reason.BUDGET and self.recorded_report:
-            fields["error"] = self.recorded_report.error
-        return super().make_report(reason, text, **fields)
+        recorded = self.recorded_report
+        if recorded is None:
+            return super().make_report(reason, text, **fields)
+        if reason is Reason.BUDGET:
+            fields["error"] = recorded.error
+        report = super().make_report(reason, text, **fields)
+        return replace(report, **{name: order_as(recorded, report, name) for name in EVIDENCE})
+
+
+EVIDENCE = (
+    "calls",
+    "files_read",
+    "files_changed",
+    "observed_changes",
+    "unknown_changes",
+    "parallel_runs",
+)
+"""Fields of a report that are in the order in which their facts were found."""
+
+
+def order_as(recorded: Report, report: Report, name: str) -> object:
+    """Return the recorded value of a field of a report if only its order differs, else the own."""
+    value: Any = getattr(report, name)
+    other: Any = getattr(recorded, name)
+    if name == "calls":
+        return other if value == other else value
+    if name == "unknown_changes":
+        is_same = sorted(value.split("; ")) == sorted(other.split("; "))
+    else:
+        is_same = sorted(value) == sorted(other)
+    return other if is_same else value

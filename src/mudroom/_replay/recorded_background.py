@@ -24,6 +24,7 @@ from .._engine.loop import EMPTY_ANSWER
 from .._engine.run_context import RunContext
 from .recorded_events import RecordedEvents
 from .recorded_gate import RecordedGate
+from .recorded_stops import is_about_limit
 
 
 class RecordedBackground(BackgroundWork):
@@ -118,6 +119,8 @@ class RecordedBackground(BackgroundWork):
             is_known = set(works) <= set(event.runs)
             await self._record_wait(event.runs if is_known else tuple(works))
             await self._inbox.wait_for_message()
+        if isinstance(event, NoteInjected) and not is_about_limit(event):
+            return self._inbox.has_unread  # what the run is told first
         return self._inbox.has_unread or self._journal.stops.is_ended_by_limit(self._run.run_id)
 
     async def stop(self, grace: float | None, reason: Reason) -> None:

@@ -33,10 +33,16 @@ from .._core.events import (
     WorkMerged,
 )
 from .._core.ports import MERGE
+from .._core.runs import Report
 from .._engine.call_batch import INTERRUPTED
-from .._engine.recorded_conversations import is_repeated
 from ..errors import MudroomError
-from .recorded_stops import RecordedStops, is_interrupt
+from .recorded_stops import (
+    RecordedStops,
+    asks_for_summary,
+    is_about_limit,
+    is_interrupt,
+    list_past_ends,
+)
 
 
 class ReplayDiverged(MudroomError):
@@ -44,6 +50,9 @@ class ReplayDiverged(MudroomError):
 
 
 MAX_ERROR_LENGTH = 2_000
+
+_NEVER = -1
+"""Place in the record of what waits for no event, but for a stop."""
 
 
 class RecordedEvents:
@@ -62,6 +71,7 @@ class RecordedEvents:
         stops: stops of the recorded runs.
         on_message: called with each message that a run has from now on.
         on_run_due: called with the id of each run that is to start next.
+        on_run_ended: called with the report of each run whose end no process made.
         difference: gets an exception at the first difference; after it, all events are accepted.
         accepted: the events so far.
         moves: a number that changes with every step of the replay.
@@ -70,12 +80,14 @@ class RecordedEvents:
     def __init__(self, events: Sequence[StoredEvent], remove_times: Callable[[str], str]) -> None:
         self.on_message: Callable[[MessageSent], None] = _ignore
         self.on_run_due: Callable[[str], None] = _ignore
+        self.on_run_ended: Callable[[Report], None] = _ignore
         self.difference: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
         self.accepted: list[StoredEvent] = []
         self.moves = 0
         self._remove_times = remove_times
-        self._steps = list_steps(events)
-        self.stops = RecordedStops(self._steps)
+        marked_steps = list_steps(events)
+        self.stops = RecordedStops(marked_steps, list_past_ends(events))
+        self._steps = [event for event in marked_steps if not isinstance(event, RunResumed)]
         self._position = 0
         self._begun = {event.run for event in self._steps if isinstance(event, RunStarted)}
         self._queues: dict[tuple[str, ...], deque[int]] = {}
@@ -83,16 +95,17 @@ class RecordedEvents:
         for index, event in enumerate(self._steps):
             if not self._is_from_outside(event):
                 self._queues.setdefault(make_order_key(event), deque()).append(index)
-            if not isinstance(event, MessageSent):
+            if not isinstance(event, MessageSent) and id(event) not in self.stops.past_ends:
                 self._own.setdefault(event.run, deque()).append(index)
         self._arrived: dict[int, tuple[StoredEvent, asyncio.Future[None]]] = {}
         self._early: set[str] = set()
         self._waiting: dict[int, list[asyncio.Future[None]]] = {}
-        self._parked: set[asyncio.Future[None]] = set()
 
     def _is_from_outside(self, event: StoredEvent) -> bool:
         """Return whether no run of the replay makes an event: a message that no child sends."""
-        return isinstance(event, MessageSent) and not is_end_of_child(event, self._begun)
+        if isinstance(event, MessageSent):
+            return not is_end_of_child(event, self._begun)
+        return id(event) in self.stops.past_ends
 
     @property
     def next_event(self) -> StoredEvent | None:
@@ -165,8 +178,7 @@ class RecordedEvents:
                 if position in self._arrived:
                     _release(self._arrived.pop(position)[1])
             elif self._is_from_outside(step):
-                assert isinstance(step, MessageSent)
-                self.on_message(step)
+                self._apply_outside(step)
             elif position in self._arrived:
                 event, arrival = self._arrived.pop(position)
                 is_same = self._accept(step, event)
@@ -181,6 +193,15 @@ class RecordedEvents:
                 return
             self._position += 1
             self.moves += 1
+
+    def _apply_outside(self, step: StoredEvent) -> None:
+        """Have an event that no run of the replay makes."""
+        if isinstance(step, MessageSent):
+            self.on_message(step)
+            return
+        self.accepted.append(step)
+        if isinstance(step, RunFinished):
+            self.on_run_ended(step.report)
 
     def _accept(self, step: StoredEvent, event: StoredEvent) -> bool:
         """Compare an event with the recorded one. Return False if they differ."""
@@ -203,12 +224,22 @@ class RecordedEvents:
         """Return whether a run was stopped after this event, so that it must wait here.
 
         Not at the start of a call: the child of the call may have worked until the stop. The run
-        waits in the call, or for the next prompt, then.
+        waits in the call, or for the next prompt, then. Nor before a summary of its conversation,
+        nor after a request that was too long: it takes that back first.
         """
         if isinstance(event, RunStarted | ToolCallStarted | MessageSent) or is_interrupt(event):
             return False
+        if isinstance(event, TurnFailed) and event.overflow:
+            return False
         own = self._own.get(event.run)
-        return bool(own) and self.stops.is_stopped_before(event.run, own[0])
+        if not own or not self.stops.is_stopped_before(event.run, own[0]):
+            return False
+        return not any(
+            isinstance(step, RunStarted)
+            and step.brief.is_compaction
+            and step.brief.parent == event.run
+            for step in self._steps[self._position : own[0]]
+        )
 
     async def reach(self, run_id: str) -> StoredEvent:
         """Wait until the record has reached the next event of a run, and return that.
@@ -232,17 +263,54 @@ class RecordedEvents:
     def list_delivered_next(self, run_id: str) -> list[str]:
         """Return the ids of the messages that a run reads with its next request.
 
-        A note that comes before them is made first, while none of them is unread; the notes of
-        hooks come after them.
+        A note that comes before them is made first, while none of them is unread. Those about
+        limits are not: they are made with the messages. The notes of hooks come after them.
         """
         ids: list[str] = []
         for index in self._own.get(run_id, ()):
             event = self._steps[index]
+            if self.stops.is_stopped_before(run_id, index):
+                break
             if isinstance(event, MessageDelivered):
                 ids.append(event.message_id)
-            elif not ids or not isinstance(event, NoteInjected):
+            elif not isinstance(event, NoteInjected) or not (ids or is_about_limit(event)):
                 break
         return ids
+
+    def find_next_after_messages(self, run_id: str) -> StoredEvent | None:
+        """Return what a run does after it has read messages, and the notes with them."""
+        events = (self._steps[index] for index in self._own.get(run_id, ()))
+        return next(
+            (
+                event
+                for event in events
+                if not isinstance(event, MessageDelivered)
+                and not (isinstance(event, NoteInjected) and not asks_for_summary(event))
+            ),
+            None,
+        )
+
+    def list_notes_between(self, run_id: str) -> list[tuple[str, list[str]]]:
+        """Return the notes about limits that the next messages of a run follow, and their ids.
+
+        A run that is paused or killed in a request sends it again, with the messages that came
+        since: they follow the note of the first request.
+        """
+        notes: list[tuple[str, list[str]]] = []
+        for index in self._own.get(run_id, ()):
+            event = self._steps[index]
+            if self.stops.is_stopped_before(run_id, index):
+                break
+            if isinstance(event, MessageDelivered):
+                if notes:
+                    notes[-1][1].append(event.message_id)
+            elif not isinstance(event, NoteInjected):
+                break
+            elif is_about_limit(event):
+                notes.append((event.text, []))
+        while notes and not notes[-1][1]:
+            notes.pop()
+        return notes
 
     def skip_message(self, message_id: str) -> None:
         """Note that a run has a message before the record has sent it."""
@@ -252,11 +320,11 @@ class RecordedEvents:
         """Wait until the task is cancelled, at the latest after the first difference."""
         if not self.difference.done():
             parked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._parked.add(parked)
+            self._waiting.setdefault(_NEVER, []).append(parked)
             try:
                 await parked
             finally:
-                self._parked.discard(parked)
+                self._waiting[_NEVER].remove(parked)
         raise asyncio.CancelledError
 
     def diverge(self, text: str, where: str = "") -> None:
@@ -265,7 +333,7 @@ class RecordedEvents:
             return
         self.difference.set_exception(ReplayDiverged(text[:MAX_ERROR_LENGTH], where=where))
         waiting = [each for futures in self._waiting.values() for each in futures]
-        for future in (*waiting, *self._parked, *(each for _, each in self._arrived.values())):
+        for future in (*waiting, *(each for _, each in self._arrived.values())):
             _release(future)
 
     def diverge_here(self) -> None:
@@ -347,6 +415,8 @@ _FROM_THE_WORLD = (
 def list_steps(events: Sequence[StoredEvent]) -> list[StoredEvent]:
     """Return the events that a replay makes again, or that reach its runs from outside.
 
+    Between them is a `RunResumed` where another process went on with a run that has begun.
+
     What an earlier process did and the next one repeated is left out, and so are messages that
     nobody read, unless they report the end of a child.
     """
@@ -361,6 +431,7 @@ def list_steps(events: Sequence[StoredEvent]) -> list[StoredEvent]:
             for each in _list_unanswered_turn(steps, queue):
                 del steps[each]
                 queue.remove(each)
+            steps[index] = event
         elif isinstance(event, PermissionDecided) and queue:
             steps[queue[0]] = event  # the next process decided again, about the same call
             continue
@@ -422,12 +493,13 @@ def _list_unanswered_turn(steps: dict[int, StoredEvent], queue: Sequence[int]) -
     """Return the last turn of a run if no answer came before its process ended."""
     last = [*queue[-2:]]
     repeated: list[int] = []
-    if last and isinstance(failed := steps[last[-1]], TurnFailed):
-        if not is_repeated(failed):
-            return []
+    failed = steps[last[-1]] if last else None
+    if isinstance(failed, TurnFailed):
         repeated.append(last.pop())
-    if last and isinstance(steps[last[-1]], TurnStarted):
+    if last and isinstance(started := steps[last[-1]], TurnStarted):
         repeated.append(last.pop())
+        if isinstance(failed, TurnFailed) and failed.overflow and not started.summary_reason:
+            return []  # it shortens the conversation and goes on
     return repeated
 
 

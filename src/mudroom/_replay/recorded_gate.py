@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .._core.budgets import Limit, LimitState
-from .._core.events import MessageSent, RunFinished, StoredEvent
+from .._core.events import Compacted, MessageSent, RunFinished, StoredEvent, TurnStarted
+from .._engine.loop import warn_near_limit
 from .._engine.meters.meter import Meter
 from .._engine.meters.request_gate import RequestGate
 from .._engine.meters.request_plan import RequestPlan
@@ -66,9 +67,17 @@ class RecordedGate(RequestGate):
         assert run is not None
         event = await self.reach_next(run)
         meter.permit = None
+        follows = self._journal.find_next_after_messages(run.run_id)
         if plan.is_summary:
-            if isinstance(event, RunFinished):
+            if isinstance(follows, RunFinished):
+                if event is not follows:
+                    await run.deliver_messages()
                 return LimitState(Limit.TURNS, run.turn, run.turn)
+        elif event is not follows and not isinstance(follows, TurnStarted | Compacted):
+            # The process of the request ended, and the next one stopped the run before it.
+            await run.deliver_messages()
+            warn_near_limit(run)
+            await self.reach_next(run)
         else:
             meter.permit = stops.permit_request(run.run_id)
             meter.add_turns(1)

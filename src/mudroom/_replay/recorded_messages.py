@@ -20,11 +20,22 @@ class RecordedInbox(Inbox):
 
     Arguments:
         list_next: returns the ids of the messages that the run reads next, in order.
+
+    Attributes:
+        later: ids of messages that the run does not read yet.
     """
 
     def __init__(self, recorder: Recorder, list_next: Callable[[], list[str]]) -> None:
         super().__init__(recorder)
         self._list_next = list_next
+        self.later: set[str] = set()
+
+    async def take_unread(self, folder: str) -> list[MessageDelivered]:
+        """Deliver the unread messages, without the later ones."""
+        kept = {each: self._unread.pop(each) for each in self.later if each in self._unread}
+        delivered = await super().take_unread(folder)
+        self._unread |= kept
+        return delivered
 
     def _sort(self, messages: Iterable[InboxMessage]) -> list[InboxMessage]:
         order = {message_id: place for place, message_id in enumerate(self._list_next())}

@@ -7,17 +7,20 @@ stands still at the first event that its record has after the stop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from .._core.budgets import Budget, Grant, Limit, LimitState
 from .._core.events import (
+    CUT_OFF,
     MessageDelivered,
     MessageSent,
     NoteInjected,
     RunFinished,
+    RunResumed,
     RunWaiting,
     StoredEvent,
     ToolCallFinished,
@@ -58,6 +61,7 @@ class RunEnd(Struct):
         wraps_up: true if `wrap_up`, or the limit of a run above, requested it.
         is_cut: true if a model call, a call or a wait was cut off.
         results: results of the calls that were cut off, by call id.
+        is_asked: true if a note asked the run for its summary. is_own: for a limit of its own.
         warning: turn and limit of the warning that a limit is near.
         is_over: true if the run was stopped again.
     """
@@ -67,6 +71,8 @@ class RunEnd(Struct):
     turn: int = 0
     index: int | None = None
     has_summary: bool = False
+    is_asked: bool = False
+    is_own: bool = False
     wraps_up: bool = False
     is_cut: bool = False
     results: dict[str, ToolResult] = {}
@@ -89,12 +95,14 @@ class RunEnd(Struct):
         if isinstance(event, TurnStarted):
             self.has_summary = True
         elif isinstance(event, TurnFailed):
-            self.is_cut |= not (event.overflow or self.has_summary)
+            self.is_cut |= event.error == CUT_OFF and not self.has_summary
         elif isinstance(event, ToolCallFinished) and is_cut_off(event):
             self.results = {**self.results, event.call_id: event.result}
             self.is_cut = True
         elif isinstance(event, NoteInjected):
             self.wraps_up |= event.text == WRAP_UP_NOTE
+            self.is_asked |= asks_for_summary(event)
+            self.is_own |= event.text in OWN_LIMIT_NOTES
             if limit := NEAR_LIMIT_NOTES.get(event.text):
                 self.warning = event.turn, limit
         elif isinstance(event, RunFinished):
@@ -108,7 +116,18 @@ class RunEnd(Struct):
         self.results = {}
         self.is_cut = False
         self.has_summary = False
+        self.is_asked = False
+        self.is_own = False
         self.wraps_up = False
+
+    def continue_run(self) -> None:
+        """Note that another process goes on with the run.
+
+        It does not know of a stop that the first one had not finished, unless a note tells the run
+        that it ends: a pause, or a kill while calls were cut off, ends no run.
+        """
+        if not self.is_asked:
+            self._forget_stop()
 
     def _is_after_lost_stop(self, event: StoredEvent) -> bool:
         """Return whether the run continues after a stop.
@@ -120,17 +139,17 @@ class RunEnd(Struct):
         if self.index is None:
             return False
         is_own_limit = event.text in OWN_LIMIT_NOTES  # found between two turns, not in a call
-        return not _asks_for_summary(event) or (self.is_cut and is_own_limit)
+        return not asks_for_summary(event) or (self.is_cut and is_own_limit)
 
     def _is_after_stop(self, event: StoredEvent) -> bool:
         if isinstance(event, TurnFailed):
-            return not event.overflow
+            return event.error == CUT_OFF
         if isinstance(event, ToolCallFinished):
             return is_cut_off(event)
         if isinstance(event, MessageDelivered):
             return event.turn == self.turn
         if isinstance(event, NoteInjected):
-            return _asks_for_summary(event)
+            return asks_for_summary(event)
         return isinstance(event, RunFinished | TurnStarted) or is_interrupt(event)
 
     @property
@@ -159,14 +178,15 @@ class RunEnd(Struct):
         report = self.report
         if report is None or self.is_cut:
             return None
-        if report.limit is None and (self.wraps_up or not (self.turn or report.error)):
-            return None  # a limit of a run above ended it
         if report.reason is Reason.TIMEOUT:
             # The time limit itself ends a run anywhere, without a word.
             return report.limit if report.error else None
-        if (limit := _LIMITS.get(report.reason)) is None:
+        if report.reason not in _LIMITS:
             return None
-        return report.limit or LimitState(limit, self.turn, self.turn)
+        if report.limit is None and self.is_own:
+            # A process that continues the run before its summary does not know how much was spent.
+            return LimitState(_LIMITS[report.reason], self.turn, self.turn)
+        return report.limit
 
 
 def is_interrupt(event: StoredEvent) -> bool:
@@ -174,7 +194,32 @@ def is_interrupt(event: StoredEvent) -> bool:
     return isinstance(event, RunWaiting) and event.is_interrupted
 
 
-def _asks_for_summary(event: NoteInjected) -> bool:
+def list_past_ends(events: Iterable[StoredEvent]) -> set[int]:
+    """Return the ids of events that end runs, or calls of runs, which no process continued.
+
+    The process of such a run was lost, or the next one was told to end it before it went on. These
+    events have no turn.
+    """
+    begun: set[str] = set()
+    ends: set[int] = set()
+    for event in events:
+        if isinstance(event, TurnStarted):
+            begun.add(event.run)
+        elif isinstance(event, ToolCallFinished) and not event.turn:
+            ends.add(id(event))
+        elif isinstance(event, RunFinished) and not event.turn:
+            is_lost = event.report.reason is Reason.LOST
+            ends.update({id(event)} if is_lost or event.run in begun else ())
+    return ends
+
+
+def is_about_limit(event: NoteInjected) -> bool:
+    """Return whether a note says that a limit is near, or asks for the summary."""
+    return event.text in NEAR_LIMIT_NOTES or asks_for_summary(event)
+
+
+def asks_for_summary(event: NoteInjected) -> bool:
+    """Return whether a note asks a run for its summary."""
     return event.text.endswith(SUMMARY_REQUEST)
 
 
@@ -188,19 +233,30 @@ class RecordedStops:
     """Stops of all runs of a record.
 
     Arguments:
-        steps: the events that come again, in order.
+        steps: the events that come again, in order; also where another process went on with a run.
+
+    Attributes:
+        past_ends: see `list_past_ends`.
     """
 
-    def __init__(self, steps: Sequence[StoredEvent]) -> None:
+    def __init__(self, steps: Sequence[StoredEvent], past_ends: Container[int]) -> None:
+        self.past_ends = past_ends
         self._ends: dict[str, list[RunEnd]] = {}
         self._runs: dict[str, RunContext] = {}
-        self._max_tokens: dict[tuple[str, int], int] = {}
+        self._max_tokens: dict[tuple[str, int], deque[int | None]] = {}
         self._cut_off: set[tuple[str, str]] = set()
-        for index, event in enumerate(steps):
-            if isinstance(event, MessageSent):
+        index = -1
+        for event in steps:
+            if isinstance(event, RunResumed):
+                if event.run in self._ends:
+                    self._ends[event.run][-1].continue_run()
                 continue
-            if isinstance(event, TurnStarted) and event.max_tokens is not None:
-                self._max_tokens[event.run, event.turn] = event.max_tokens
+            index += 1
+            if isinstance(event, MessageSent) or id(event) in past_ends:
+                continue
+            if isinstance(event, TurnStarted) and event.summary_reason is None:
+                requests = self._max_tokens.setdefault((event.run, event.turn), deque())
+                requests.append(event.max_tokens)  # one that was too long is sent again, shorter
             if isinstance(event, ToolCallFinished) and is_cut_off(event):
                 self._cut_off.add((event.run, event.call_id))
             ends = self._ends.setdefault(event.run, [RunEnd()])
@@ -301,7 +357,8 @@ class RecordedStops:
         turn = self._runs[run_id].turn + 1
         report = end.report if turn == end.turn else None
         limit = report.limit if report and report.reason is Reason.BUDGET else None
-        max_tokens = self._max_tokens.get((run_id, turn))
+        requests = self._max_tokens.get((run_id, turn))
+        max_tokens = requests.popleft() if requests else None
         if max_tokens is None and limit is None:
             return None
         return Permit([], _do_nothing, max_tokens=max_tokens or 0, cut_by=limit)

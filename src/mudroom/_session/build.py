@@ -383,6 +383,7 @@ class _Builder:
             limits=limits,
             models=self._models,
             board_offer=self._board_offer,
+            clock=self._clock,
         )
         if options.workers is not None:
             from .worker_setup.shared import open_shared_worker

@@ -25,7 +25,10 @@ _AT_LEAST = re.compile(r"\bat least (?=[\d,]+ tokens)")
 _EVIDENCE_GAP = re.compile(r"(?:\n|\\n)(?=(?:\n|\\n)\[evidence: )")  # in a text, or in JSON
 _QUOTES = re.compile(r"quoted[ -]")
 _PATH = re.compile(r"/[^\s\"]*+")
-_SPILL_NAME = re.compile(r"\A/.*/(\d[\d.]*-(?:\d+\.\d+-\w+|record))(?:-[0-9a-f]{16})?(?=\.\w)")
+_SPILL_NAME = re.compile(
+    r"\A/.*/(?:(\d[^/]*)-[0-9a-f]{16}|(\d[\d.]*-(?:\d+\.\d+-\w+|record)))(?=\.\w)"
+)
+"""Path of a spill file: it begins with the id of its run. Older versions added no random end."""
 _MAX_DIFF = 2_000
 
 ReadConversations = Callable[[], Awaitable[Sequence[RecordedConversation]]]
@@ -153,7 +156,11 @@ def remove_varying_text(text: str) -> str:
     """
     text = _QUOTES.sub("", _AT_LEAST.sub("", _SECONDS.sub("_ s", text)))
     text = _EVIDENCE_GAP.sub("", text)
-    return _PATH.sub(lambda path: _SPILL_NAME.sub(r"\1", path[0], 1), text)
+    return _PATH.sub(lambda path: _SPILL_NAME.sub(_keep_name, path[0], count=1), text)
+
+
+def _keep_name(match: re.Match[str]) -> str:
+    return match[1] or match[2]
 
 
 def build_difference_error(

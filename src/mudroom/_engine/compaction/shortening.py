@@ -118,7 +118,7 @@ async def _repeat_edits(run: RunContext) -> bool:
     """Apply the edits that the record of a replay has here."""
     recorded_edits = run.services.recorded_edits
     assert recorded_edits is not None
-    edits = recorded_edits(run.run_id, run.turn, run.conversation.shortening.overflow_count)
+    edits = await recorded_edits(run.run_id, run.turn, run.conversation.shortening.overflow_count)
     record = ConversationRecord(run)
     for event, recorded_brief in edits:
         if recorded_brief is not None:

@@ -400,7 +400,8 @@ async def _ask_approver(
     tool = prepared.tool
     arguments = prepared.checked_arguments
     await run.recorder.record()  # An answer may take hours; the user reads the text before it.
-    change = await asyncio.to_thread(tool.list_proposed, run.environment.workspace, arguments)
+    workspace = run.environment.workspace
+    change = await run.services.in_thread(tool.list_proposed, workspace, arguments)
     request = ApprovalRequest(
         run.brief.run_id,
         run.brief.agent.name,

@@ -139,7 +139,7 @@ def build_worker_services(
         past_events: events of runs that continue here; filled before each run.
     """
     environ = _get_environ(config)
-    clock = SystemClock()
+    clock = SystemClock(config.clock_start)
     models = _open_models(config, link, environ, clock)
     board = _open_board(config)
     skills = msgspec.json.decode(config.skills, type=dict[str, agent_files.Skill])

@@ -23,6 +23,7 @@ from ..._core.compaction import CompactionOptions
 from ..._core.listings import ListingLimits
 from ..._core.ports.board import BoardOffer
 from ..._engine.session_context import SessionServices
+from ..._platform.system_clock import SystemClock
 from ...errors import UsageError
 from ..model_registry import ModelRegistry
 from ..options import SessionOptions, choose_worker
@@ -61,6 +62,7 @@ def make_worker_config(
     limits: ListingLimits,
     models: ModelRegistry,
     board_offer: BoardOffer,
+    clock: SystemClock,
 ) -> WorkerConfig:
     """Return the facts from which a worker process builds its services.
 
@@ -69,6 +71,7 @@ def make_worker_config(
         limits: what descriptions of tools may list.
         models: the models of the session.
         board_offer: runs that have the tools for the task board.
+        clock: that of the session.
 
     Raises UsageError for options that another process cannot use.
     """
@@ -109,6 +112,7 @@ def make_worker_config(
         trace_ids=services.trace_ids,
         versions_folder=services.versions.folder if services.versions else "",
         board_offer=board_offer,
+        clock_start=None if choose_worker(options).kind == "ray" else clock.start,
     )
     return add_tools(_add_servers(config, services, options), load_tools(options.tools))
 

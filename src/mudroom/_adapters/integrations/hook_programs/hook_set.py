@@ -155,7 +155,7 @@ class HookSet:
         data = msgspec.json.encode(to_gemini_input(spec, fields) if is_gemini else fields)
         limit = spec.timeout or RULES[spec.event].seconds
         limit = limit if seconds is None else min(limit, seconds)
-        started_at = time.time()
+        started_at, began = time.time(), time.monotonic()
         if spec.kind == "http":
             outcome, ending = await post_to(spec, data, limit, {**self._environ, **spec.env})
         elif spec.kind == "mcp_tool":
@@ -170,7 +170,7 @@ class HookSet:
                 origin=spec.origin,
                 hook=spec.shown,
                 agent=str(fields.get("agent_id", "")),
-                seconds=round(time.time() - started_at, 3),
+                seconds=round(time.monotonic() - began, 3),
                 ending=ending,
             )
         )

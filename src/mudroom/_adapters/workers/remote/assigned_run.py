@@ -48,6 +48,7 @@ class AssignedRun:
     Arguments:
         on_outcome: called with the report of the run, or with the exception that ended it, or
             WorkerLost.
+        now: the clock of the session, by which its events have their times.
 
     Attributes:
         recorded: stored events of the run and of the runs below it, by run id.
@@ -60,6 +61,7 @@ class AssignedRun:
         "_admissions",
         "_charged",
         "_has_ended",
+        "_now",
         "_paused_at",
         "_started_at",
         "_waiting",
@@ -78,6 +80,7 @@ class AssignedRun:
         meter: Meter,
         past: dict[str, list[StoredEvent]],
         on_outcome: Callable[[Report[Any] | BaseException], None],
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.brief = brief
         self.sent_brief = brief
@@ -92,6 +95,7 @@ class AssignedRun:
         self._admissions: dict[int, asyncio.Task[Permit | LimitState] | Permit | LimitState] = {}
         self._waiting: dict[tuple[str, str], asyncio.Future[bool]] = {}
         self._has_ended = False
+        self._now = now
         self._started_at = time.monotonic()
         self._paused_at: list[float] = []
 
@@ -169,7 +173,7 @@ class AssignedRun:
         ended = {event.call_id for event in events if isinstance(event, ToolCallFinished)}
         for event in events:
             if isinstance(event, ToolCallStarted) and event.call.id not in ended:
-                return event.call.name, time.time() - event.at
+                return event.call.name, self._now() - event.at
         return None
 
     def end(self) -> None:

@@ -56,6 +56,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
         session_tools: tools of the caller that the session's process executes, encoded.
         has_own_files: the process does not see `folder` and `home` of the session; runs get files.
         node_folder: folder for these files. The process chooses it.
+        clock_start: see SystemClock; None for a process that may be on another machine.
     """
 
     session: str
@@ -100,6 +101,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     session_tools: bytes = b""
     has_own_files: bool = False
     node_folder: str = ""
+    clock_start: float | None = None
 
 
 class ErrorInfo(Struct, frozen=True, tag=True):

@@ -160,7 +160,9 @@ class RemoteWorker:
         await slots.acquire()
         handle.slots = slots
         past = self._select_past_events(brief.run_id)
-        handle.assigned = AssignedRun(brief, meter, past, handle.leave_process)
+        handle.assigned = AssignedRun(
+            brief, meter, past, handle.leave_process, self._services.clock.now
+        )
         return await self._give(handle, handle.assigned)
 
     async def _give(self, handle: RemoteRunHandle, assigned: AssignedRun) -> Report[Any] | None:
