@@ -19,7 +19,7 @@ from tests.reliability.test_teams import (
 
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import RunStarted, TeamMessageSent
-from mudroom._engine.children import next_runs
+from mudroom._engine.children import team
 from mudroom._engine.children.child_brief import make_next_brief
 from mudroom._engine.team_registry import Teams
 from mudroom._projections.team import Roster
@@ -53,7 +53,7 @@ def start_without_ids(patch: pytest.MonkeyPatch) -> None:
     def make(*arguments: Any, **options: Any) -> Any:
         return replace(make_next_brief(*arguments, **options), message_ids=())
 
-    patch.setattr(next_runs, "make_next_brief", make)
+    patch.setattr(team, "make_next_brief", make)
 
 
 def lose_messages(patch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def lose_messages(patch: pytest.MonkeyPatch) -> None:
     async def do_nothing(*_: object) -> None:
         pass
 
-    patch.setattr(next_runs.NextRuns, "start_if_due", do_nothing)
+    patch.setattr(team.NextRuns, "start_if_due", do_nothing)
     patch.setattr("mudroom._engine.children.members.TeamMembers.pass_on", ignore)
 
 
