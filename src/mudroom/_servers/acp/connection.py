@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from itertools import count
 from typing import Any, cast
 
 from msgspec import Struct
 
+from ..._peers import Peer, PeerGone, encode_json_line
 from ...errors import MudroomError, UsageError
 from .errors import (
     INTERNAL_ERROR,
@@ -60,10 +60,7 @@ class Connection:
         self._answer = answer
         self._receive = receive
         self._notify = notify
-        self._tasks: dict[str | int, asyncio.Task[None]] = {}
-        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._numbers = count(1)
-        self.is_closed = False
+        self._peer = Peer[dict[str, Any]]()
 
     async def serve(self, lines: AsyncIterator[bytes]) -> None:
         """Handle the lines of the client until their end."""
@@ -73,11 +70,8 @@ class Connection:
 
     async def close(self) -> None:
         """End the requests to the client, and wait for those of the client."""
-        self.is_closed = True
-        for future in self._pending.values():
-            if not future.done():
-                future.set_exception(ClientGone("a request"))
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._peer.end()
+        await self._peer.finish()
 
     def send_notification(self, method: str, params: Params) -> None:
         """Send a message that has no answer."""
@@ -86,27 +80,18 @@ class Connection:
     async def request(self, method: str, params: Params) -> dict[str, Any]:
         """Send a request and return its result.
 
-        A cancel of the caller withdraws the request. Raises RequestError.
+        If the caller is cancelled, the request is withdrawn. Raises RequestError.
         """
-        if self.is_closed:
-            raise ClientGone(method)
-        number = next(self._numbers)
-        future = asyncio.get_running_loop().create_future()
-        self._pending[number] = future
-        self._send({"id": number, "method": method, "params": params})
         try:
-            return await future
-        except asyncio.CancelledError:
-            if not self.is_closed:
-                self.send_notification(CANCEL_METHOD, {"requestId": number})
-            raise
-        finally:
-            self._pending.pop(number, None)
+            return await self._peer.request(
+                lambda number: self._send({"id": number, "method": method, "params": params}),
+                lambda number: self.send_notification(CANCEL_METHOD, {"requestId": number}),
+            )
+        except PeerGone:
+            raise ClientGone(method) from None
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        line = {"jsonrpc": "2.0", **message}
-        text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
-        self._write(text.encode("utf-8", "replace") + b"\n")
+        self._write(encode_json_line({"jsonrpc": "2.0", **message}))
 
     def _handle_line(self, line: bytes) -> None:
         """Handle one line. One that is not understood gets an error, and stderr a notice."""
@@ -140,29 +125,26 @@ class Connection:
 
     def _receive_notification(self, method: str, params: Params) -> None:
         if method == CANCEL_METHOD:
-            task = self._tasks.get(cast("Any", params.get("requestId")))
-            if task:
-                task.cancel()
+            identifier = params.get("requestId")
+            if isinstance(identifier, str | int):  # a list or object has no hash
+                self._peer.cancel(identifier)
             return
         self._receive(method, params)
 
-    def _receive_response(self, identifier: int, message: Mapping[str, Any]) -> None:
-        """Hand a response to the caller that waits; a late or unknown one is ignored."""
-        future = self._pending.get(identifier)
-        if future is None or future.done():
-            return
+    def _receive_response(self, number: int, message: Mapping[str, Any]) -> None:
         if isinstance(error := message.get("error"), dict):
             fields = cast("dict[str, Any]", error)
             code = fields.get("code")
             text = str(fields.get("message") or "no reason was given")
             code = code if isinstance(code, int) else INTERNAL_ERROR
-            future.set_exception(RequestError(code, text))
+            self._peer.fail(number, RequestError(code, text))
             return
         result = message.get("result")
-        future.set_result(cast("dict[str, Any]", result) if isinstance(result, dict) else {})
+        fields = cast("dict[str, Any]", result) if isinstance(result, dict) else {}
+        self._peer.settle(number, fields)
 
     def _start_answer(self, identifier: str | int, method: str, params: Params) -> None:
-        if identifier in self._tasks:
+        if self._peer.is_serving(identifier):
             self._reject(INVALID_REQUEST, f"the id {identifier!r} belongs to an open request")
             return
         try:
@@ -170,9 +152,7 @@ class Connection:
         except RequestError as error:
             self._send({"id": identifier, "error": error.to_json()})
             return
-        task = asyncio.create_task(self._finish_answer(identifier, reply))
-        self._tasks[identifier] = task
-        task.add_done_callback(lambda _: self._tasks.pop(identifier, None))
+        self._peer.serve(identifier, self._finish_answer(identifier, reply))
 
     async def _finish_answer(self, identifier: str | int, reply: Awaitable[Reply]) -> None:
         try:
