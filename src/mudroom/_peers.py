@@ -161,29 +161,24 @@ class Mailbox(Generic[Received]):
     async def receive(self) -> Received | None:
         """Return the next message, None after the last one. Raises msgspec.DecodeError."""
         if not self._messages:
-            await self._wait()
+            self._messages.extend(await self.receive_all())
         return self._messages.popleft() if self._messages else None
 
     async def receive_all(self) -> list[Received]:
         """Return at least one message, or none after the last one. Raises msgspec.DecodeError."""
-        if not self._messages:
-            await self._wait()
         messages = list(self._messages)
         self._messages.clear()
-        return messages
-
-    async def _wait(self) -> None:
-        while not self._messages:
+        while not messages:
             if self._unread:
-                data = self._unread
-                self._unread = []
-                for piece in data:
-                    self._messages.extend(self._decode(piece))
+                unread, self._unread = self._unread, []
+                for data in unread:
+                    messages += self._decode(data)
             elif self.has_ended:
-                return
+                break
             else:
                 self._arrival = asyncio.get_running_loop().create_future()
                 await self._arrival
+        return messages
 
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():

@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from ...._core.ports import RateLimited, RateLimiter, RequestSlot
-from .frames import encode
+from ...._peers import encode
 from .limiter_messages import (
     AcquireSlot,
     LimiterMessage,

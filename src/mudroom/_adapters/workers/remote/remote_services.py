@@ -25,9 +25,9 @@ from ...._core.runs import Brief
 from ...._engine.meters.meter import is_used
 from ...._engine.meters.parent_meter import SharedTime
 from ...._engine.meters.request_plan import Admission, RequestPlan
+from ...._peers import encode
 from ....errors import BudgetExceeded
 from .connection import MessageChannel
-from .frames import encode
 from .limiter_messages import AcquireSlot
 from .messages import (
     SENT_BRIEF,

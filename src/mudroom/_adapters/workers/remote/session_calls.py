@@ -17,7 +17,7 @@ from ...._core.tools import ToolResult
 from ...._engine.session_context import SessionServices
 from ...._engine.structured_output import OutputChecks, OutputRefusal
 from ...._engine.team_registry import TeamReply, TeamRequest, Teams
-from .frames import encode
+from ...._peers import encode
 from .messages import CallReply, CallSession, ErrorInfo
 from .own_files import TravellingFiles
 from .remote_services import SessionLink

@@ -14,10 +14,10 @@ from ...._core.events import RunStarted
 from ...._core.ports import RateLimiter
 from ...._engine.meters.request_plan import Admission
 from ...._engine.session_context import SessionServices
+from ...._peers import encode
 from ....errors import UsageError
 from .assigned_run import AssignedRun
 from .connection import WorkerConnection, WorkerLost
-from .frames import encode
 from .limiter_messages import LimiterMessage
 from .messages import (
     SENT_BRIEF,
