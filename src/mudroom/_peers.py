@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from functools import partial
 from itertools import count
 from types import UnionType
 from typing import Any, Generic, TypeVar, cast
@@ -19,6 +20,7 @@ import msgspec
 
 from ._core.json_values import clean_json, make_binary_decoder
 
+Message = TypeVar("Message")
 Result = TypeVar("Result")
 Received = TypeVar("Received")
 
@@ -27,24 +29,28 @@ class PeerGone(Exception):
     """The other program answers no more requests."""
 
 
-class Peer(Generic[Result]):
+class Peer(Generic[Message, Result]):
     """The open requests between this program and another one.
 
-    It moves no bytes: the owner sends and receives, and tells the peer what arrived. An answer
-    that comes late, twice, or to a request that was never made is ignored.
+    It receives nothing itself: the owner tells it what arrived. An answer that comes late, twice,
+    or to a request that was never made is ignored.
+
+    Arguments:
+        send: sends a message to the other program.
 
     Example:
-        peer = Peer[bytes]()
-        answer = await peer.request(lambda number: send(Question(number)))
-        # Elsewhere, for each arriving message:
+        peer = Peer[Question, bytes](channel.send)
+        answer = await peer.request(lambda number: Question(number, "How are you?"))
+        # Elsewhere, for each message that arrives:
         peer.settle(message.number, message.answer)
 
     Attributes:
         is_gone: whether the other program answers no more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, send: Callable[[Message], object]) -> None:
         self.is_gone = False
+        self._send = send
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[Result]] = {}
         self._served: dict[Hashable, asyncio.Task[None]] = {}
@@ -55,17 +61,17 @@ class Peer(Generic[Result]):
 
     async def request(
         self,
-        send: Callable[[int], object],
-        withdraw: Callable[[int], object] | None = None,
+        make_request: Callable[[int], Message],
+        make_withdrawal: Callable[[int], Message] | None = None,
     ) -> Result:
         """Send a request and wait for its answer.
 
         Put `asyncio.timeout` around it if the other program may never answer.
 
         Arguments:
-            send: sends the request with this number.
-            withdraw: called if the caller is cancelled while the other program is there. The
-                answer may be on its way then.
+            make_request: returns the request with this number.
+            make_withdrawal: returns the message that is sent if the caller is cancelled while the
+                other program is there. The answer may be on its way then.
 
         Raises PeerGone when the other program has gone, now or before the answer, and whatever
         error the answer is.
@@ -75,41 +81,58 @@ class Peer(Generic[Result]):
         number = next(self._numbers)
         self._asked[number] = future = asyncio.get_running_loop().create_future()
         try:
-            send(number)
+            self._send(make_request(number))
             return await future
-        except asyncio.CancelledError:
-            if withdraw is not None and not self.is_gone:
-                withdraw(number)
+        except BaseException as error:
+            self._asked.pop(number, None)
+            is_cancelled = isinstance(error, asyncio.CancelledError)
+            if is_cancelled and make_withdrawal is not None and not self.is_gone:
+                self._send(make_withdrawal(number))
             raise
-        finally:
-            del self._asked[number]
 
     def settle(self, number: int, result: Result) -> None:
         """Answer a request of this side."""
-        future = self._asked.get(number)
+        future = self._asked.pop(number, None)
         if future is not None and not future.done():
             future.set_result(result)
 
     def fail(self, number: int, error: Exception) -> None:
         """Answer a request of this side with an error."""
-        future = self._asked.get(number)
+        future = self._asked.pop(number, None)
         if future is not None and not future.done():
             future.set_exception(error)
 
     def end(self) -> None:
         """Fail all requests of this side, and all later ones: the other program has gone."""
         self.is_gone = True
-        for number in self._asked:
+        for number in list(self._asked):
             self.fail(number, PeerGone())
 
-    def serve(self, key: Hashable, work: Coroutine[Any, Any, None]) -> None:
+    def serve(
+        self,
+        key: Hashable,
+        work: Coroutine[Any, Any, None],
+        on_error: Callable[[BaseException], object],
+    ) -> None:
         """Work on a request of the other program in a task of its own.
 
         Arguments:
             key: the other program's id of the request. While it is served, no other has it.
+            work: does what is asked, and sends the answer.
+            on_error: called with the error of `work`, so that the other program is told and does
+                not wait. A cancel counts, even one that comes before `work` has begun.
         """
         self._served[key] = task = asyncio.create_task(work)
-        task.add_done_callback(lambda _: self._served.pop(key, None))
+        task.add_done_callback(partial(self._end_serving, key, on_error))
+
+    def _end_serving(
+        self, key: Hashable, on_error: Callable[[BaseException], object], task: asyncio.Task[None]
+    ) -> None:
+        del self._served[key]
+        if task.cancelled():
+            on_error(asyncio.CancelledError())
+        elif error := task.exception():
+            on_error(error)
 
     def is_serving(self, key: Hashable) -> bool:
         """Return whether a request of the other program with this id is open."""
@@ -120,16 +143,16 @@ class Peer(Generic[Result]):
         task = self._served.get(key)
         return task is not None and task.cancel()
 
-    async def finish(self, *, cancels: Iterable[Hashable] = ()) -> None:
-        """Wait until no request of the other program is open.
-
-        Arguments:
-            cancels: ids of the requests that are cancelled first.
-        """
-        for key in list(cancels):
-            self.cancel(key)
+    async def finish(self) -> None:
+        """Wait until no request of the other program is open."""
         while self._served:
             await asyncio.gather(*self._served.values(), return_exceptions=True)
+
+    async def stop(self) -> None:
+        """Cancel the requests of the other program, and wait until none is open."""
+        for task in self._served.values():
+            task.cancel()
+        await self.finish()
 
 
 class Mailbox(Generic[Received]):
@@ -200,9 +223,10 @@ class Outbox:
 
     def add(self, message: msgspec.Struct) -> None:
         """Send a message after those that were added before."""
-        if not self._unsent:
+        unsent = self._unsent
+        if not unsent:
             asyncio.get_running_loop().call_soon(self.flush)
-        self._unsent.append(encode(message))
+        unsent.append(encode(message))
 
     def flush(self) -> None:
         """Write the messages now."""

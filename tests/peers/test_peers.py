@@ -27,6 +27,20 @@ class Other(msgspec.Struct, frozen=True, tag=True):
     text: str
 
 
+def open_peer() -> tuple[Peer[str, str], list[str]]:
+    """Return a peer, and the messages that it sends."""
+    sent: list[str] = []
+    return Peer[str, str](sent.append), sent
+
+
+def ask(number: int) -> str:
+    return f"ask {number}"
+
+
+def withdraw(number: int) -> str:
+    return f"withdraw {number}"
+
+
 async def take_steps(number: int = 3) -> None:
     for _ in range(number):
         await asyncio.sleep(0)
@@ -36,23 +50,22 @@ async def take_steps(number: int = 3) -> None:
 async def test_each_caller_gets_its_own_answer_in_whatever_order_they_come(
     order: tuple[int, ...],
 ) -> None:
-    peer = Peer[str]()
-    sent: list[int] = []
-    asking = [asyncio.create_task(peer.request(sent.append)) for _ in range(3)]
+    peer, sent = open_peer()
+    asking = [asyncio.create_task(peer.request(ask)) for _ in range(3)]
     await take_steps()
     for number in order:
         peer.settle(number, f"answer {number}")
         peer.settle(number, "a second answer")
         peer.fail(number, ValueError("an error after the answer"))
     peer.settle(99, "to a request that was never made")
-    assert sent == [1, 2, 3]
+    assert sent == ["ask 1", "ask 2", "ask 3"]
     assert await asyncio.gather(*asking) == ["answer 1", "answer 2", "answer 3"]
     peer.settle(1, "too late")
 
 
 async def test_an_error_reaches_the_caller() -> None:
-    peer = Peer[str]()
-    asking = asyncio.create_task(peer.request(print))
+    peer, _ = open_peer()
+    asking = asyncio.create_task(peer.request(ask))
     await take_steps()
     peer.fail(1, ValueError("not today"))
     with pytest.raises(ValueError, match="not today"):
@@ -64,9 +77,8 @@ async def test_a_cancelled_request_is_withdrawn_once_unless_the_other_program_ha
     state: State,
 ) -> None:
     """An answer on its way may have granted something, so an answered request is withdrawn, too."""
-    peer = Peer[str]()
-    withdrawn: list[int] = []
-    asking = asyncio.create_task(peer.request(print, withdrawn.append))
+    peer, sent = open_peer()
+    asking = asyncio.create_task(peer.request(ask, withdraw))
     await take_steps()
     if state == "answered":
         peer.settle(1, "yes")
@@ -77,25 +89,24 @@ async def test_a_cancelled_request_is_withdrawn_once_unless_the_other_program_ha
     asking.cancel()
     with suppress(asyncio.CancelledError):
         await asking
-    assert withdrawn == ([] if state == "ended" else [1])
+    assert sent == (["ask 1"] if state == "ended" else ["ask 1", "withdraw 1"])
     assert not peer._asked
 
 
 async def test_a_request_that_cannot_be_sent_leaves_nothing_behind() -> None:
-    peer = Peer[str]()
+    peer, _ = open_peer()
 
-    def send(_: int) -> None:
+    def fail(_: int) -> str:
         raise OverflowError("too long")
 
     with pytest.raises(OverflowError):
-        await peer.request(send)
+        await peer.request(fail)
     assert not peer._asked
 
 
 async def test_the_end_of_the_other_program_fails_open_and_later_requests() -> None:
-    peer = Peer[str]()
-    sent: list[int] = []
-    asking = [asyncio.create_task(peer.request(sent.append)) for _ in range(3)]
+    peer, sent = open_peer()
+    asking = [asyncio.create_task(peer.request(ask)) for _ in range(3)]
     await take_steps()
     peer.settle(2, "in time")
     peer.end()
@@ -103,12 +114,12 @@ async def test_the_end_of_the_other_program_fails_open_and_later_requests() -> N
     results = await asyncio.gather(*asking, return_exceptions=True)
     assert [isinstance(result, PeerGone) for result in results] == [True, False, True]
     with pytest.raises(PeerGone):
-        await peer.request(sent.append)
-    assert sent == [1, 2, 3]
+        await peer.request(ask)
+    assert sent == ["ask 1", "ask 2", "ask 3"]
 
 
 async def test_requests_of_the_other_program_are_served_side_by_side_and_cancelled_by_id() -> None:
-    peer = Peer[str]()
+    peer, _ = open_peer()
     ended: list[str] = []
 
     async def work(name: str) -> None:
@@ -118,21 +129,25 @@ async def test_requests_of_the_other_program_are_served_side_by_side_and_cancell
             ended.append(name)
             raise
 
+    failed: list[str] = []
     for key in ("a", 1, "b"):
-        peer.serve(key, work(str(key)))
+        peer.serve(key, work(str(key)), lambda error: failed.append(type(error).__name__))
     await take_steps()
     assert peer.cancel(1) and not peer.cancel("never begun")
     await take_steps()
     assert ended == ["1"] and not peer.is_serving(1) and peer.is_serving("a")
-    await peer.finish(cancels=["a", "b", "unknown"])
+    peer.serve("late", work("late"), lambda error: failed.append(type(error).__name__))
+    await peer.stop()
     assert ended == ["1", "a", "b"]
+    assert sorted(failed) == ["CancelledError"] * 4
 
 
 async def test_a_failing_request_of_the_other_program_does_not_stop_the_wait_for_the_others() -> (
     None
 ):
-    peer = Peer[str]()
+    peer, _ = open_peer()
     done: list[str] = []
+    errors: list[BaseException] = []
 
     async def fail() -> None:
         raise ValueError("a bug")
@@ -140,15 +155,16 @@ async def test_a_failing_request_of_the_other_program_does_not_stop_the_wait_for
     async def work() -> None:
         await take_steps(5)
         done.append("work")
-        peer.serve("late", add_late())
+        peer.serve("late", add_late(), errors.append)
 
     async def add_late() -> None:
         done.append("late")
 
-    peer.serve(1, fail())
-    peer.serve(2, work())
+    peer.serve(1, fail(), errors.append)
+    peer.serve(2, work(), errors.append)
     await peer.finish()
     assert done == ["work", "late"]
+    assert [str(error) for error in errors] == ["a bug"]
 
 
 def open_mailbox() -> Mailbox[Note | Other]:

@@ -88,13 +88,13 @@ def test_an_actor_that_sends_no_messages_is_ended_and_the_others_go_on(tmp_path:
         for connection in connections:
             await transport.open_actor(connection, HelloRequest({}))
         transport._pass_on(FromActor(1, b"\x00\x00\x00\x01\xc1"))
-        transport._pass_on(FromActor(2, make_frame([encode(MemoryReport(7))])))
+        transport._pass_on(FromActor(2, make_frame([encode(MemoryReport(1, 7))])))
         with pytest.raises(msgspec.DecodeError):
             await connections[0].receive_all()
         await connections[0].wait_until_stopped()
         assert transport.sent[-1] == CloseActor(1)
         assert await connections[0].receive_all() == []
-        assert await connections[1].receive_all() == [MemoryReport(7)]
+        assert await connections[1].receive_all() == [MemoryReport(1, 7)]
 
     run_virtual(run())
 

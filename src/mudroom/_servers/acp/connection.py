@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
 from msgspec import Struct
@@ -60,7 +61,7 @@ class Connection:
         self._answer = answer
         self._receive = receive
         self._notify = notify
-        self._peer = Peer[dict[str, Any]]()
+        self._peer = Peer[Mapping[str, Any], dict[str, Any]](self._send)
 
     async def serve(self, lines: AsyncIterator[bytes]) -> None:
         """Handle the lines of the client until their end."""
@@ -84,8 +85,8 @@ class Connection:
         """
         try:
             return await self._peer.request(
-                lambda number: self._send({"id": number, "method": method, "params": params}),
-                lambda number: self.send_notification(CANCEL_METHOD, {"requestId": number}),
+                lambda number: {"id": number, "method": method, "params": params},
+                lambda number: {"method": CANCEL_METHOD, "params": {"requestId": number}},
             )
         except PeerGone:
             raise ClientGone(method) from None
@@ -152,29 +153,29 @@ class Connection:
         except RequestError as error:
             self._send({"id": identifier, "error": error.to_json()})
             return
-        self._peer.serve(identifier, self._finish_answer(identifier, reply))
+        work = self._finish_answer(identifier, reply)
+        self._peer.serve(identifier, work, partial(self._send_error, identifier))
 
     async def _finish_answer(self, identifier: str | int, reply: Awaitable[Reply]) -> None:
-        try:
-            answer = await reply
-        except asyncio.CancelledError:
-            error = RequestError(REQUEST_CANCELLED, "the request was cancelled")
-        except RequestError as request_error:
-            error = request_error
-        except UsageError as usage_error:
-            error = RequestError(INVALID_PARAMS, str(usage_error))
-        except MudroomError as mudroom_error:
-            error = RequestError(INTERNAL_ERROR, str(mudroom_error))
-        except Exception as bug:  # noqa: BLE001  (the client waits for an answer in any case)
-            text = f"{type(bug).__name__}: {bug}. This is a bug in mudroom."
-            self._notify(text)
-            error = RequestError(INTERNAL_ERROR, text)
+        answer = await reply
+        self._send({"id": identifier, "result": answer.result})
+        if answer.follow:
+            answer.follow()
+
+    def _send_error(self, identifier: str | int, error: BaseException) -> None:
+        if isinstance(error, RequestError):
+            answer = error
+        elif isinstance(error, asyncio.CancelledError):
+            answer = RequestError(REQUEST_CANCELLED, "the request was cancelled")
+        elif isinstance(error, UsageError):
+            answer = RequestError(INVALID_PARAMS, str(error))
+        elif isinstance(error, MudroomError):
+            answer = RequestError(INTERNAL_ERROR, str(error))
         else:
-            self._send({"id": identifier, "result": answer.result})
-            if answer.follow:
-                answer.follow()
-            return
-        self._send({"id": identifier, "error": error.to_json()})
+            text = f"{type(error).__name__}: {error}. This is a bug in mudroom."
+            self._notify(text)
+            answer = RequestError(INTERNAL_ERROR, text)
+        self._send({"id": identifier, "error": answer.to_json()})
 
 
 def _cut(text: object) -> str:

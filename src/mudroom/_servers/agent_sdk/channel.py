@@ -23,7 +23,7 @@ class ControlChannel:
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
-        self._peer = Peer[dict[str, Any]]()
+        self._peer = Peer[Mapping[str, Any], dict[str, Any]](self.send)
 
     @property
     def is_closed(self) -> bool:
@@ -51,20 +51,20 @@ class ControlChannel:
         """
         request = {"subtype": subtype, **fields}
 
-        def send(number: int) -> None:
+        def make_line(number: int) -> Mapping[str, Any]:
             line = {"type": "control_request", "request_id": _make_id(number), "request": request}
             if not fits(line):
                 raise HostError(
                     f"the request {subtype} is longer than the agent SDK reads",
                     remedy="Use shorter arguments.",
                 )
-            self.send(line)
+            return line
 
-        def withdraw(number: int) -> None:
-            self.send({"type": "control_cancel_request", "request_id": _make_id(number)})
+        def make_withdrawal(number: int) -> Mapping[str, Any]:
+            return {"type": "control_cancel_request", "request_id": _make_id(number)}
 
         try:
-            return await self._peer.request(send, withdraw)
+            return await self._peer.request(make_line, make_withdrawal)
         except PeerGone:
             raise HostError(
                 f"the program that started mudroom closed its end before the {subtype} answer"

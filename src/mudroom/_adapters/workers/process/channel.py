@@ -7,8 +7,6 @@ import socket
 from types import UnionType
 from typing import Any, cast
 
-import msgspec
-
 from ...._peers import FrameDecoder, Mailbox, Outbox, Received, make_frame
 from ...._platform.programs import end_program, start_program
 
@@ -26,12 +24,14 @@ class Channel(Mailbox[Received], asyncio.Protocol):
 
     Attributes:
         arrivals: how many times bytes have arrived.
+        send: sends a message, after all earlier ones; none is sent after a close.
     """
 
     def __init__(self, received: UnionType) -> None:
         super().__init__(FrameDecoder[Received](received).decode)
         self.arrivals = 0
         self._outbox = Outbox(self._write)
+        self.send = self._outbox.add  # no method between: thousands of messages pass here
         self._loop = asyncio.get_running_loop()
         self._lost = self._loop.create_future()
         self._transport: asyncio.Transport
@@ -42,11 +42,6 @@ class Channel(Mailbox[Received], asyncio.Protocol):
         loop = asyncio.get_running_loop()
         _, channel = await loop.create_unix_connection(lambda: cls(received), sock=connection)
         return channel
-
-    def send(self, message: msgspec.Struct) -> None:
-        """Send a message. Messages arrive in the order of the calls; none is sent after a close."""
-        if not self._transport.is_closing():
-            self._outbox.add(message)
 
     def _write(self, frame: bytes) -> None:
         if not self._transport.is_closing():
