@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from mudroom import Budget, Usage
 from mudroom._adapters.workers.remote.assigned_run import AssignedRun
-from mudroom._adapters.workers.remote.frames import encode
 from mudroom._adapters.workers.remote.messages import (
     CallReply,
     EndAdmission,
@@ -25,6 +24,7 @@ from mudroom._core.budgets import Limit
 from mudroom._engine.meters.meter import Meter
 from mudroom._engine.meters.request_gate import RequestGate
 from mudroom._engine.meters.request_plan import Admission, Permit, RequestPlan
+from mudroom._peers import encode
 from mudroom._session.session_runs.meter import SessionMeter
 from mudroom.testing.clock import LoopClock
 from mudroom.testing.event_builders import run_started

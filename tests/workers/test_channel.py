@@ -8,14 +8,14 @@ import socket
 import pytest
 
 from mudroom._adapters.workers.process.channel import Channel
-from mudroom._adapters.workers.remote.frames import encode_frame
 from mudroom._adapters.workers.remote.messages import EndAdmission, Pause
+from mudroom._peers import encode, make_frame
 
 MESSAGES = [Pause("1", True), EndAdmission(7, "1.2"), Pause("x" * 300, False)]
 
 
 def make_frames() -> bytes:
-    return b"".join(encode_frame(message) for message in MESSAGES)
+    return b"".join(make_frame([encode(message)]) for message in MESSAGES)
 
 
 async def receive_all(*parts: bytes) -> list[Pause | EndAdmission]:

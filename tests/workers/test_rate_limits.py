@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mudroom import AnyEvent, Reason, Session
@@ -20,6 +21,7 @@ from mudroom._adapters.workers.remote.rate_limits import LimitedRequests, Remote
 from mudroom._adapters.workers.remote.remote_services import SessionLink
 from mudroom._core.events import ModelCallRetried
 from mudroom._core.ports import RateLimited, RateLimiter
+from mudroom._peers import Peer
 from mudroom.testing.clock import LoopClock, run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
@@ -39,7 +41,8 @@ class Process:
         self._to_worker = await Channel[ToSession].open(own_end, ToSession)
         self._to_session = await Channel[ToWorker].open(its_end, ToWorker)
         self._link = SessionLink(self._to_session)
-        self.requests = LimitedRequests(lambda _: self._limiter, self._to_worker.send)
+        self._peer = Peer[msgspec.Struct, int](self._to_worker.send)
+        self.requests = LimitedRequests(lambda _: self._limiter, self._to_worker.send, self._peer)
         self._tasks = [asyncio.create_task(work) for work in (self._serve(), self._receive())]
         return RemoteRateLimiter(self._link, "anthropic")
 
@@ -53,8 +56,13 @@ class Process:
             assert isinstance(message, CallReply)
             self._link.handle_reply(message)
 
-    async def close(self) -> None:
+    async def lose(self) -> None:
+        """End the requests as the session does when a worker process has ended."""
+        await self._peer.stop()
         self.requests.close()
+
+    async def close(self) -> None:
+        await self.lose()
         await self._to_session.close()
         await self._to_worker.close()
         await asyncio.gather(*self._tasks)
@@ -111,7 +119,7 @@ def test_a_process_that_ends_returns_its_slots() -> None:
                 await its_limiter.acquire()
             waiting = asyncio.create_task(its_limiter.acquire())
             await asyncio.sleep(0.01)
-            lost.requests.close()
+            await lost.lose()
             start = asyncio.get_running_loop().time()
             slots = [await other_limiter.acquire() for _ in range(8)]
             waiting.cancel()

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mudroom import ServerSpec, Session, UsageError
@@ -30,8 +31,8 @@ from mudroom._adapters.workers.ray.driver_messages import (
 )
 from mudroom._adapters.workers.ray.node_check import NodeRequirements
 from mudroom._adapters.workers.ray.transport import RayConnection, RayTransport
-from mudroom._adapters.workers.remote.frames import encode_frame
-from mudroom._adapters.workers.remote.messages import Cancel
+from mudroom._adapters.workers.remote.messages import Cancel, MemoryReport
+from mudroom._peers import encode, make_frame
 from mudroom._platform.orphan_cleanup import remove_orphans
 from mudroom.testing.clock import run_virtual
 
@@ -87,11 +88,13 @@ def test_an_actor_that_sends_no_messages_is_ended_and_the_others_go_on(tmp_path:
         for connection in connections:
             await transport.open_actor(connection, HelloRequest({}))
         transport._pass_on(FromActor(1, b"\x00\x00\x00\x01\xc1"))
+        transport._pass_on(FromActor(2, make_frame([encode(MemoryReport(1, 7))])))
+        with pytest.raises(msgspec.DecodeError):
+            await connections[0].receive_all()
+        await connections[0].wait_until_stopped()
         assert transport.sent[-1] == CloseActor(1)
         assert await connections[0].receive_all() == []
-        assert connections[0].loss == "it sent bytes that are not a message"
-        assert connections[1].loss == ""
-        await connections[0].wait_until_stopped()
+        assert await connections[1].receive_all() == [MemoryReport(1, 7)]
 
     run_virtual(run())
 
@@ -130,8 +133,8 @@ async def test_messages_of_one_step_of_the_event_loop_leave_together(tmp_path: P
     connection.send(Cancel("1.4"))
     await connection.close()
     await asyncio.sleep(0)
-    together = b"".join(map(encode_frame, messages))
-    alone = encode_frame(Cancel("1.3"))
+    together = make_frame([encode(message) for message in messages])
+    alone = make_frame([encode(Cancel("1.3"))])
     assert transport.sent == [ToActor(1, together), ToActor(1, alone), CloseActor(1)]
 
 

@@ -163,7 +163,7 @@ async def test_a_watcher_that_fails_leaves_no_message_without_a_reply(tmp_path: 
     async with open_handle(stage) as (handle, connection):
         connection.arrive(*(make_message(number, f"1.1.{number}") for number in (1, 2, 3)))
         await wait_until(lambda: len(connection.list_replies()) == 3)
-        await wait_until(lambda: not handle._appends)
+        await wait_until(lambda: not handle._storing._served)
 
 
 async def test_a_message_that_cannot_be_handled_ends_the_process(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from itertools import count
+from functools import partial
 from typing import Any, cast
 
 from msgspec import Struct
 
+from ..._peers import Peer, PeerGone, encode_json_line
 from ...errors import MudroomError, UsageError
 from .errors import (
     INTERNAL_ERROR,
@@ -60,10 +61,7 @@ class Connection:
         self._answer = answer
         self._receive = receive
         self._notify = notify
-        self._tasks: dict[str | int, asyncio.Task[None]] = {}
-        self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._numbers = count(1)
-        self.is_closed = False
+        self._peer = Peer[Mapping[str, Any], dict[str, Any]](self._send)
 
     async def serve(self, lines: AsyncIterator[bytes]) -> None:
         """Handle the lines of the client until their end."""
@@ -73,11 +71,8 @@ class Connection:
 
     async def close(self) -> None:
         """End the requests to the client, and wait for those of the client."""
-        self.is_closed = True
-        for future in self._pending.values():
-            if not future.done():
-                future.set_exception(ClientGone("a request"))
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._peer.end()
+        await self._peer.finish()
 
     def send_notification(self, method: str, params: Params) -> None:
         """Send a message that has no answer."""
@@ -86,27 +81,18 @@ class Connection:
     async def request(self, method: str, params: Params) -> dict[str, Any]:
         """Send a request and return its result.
 
-        A cancel of the caller withdraws the request. Raises RequestError.
+        If the caller is cancelled, the request is withdrawn. Raises RequestError.
         """
-        if self.is_closed:
-            raise ClientGone(method)
-        number = next(self._numbers)
-        future = asyncio.get_running_loop().create_future()
-        self._pending[number] = future
-        self._send({"id": number, "method": method, "params": params})
         try:
-            return await future
-        except asyncio.CancelledError:
-            if not self.is_closed:
-                self.send_notification(CANCEL_METHOD, {"requestId": number})
-            raise
-        finally:
-            self._pending.pop(number, None)
+            return await self._peer.request(
+                lambda number: {"id": number, "method": method, "params": params},
+                lambda number: {"method": CANCEL_METHOD, "params": {"requestId": number}},
+            )
+        except PeerGone:
+            raise ClientGone(method) from None
 
     def _send(self, message: Mapping[str, Any]) -> None:
-        line = {"jsonrpc": "2.0", **message}
-        text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
-        self._write(text.encode("utf-8", "replace") + b"\n")
+        self._write(encode_json_line({"jsonrpc": "2.0", **message}))
 
     def _handle_line(self, line: bytes) -> None:
         """Handle one line. One that is not understood gets an error, and stderr a notice."""
@@ -140,29 +126,26 @@ class Connection:
 
     def _receive_notification(self, method: str, params: Params) -> None:
         if method == CANCEL_METHOD:
-            task = self._tasks.get(cast("Any", params.get("requestId")))
-            if task:
-                task.cancel()
+            identifier = params.get("requestId")
+            if isinstance(identifier, str | int):  # a list or object has no hash
+                self._peer.cancel(identifier)
             return
         self._receive(method, params)
 
-    def _receive_response(self, identifier: int, message: Mapping[str, Any]) -> None:
-        """Hand a response to the caller that waits; a late or unknown one is ignored."""
-        future = self._pending.get(identifier)
-        if future is None or future.done():
-            return
+    def _receive_response(self, number: int, message: Mapping[str, Any]) -> None:
         if isinstance(error := message.get("error"), dict):
             fields = cast("dict[str, Any]", error)
             code = fields.get("code")
             text = str(fields.get("message") or "no reason was given")
             code = code if isinstance(code, int) else INTERNAL_ERROR
-            future.set_exception(RequestError(code, text))
+            self._peer.fail(number, RequestError(code, text))
             return
         result = message.get("result")
-        future.set_result(cast("dict[str, Any]", result) if isinstance(result, dict) else {})
+        fields = cast("dict[str, Any]", result) if isinstance(result, dict) else {}
+        self._peer.settle(number, fields)
 
     def _start_answer(self, identifier: str | int, method: str, params: Params) -> None:
-        if identifier in self._tasks:
+        if self._peer.is_serving(identifier):
             self._reject(INVALID_REQUEST, f"the id {identifier!r} belongs to an open request")
             return
         try:
@@ -170,31 +153,29 @@ class Connection:
         except RequestError as error:
             self._send({"id": identifier, "error": error.to_json()})
             return
-        task = asyncio.create_task(self._finish_answer(identifier, reply))
-        self._tasks[identifier] = task
-        task.add_done_callback(lambda _: self._tasks.pop(identifier, None))
+        work = self._finish_answer(identifier, reply)
+        self._peer.serve(identifier, work, partial(self._send_error, identifier))
 
     async def _finish_answer(self, identifier: str | int, reply: Awaitable[Reply]) -> None:
-        try:
-            answer = await reply
-        except asyncio.CancelledError:
-            error = RequestError(REQUEST_CANCELLED, "the request was cancelled")
-        except RequestError as request_error:
-            error = request_error
-        except UsageError as usage_error:
-            error = RequestError(INVALID_PARAMS, str(usage_error))
-        except MudroomError as mudroom_error:
-            error = RequestError(INTERNAL_ERROR, str(mudroom_error))
-        except Exception as bug:  # noqa: BLE001  (the client waits for an answer in any case)
-            text = f"{type(bug).__name__}: {bug}. This is a bug in mudroom."
-            self._notify(text)
-            error = RequestError(INTERNAL_ERROR, text)
+        answer = await reply
+        self._send({"id": identifier, "result": answer.result})
+        if answer.follow:
+            answer.follow()
+
+    def _send_error(self, identifier: str | int, error: BaseException) -> None:
+        if isinstance(error, RequestError):
+            answer = error
+        elif isinstance(error, asyncio.CancelledError):
+            answer = RequestError(REQUEST_CANCELLED, "the request was cancelled")
+        elif isinstance(error, UsageError):
+            answer = RequestError(INVALID_PARAMS, str(error))
+        elif isinstance(error, MudroomError):
+            answer = RequestError(INTERNAL_ERROR, str(error))
         else:
-            self._send({"id": identifier, "result": answer.result})
-            if answer.follow:
-                answer.follow()
-            return
-        self._send({"id": identifier, "error": error.to_json()})
+            text = f"{type(error).__name__}: {error}. This is a bug in mudroom."
+            self._notify(text)
+            answer = RequestError(INTERNAL_ERROR, text)
+        self._send({"id": identifier, "error": answer.to_json()})
 
 
 def _cut(text: object) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import Callable, Mapping
-from itertools import count
 from typing import Any
 
+from ..._peers import Peer, PeerGone, encode_json_line
 from ...errors import MudroomError
 from .json_fields import as_list, as_object
 
@@ -25,9 +23,12 @@ class ControlChannel:
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
-        self._pending: dict[str, asyncio.Future[dict[str, Any]]] = {}
-        self._numbers = count(1)
-        self.is_closed = False
+        self._peer = Peer[Mapping[str, Any], dict[str, Any]](self.send)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the host answers no more."""
+        return self._peer.is_gone
 
     def send(self, line: Mapping[str, Any]) -> None:
         """Write a line; long texts are cut."""
@@ -46,50 +47,50 @@ class ControlChannel:
     async def request(self, subtype: str, **fields: object) -> dict[str, Any]:
         """Send a request to the host and return its response.
 
-        A cancel of the caller withdraws the request. Raises HostError.
+        If the caller is cancelled, the request is withdrawn. Raises HostError.
         """
-        request_id = f"mudroom_{next(self._numbers)}"
         request = {"subtype": subtype, **fields}
-        line = {"type": "control_request", "request_id": request_id, "request": request}
-        if not fits(line):
-            raise HostError(
-                f"the request {subtype} is longer than the agent SDK reads",
-                remedy="Use shorter arguments.",
-            )
-        if self.is_closed:
-            raise _explain_closed(subtype)
-        future = asyncio.get_running_loop().create_future()
-        self._pending[request_id] = future
-        self.send(line)
+
+        def make_line(number: int) -> Mapping[str, Any]:
+            line = {"type": "control_request", "request_id": _make_id(number), "request": request}
+            if not fits(line):
+                raise HostError(
+                    f"the request {subtype} is longer than the agent SDK reads",
+                    remedy="Use shorter arguments.",
+                )
+            return line
+
+        def make_withdrawal(number: int) -> Mapping[str, Any]:
+            return {"type": "control_cancel_request", "request_id": _make_id(number)}
+
         try:
-            return await future
-        except asyncio.CancelledError:
-            if not self.is_closed:
-                self.send({"type": "control_cancel_request", "request_id": request_id})
-            raise
-        finally:
-            self._pending.pop(request_id, None)
+            return await self._peer.request(make_line, make_withdrawal)
+        except PeerGone:
+            raise HostError(
+                f"the program that started mudroom closed its end before the {subtype} answer"
+            ) from None
 
     def receive_response(self, response: Mapping[str, Any]) -> None:
         """Hand a response of the host to the caller that waits; a late one is ignored."""
-        future = self._pending.get(str(response.get("request_id")))
-        if future is None or future.done():
-            return
+        digits = str(response.get("request_id")).removeprefix(_ID_PREFIX)
+        number = int(digits) if digits.isdecimal() else 0  # 0 is no request of ours
         if response.get("subtype") == "error":
-            future.set_exception(HostError(str(response.get("error") or "no reason was given")))
-            return
-        future.set_result(as_object(response.get("response")))
+            error = HostError(str(response.get("error") or "no reason was given"))
+            self._peer.fail(number, error)
+        else:
+            self._peer.settle(number, as_object(response.get("response")))
 
     def close(self) -> None:
         """End all requests: the host answers no more."""
-        self.is_closed = True
-        for future in self._pending.values():
-            if not future.done():
-                future.set_exception(_explain_closed("control"))
+        self._peer.end()
 
 
-def _explain_closed(subtype: str) -> HostError:
-    return HostError(f"the program that started mudroom closed its end before the {subtype} answer")
+_ID_PREFIX = "mudroom_"
+"""Tells our requests from those of the host, which share the lines."""
+
+
+def _make_id(number: int) -> str:
+    return f"{_ID_PREFIX}{number}"
 
 
 MAX_LINE = 900_000
@@ -104,24 +105,20 @@ _LISTS = ("reports", "permission_denials")
 
 def encode_line(line: Mapping[str, Any]) -> bytes:
     """Return a line of output with its line feed, with long texts cut if it would be too long."""
-    data = _encode(line)
+    data = encode_json_line(line)
     for cap in _CAPS:
         if len(data) <= MAX_LINE:
             return data
-        data = _encode(_cut_texts(dict(line), cap))
+        data = encode_json_line(_cut_texts(dict(line), cap))
     if len(data) > MAX_LINE:
-        data = _encode(_cut_texts({**line, **{name: [] for name in _LISTS if name in line}}, 100))
+        emptied: dict[str, Any] = {name: [] for name in _LISTS if name in line}
+        data = encode_json_line(_cut_texts({**line, **emptied}, 100))
     return data
 
 
 def fits(line: Mapping[str, Any]) -> bool:
     """Return whether a line is short enough without a cut."""
-    return len(_encode(line)) <= MAX_LINE
-
-
-def _encode(line: Mapping[str, Any]) -> bytes:
-    text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace") + b"\n"
+    return len(encode_json_line(line)) <= MAX_LINE
 
 
 def _cut_texts(value: Any, cap: int) -> Any:  # noqa: ANN401  (any JSON value)

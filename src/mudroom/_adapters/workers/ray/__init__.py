@@ -4,8 +4,7 @@
     -----------------            --------------              ---------------------
     RayTransport        socket   driver.py        Ray calls  WorkerActor  (actor.py)
       RayConnection  <--------->   ActorLinks  <----------->   worker_process.serve
-      (transport.py)               (actor_links.py)
-                                     ActorLink
+      (transport.py)                 ActorLink
                                      (actor_link.py)
 
 Only the driver process and the actors import Ray. A call carries many frames in both directions, so

@@ -7,19 +7,18 @@ import importlib
 import os
 import platform
 import traceback
-from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from types import UnionType
-from typing import Any, Generic, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
+from ...._peers import FrameDecoder, Mailbox, Outbox, Received
 from ...._platform.garbage_collector import collect_garbage_less_often
 from ...._platform.imports import import_object
 from ...._platform.open_files import raise_open_file_limit
 from ..remote.connection import ToProcess
-from ..remote.frames import FrameDecoder, Received, encode_frame
 from .code_digest import compute_code_digest
 from .driver_messages import Hello, HelloRequest
 from .in_order import InOrder
@@ -32,7 +31,7 @@ MAX_DATA = 90_000
 """Bytes of one call or reply. Ray keeps larger values in its object store, this one does not."""
 
 
-class ActorChannel(Generic[Received]):
+class ActorChannel(Mailbox[Received]):
     """The worker process's end of a connection whose bytes Ray calls carry.
 
     Arguments:
@@ -40,40 +39,19 @@ class ActorChannel(Generic[Received]):
     """
 
     def __init__(self, received: UnionType, lease: Lease) -> None:
-        self._decoder = FrameDecoder[Received](received)
+        super().__init__(FrameDecoder[Received](received).decode)
         self._lease = lease
-        self._messages: deque[Received] = deque()
-        self._arrival = asyncio.Event()
+        self._outbox = Outbox(self._keep)
         self._call = asyncio.Event()
         self.outgoing = bytearray()
 
     def send(self, message: msgspec.Struct) -> None:
         """Keep a message for the next reply."""
-        self.outgoing += encode_frame(message)
+        self._outbox.add(message)
+
+    def _keep(self, frame: bytes) -> None:
+        self.outgoing += frame
         self._call.set()
-
-    def add_data(self, data: bytes) -> None:
-        """Take bytes that a call brought."""
-        self._messages.extend(self._decoder.decode(data))
-        if self._messages:
-            self._arrival.set()
-
-    async def receive(self) -> Received | None:
-        """Return the next message. The process ends instead of closing its channel."""
-        await self._wait_for_messages()
-        return self._messages.popleft()
-
-    async def receive_all(self) -> list[Received]:
-        """Return the messages that have arrived, at least one."""
-        await self._wait_for_messages()
-        messages = list(self._messages)
-        self._messages.clear()
-        return messages
-
-    async def _wait_for_messages(self) -> None:
-        while not self._messages:
-            self._arrival.clear()
-            await self._arrival.wait()
 
     def end_call(self) -> None:
         """Have the call that waits return."""
@@ -152,7 +130,7 @@ class WorkerActor:
         assert self._lease and self._channel
         self._lease.check()
         self._lease.renew(received)
-        self._channel.add_data(self._calls.add(number, data))
+        self._channel.add(self._calls.add(number, data))
         await self._channel.wait_for_outgoing()
         if self._failure:
             raise RuntimeError(self._failure)

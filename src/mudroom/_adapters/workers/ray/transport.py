@@ -11,12 +11,12 @@ from contextlib import suppress
 import msgspec
 from msgspec.structs import replace
 
+from ...._peers import FrameDecoder, Mailbox, Outbox
 from ...._platform.programs import end_program
 from ...._platform.scratch_dirs import ScratchDir
 from ....errors import UsageError
 from ..process.channel import Channel, start_connected
 from ..remote.connection import FirstMessage, FromProcess
-from ..remote.frames import FrameDecoder, encode_frame
 from ..remote.messages import WorkerConfig
 from .actor_link import UNLOADABLE
 from .code_digest import compute_code_digest
@@ -50,7 +50,6 @@ _EXIT_SECONDS = 10.0
 _FOLDER = "MUDROOM_RAY_FOLDER"
 """Variable by which the clean-up of orphans knows the processes of a cluster."""
 _DRIVER_ENDED = "the process that is connected to Ray has ended"
-_UNREADABLE = "it sent bytes that are not a message"
 
 
 class RayTransport:
@@ -198,15 +197,8 @@ class RayTransport:
     def _pass_on(self, message: ToTransport) -> None:
         if isinstance(message, DriverReady | DriverFailed):
             return
-        connection = self._connections.get(message.number)
-        if connection is None:
-            return
-        try:
+        if connection := self._connections.get(message.number):
             connection.handle(message)
-        except msgspec.DecodeError:
-            self.send(CloseActor(message.number))
-            self.forget(message.number)
-            connection.end(_UNREADABLE)
 
 
 class RayConnection:
@@ -233,11 +225,8 @@ class RayConnection:
         self.machine = ""
         self.sees_folder = True
         self._transport = transport
-        self._decoder = FrameDecoder[FromProcess](FromProcess)
-        self._messages: list[FromProcess] = []
-        self._outgoing = bytearray()
-        self._arrival = asyncio.Event()
-        self._has_ended = False
+        self._arrived = Mailbox[FromProcess](FrameDecoder[FromProcess](FromProcess).decode)
+        self._outbox = Outbox(self._write)
         self._stopped = asyncio.Event()
         self._hello: asyncio.Future[Hello] | None = None
         self._lease: asyncio.Future[float] | None = None
@@ -285,25 +274,16 @@ class RayConnection:
 
     def send(self, message: msgspec.Struct) -> None:
         """Send a message to the actor, together with all others of this step of the event loop."""
-        if self._has_ended:
-            return
-        if not self._outgoing:
-            asyncio.get_running_loop().call_soon(self._send_outgoing)
-        self._outgoing += encode_frame(message)
+        if not self._arrived.has_ended:
+            self._outbox.add(message)
 
-    def _send_outgoing(self) -> None:
-        if not self._has_ended:
-            self._transport.send(ToActor(self.number, bytes(self._outgoing)))
-        self._outgoing.clear()
+    def _write(self, frame: bytes) -> None:
+        if not self._arrived.has_ended:
+            self._transport.send(ToActor(self.number, frame))
 
     async def receive_all(self) -> list[FromProcess]:
         """Return the messages that have arrived; none when the actor is lost or closed."""
-        while not (self._messages or self._has_ended):
-            self._arrival.clear()
-            await self._arrival.wait()
-        messages = self._messages
-        self._messages = []
-        return messages
+        return await self._arrived.receive_all()
 
     async def read_lease(self) -> float | None:
         """Return the seconds for which the actor may work without a call; None if not known."""
@@ -321,7 +301,7 @@ class RayConnection:
 
         If it works, because a message of it could not be used, it is ended.
         """
-        if not self._has_ended:
+        if not self._arrived.has_ended:
             self._transport.send(CloseActor(self.number))
             self._transport.forget(self.number)
             self.end(self.loss)
@@ -337,9 +317,7 @@ class RayConnection:
     def handle(self, message: FromLink) -> None:
         """Handle a message of the driver."""
         if isinstance(message, FromActor):
-            self._messages.extend(self._decoder.decode(message.data))
-            if self._messages:
-                self._arrival.set()
+            self._arrived.add(message.data)
         elif isinstance(message, ActorReady):
             if self._hello and not self._hello.done():
                 self._hello.set_result(message.hello)
@@ -355,15 +333,14 @@ class RayConnection:
 
     def end(self, reason: str) -> None:
         """Handle the end of the driver: the actor has no lease any more, but may not know it."""
-        if not self._has_ended:
+        if not self._arrived.has_ended:
             self.loss = reason
             self._end()
         delay = self._transport.lease_seconds + MARGIN_SECONDS
         asyncio.get_running_loop().call_later(delay, self._stopped.set)
 
     def _end(self) -> None:
-        self._has_ended = True
-        self._arrival.set()
+        self._arrived.end()
         if self._hello and not self._hello.done():
             remedy = "Look for the cause with `ray status`, then start the session again."
             if UNLOADABLE in self.loss:

@@ -9,6 +9,6 @@
         meters, bridged models                  RemoteParentMeter, RemoteModel
 
 The process of the session stays the only writer of the journal and holds all meters. A connection
-carries msgpack frames (frames.py, messages.py); the folders `process` and `ray` have one each. When
-a worker process dies, its runs continue in another one from their last recorded step.
+carries the messages of messages.py in frames (_peers.py); the folders `process` and `ray` have one
+each. When a worker process dies, its runs continue in another one from their last recorded step.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -20,7 +21,7 @@ from ...._engine.meters.parent_meter import SharedTime
 from ...._engine.meters.request_plan import RequestPlan
 from ...._projections.trace_ids import TraceIds
 from .limiter_messages import LimiterMessage
-from .model_messages import ModelAppend, ModelCancel, ModelForget, ModelRequest, ModelStart
+from .model_messages import ModelAppend, ModelForget, ModelRequest, ModelStart
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
@@ -117,6 +118,9 @@ class ErrorInfo(Struct, frozen=True, tag=True):
         """Describe an exception; any other class becomes a MudroomError that names the class."""
         if isinstance(error, errors.MudroomError):
             return cls(type(error).__name__, error.message, error.where, error.remedy)
+        if isinstance(error, CancelledError):
+            text = "what the run waited for in the session's process was cancelled"
+            return cls("MudroomError", text)
         return cls("MudroomError", f"{type(error).__name__}: {error}")
 
     def to_exception(self) -> errors.MudroomError:
@@ -206,6 +210,8 @@ class SetWatched(Struct, frozen=True, tag=True):
 class AskMemory(Struct, frozen=True, tag=True):
     """Ask a worker process for its memory; the reply is a MemoryReport."""
 
+    id: int
+
 
 class CallReply(Struct, frozen=True, tag=True):
     """Reply to a message with an id: the encoded result, or the exception."""
@@ -267,6 +273,12 @@ class CallSession(Struct, frozen=True, tag=True):
     id: int
     name: str
     arguments: bytes
+
+
+class Withdraw(Struct, frozen=True, tag=True):
+    """Give up a CallSession or a ModelRequest: nobody waits for its reply any more."""
+
+    id: int
 
 
 class ShowEvent(Struct, frozen=True, tag=True):
@@ -353,14 +365,16 @@ class StartFailed(Struct, frozen=True, tag=True):
 
 
 class MemoryReport(Struct, frozen=True, tag=True):
-    """Memory of a worker process, in bytes; 0 if it is not known."""
+    """Memory of a worker process, in bytes; 0 if it is not known. `id`: of the question."""
 
+    id: int
     size: int
 
 
 ToSession = (
     AppendEvents
     | CallSession
+    | Withdraw
     | ShowEvent
     | Charge
     | RequestAdmission
@@ -372,7 +386,6 @@ ToSession = (
     | ModelStart
     | ModelAppend
     | ModelRequest
-    | ModelCancel
     | ModelForget
     | RunReply
     | MemoryReport

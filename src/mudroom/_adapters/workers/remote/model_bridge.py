@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from ...._core.ports import Model, ModelConversation, RequestConfig
@@ -10,14 +9,13 @@ from ...._core.tools import Tool, ToolResult
 from .messages import ErrorInfo, ModelItem
 from .model_messages import (
     ModelAppend,
-    ModelCancel,
     ModelForget,
     ModelRequest,
     ModelStart,
     ToolSpec,
 )
 
-ModelMessage = ModelStart | ModelAppend | ModelRequest | ModelCancel | ModelForget
+ConversationMessage = ModelStart | ModelAppend | ModelForget
 
 
 class ModelBridge:
@@ -36,28 +34,18 @@ class ModelBridge:
         self._get_model = get_model
         self._send = send
         self._conversations: dict[int, ModelConversation | ErrorInfo] = {}
-        self._requests: dict[int, asyncio.Task[None]] = {}
 
-    def handle(self, message: ModelMessage) -> None:
-        """Start, extend or end a conversation, or request an answer."""
+    def handle(self, message: ConversationMessage) -> None:
+        """Start, extend or end a conversation."""
         if isinstance(message, ModelStart):
             self._conversations[message.conversation] = self._start(message)
         elif isinstance(message, ModelAppend):
             self._append(message)
-        elif isinstance(message, ModelRequest):
-            task = asyncio.create_task(self._answer(message))
-            self._requests[message.id] = task
-            task.add_done_callback(lambda _: self._requests.pop(message.id, None))
-        elif isinstance(message, ModelCancel):
-            if task := self._requests.get(message.id):
-                task.cancel()
         else:
             self._conversations.pop(message.conversation, None)
 
     def close(self) -> None:
-        """Cancel all requests."""
-        for task in list(self._requests.values()):
-            task.cancel()
+        """Forget all conversations."""
         self._conversations.clear()
 
     def _append(self, message: ModelAppend) -> None:
@@ -82,18 +70,16 @@ class ModelBridge:
         except Exception as error:  # noqa: BLE001  the run in the worker process must end
             return ErrorInfo.of(error)
 
-    async def _answer(self, request: ModelRequest) -> None:
+    async def answer(self, request: ModelRequest) -> None:
+        """Have a model answer, and send each item. Raises what the model raises."""
         conversation = self._conversations[request.conversation]
         if isinstance(conversation, ErrorInfo):
             self._send(ModelItem(request.id, conversation))
             return
-        try:
-            async for item in conversation.request_answer(
-                tools=request.tools, max_tokens=request.max_tokens
-            ):
-                self._send(ModelItem(request.id, item))
-        except Exception as error:  # noqa: BLE001  the run in the worker process must end
-            self._send(ModelItem(request.id, ErrorInfo.of(error)))
+        async for item in conversation.request_answer(
+            tools=request.tools, max_tokens=request.max_tokens
+        ):
+            self._send(ModelItem(request.id, item))
 
 
 def _offer_tool(spec: ToolSpec) -> Tool:

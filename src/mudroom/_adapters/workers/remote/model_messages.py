@@ -46,12 +46,6 @@ class ModelRequest(Struct, frozen=True, tag=True):
     max_tokens: int | None = None
 
 
-class ModelCancel(Struct, frozen=True, tag=True):
-    """Stop an answer of a bridged model."""
-
-    id: int
-
-
 class ModelForget(Struct, frozen=True, tag=True):
     """Forget the conversation of a run that ended."""
 

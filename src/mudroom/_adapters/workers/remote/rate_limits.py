@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import msgspec
 
 from ...._core.ports import RateLimited, RateLimiter, RequestSlot
-from .frames import encode
+from ...._peers import Peer, encode
 from .limiter_messages import (
     AcquireSlot,
     LimiterMessage,
@@ -17,7 +17,7 @@ from .limiter_messages import (
     RecordRefused,
     ReleaseSlot,
 )
-from .messages import CallReply
+from .messages import CallReply, ErrorInfo
 from .remote_services import SessionLink
 
 _NO_SECONDS = encode(0.0)
@@ -36,15 +36,13 @@ class RemoteRateLimiter:
 
     async def acquire(self) -> RequestSlot:
         """Wait until the session's process allows a request. Raises RateLimited."""
-        number = self._link.make_id()
-        try:
-            reply = await self._link.request(AcquireSlot(number, self._provider))
-        except BaseException:
-            self._link.channel.send(ReleaseSlot(number))
-            raise
-        if seconds := msgspec.msgpack.decode(reply, type=float):
+        # A slot that is on its way when the caller is cancelled must be released, too.
+        reply = await self._link.ask(
+            lambda number: AcquireSlot(number, self._provider), ReleaseSlot
+        )
+        if seconds := msgspec.msgpack.decode(reply.result, type=float):
             raise RateLimited(seconds)
-        return RequestSlot(0.0, 0, number=number)
+        return RequestSlot(0.0, 0, number=reply.id)
 
     def record_accepted(self, slot: RequestSlot, room: int | None = None) -> None:
         """Record that the provider accepted a request, and how many more it accepts at once."""
@@ -67,14 +65,18 @@ class LimitedRequests:
     Arguments:
         get_limiter: returns the rate limiter of a provider, by name.
         send: sends a message to the worker process.
+        peer: the requests of the worker process; those that wait for a slot are among them.
     """
 
     def __init__(
-        self, get_limiter: Callable[[str], RateLimiter], send: Callable[[CallReply], None]
+        self,
+        get_limiter: Callable[[str], RateLimiter],
+        send: Callable[[CallReply], None],
+        peer: Peer[Any, Any],
     ) -> None:
         self._get_limiter = get_limiter
         self._send = send
-        self._waiting: dict[int, asyncio.Task[None]] = {}
+        self._peer = peer
         self._slots: dict[int, tuple[RateLimiter, RequestSlot]] = {}
 
     def handle(self, message: LimiterMessage) -> None:
@@ -83,19 +85,14 @@ class LimitedRequests:
             self._acquire(message)
         elif held := self._slots.get(message.id):
             self._record(*held, message)
-        elif isinstance(message, ReleaseSlot) and message.id in self._waiting:
-            self._waiting[message.id].cancel()
+        elif isinstance(message, ReleaseSlot):
+            self._peer.cancel(message.id)
 
     def close(self) -> None:
-        """End all requests: the worker process has ended."""
-        for task in self._waiting.values():
-            task.cancel()
+        """Release all slots: the worker process has ended, and none of its requests waits."""
         for limiter, slot in self._slots.values():
             limiter.release(slot)
         self._slots.clear()
-
-    def _forget(self, number: int, _: object) -> None:
-        del self._waiting[number]
 
     def _acquire(self, message: AcquireSlot) -> None:
         limiter = self._get_limiter(message.provider)
@@ -103,9 +100,8 @@ class LimitedRequests:
             self._slots[message.id] = limiter, slot
             self._send(CallReply(message.id, _NO_SECONDS))
             return
-        task = asyncio.create_task(self._wait_for_slot(message, limiter))
-        self._waiting[message.id] = task
-        task.add_done_callback(partial(self._forget, message.id))
+        work = self._wait_for_slot(message, limiter)
+        self._peer.serve(message.id, work, partial(self._send_error, message.id))
 
     async def _wait_for_slot(self, message: AcquireSlot, limiter: RateLimiter) -> None:
         seconds = 0.0
@@ -114,6 +110,9 @@ class LimitedRequests:
         except RateLimited as limited:
             seconds = limited.seconds
         self._send(CallReply(message.id, encode(seconds)))
+
+    def _send_error(self, number: int, error: BaseException) -> None:
+        self._send(CallReply(number, error=ErrorInfo.of(error)))
 
     def _record(
         self,

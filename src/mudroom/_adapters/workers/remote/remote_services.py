@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Collection, Sequence
-from itertools import count
 
 import msgspec
 from msgspec.structs import replace
@@ -25,10 +24,9 @@ from ...._core.runs import Brief
 from ...._engine.meters.meter import is_used
 from ...._engine.meters.parent_meter import SharedTime
 from ...._engine.meters.request_plan import Admission, RequestPlan
+from ...._peers import Peer, encode
 from ....errors import BudgetExceeded
 from .connection import MessageChannel
-from .frames import encode
-from .limiter_messages import AcquireSlot
 from .messages import (
     SENT_BRIEF,
     AddChild,
@@ -45,10 +43,10 @@ from .messages import (
     RequestAdmission,
     ShowEvent,
     ToWorker,
+    Withdraw,
 )
 from .model_messages import (
     ModelAppend,
-    ModelCancel,
     ModelForget,
     ModelRequest,
     ModelStart,
@@ -62,39 +60,24 @@ class SessionLink:
     """The worker process's end of the channel: sends messages, passes replies to their callers.
 
     Attributes:
+        ask: sends a request and returns its reply; see `Peer.request`.
+        make_id: returns an id that no other request of this process has.
         sent_briefs: briefs that the session sent, of runs that have not begun, by run id.
     """
 
     def __init__(self, channel: MessageChannel[ToWorker]) -> None:
         self.channel = channel
-        self._ids = count(1)
-        self._replies: dict[int, asyncio.Future[CallReply]] = {}
+        self._peer = Peer[msgspec.Struct, CallReply](channel.send)
         self._streams: dict[int, asyncio.Queue[ModelItem]] = {}
         self.sent_briefs: dict[str, Brief] = {}
-
-    def make_id(self) -> int:
-        """Return an id that no other request of this process has."""
-        return next(self._ids)
+        self.ask = self._peer.request
+        self.make_id = self._peer.make_number
 
     async def call(self, name: str, *arguments: object) -> bytes:
         """Call a service of the session and return its encoded result; see `session_calls`."""
-        return await self.request(CallSession(self.make_id(), name, encode(arguments)))
-
-    async def request(
-        self, message: AppendEvents | CallSession | RequestAdmission | AddChild | AcquireSlot
-    ) -> bytes:
-        """Send a message to the session's process and return the encoded result."""
-        future: asyncio.Future[CallReply] = asyncio.get_running_loop().create_future()
-        self._replies[message.id] = future
-        self.channel.send(message)
-        reply = await future
-        if reply.error is not None:
-            raise reply.error.to_exception()
+        encoded = encode(arguments)
+        reply = await self.ask(lambda number: CallSession(number, name, encoded), Withdraw)
         return reply.result
-
-    def send_call(self, name: str, *arguments: object) -> None:
-        """Call a service of the session without waiting for a result."""
-        self.channel.send(CallSession(self.make_id(), name, encode(arguments)))
 
     def open_stream(self, message: ModelRequest) -> asyncio.Queue[ModelItem]:
         """Send a model request and return the queue of its items."""
@@ -109,9 +92,10 @@ class SessionLink:
 
     def handle_reply(self, reply: CallReply) -> None:
         """Pass a reply to the caller that waits for it."""
-        future = self._replies.pop(reply.id, None)
-        if future is not None and not future.done():
-            future.set_result(reply)
+        if reply.error is None:
+            self._peer.settle(reply.id, reply)
+        else:
+            self._peer.fail(reply.id, reply.error.to_exception())
 
     def handle_item(self, item: ModelItem) -> None:
         """Pass an item of a stream to the caller that waits for it."""
@@ -143,11 +127,12 @@ class RemoteJournal:
         await self._append(tuple(events), shown)
 
     async def _append(self, events: tuple[StoredEvent, ...], shown: int) -> int:
-        message = AppendEvents(self._link.make_id(), self._leave_brief_out(events), shown)
-        position = await self._link.request(message)
+        sent = self._leave_brief_out(events)
+        # Events on their way are stored whether or not somebody waits: there is no withdrawal.
+        reply = await self._link.ask(lambda number: AppendEvents(number, sent, shown))
         # What follows may be an effect, and this process may have been stopped for a while.
         self._link.channel.check_lease()
-        return _decode(position, type=int)
+        return _decode(reply.result, type=int)
 
     def _leave_brief_out(self, events: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
         """Return the events without a brief that the session sent; it is in the first of a run."""
@@ -235,14 +220,12 @@ class RemoteParentMeter:
 
     async def admit(self, plan: RequestPlan, *, is_own: bool) -> Admission:
         """Wait until the session's process allows a request, and count its turn there."""
-        number = self._link.make_id()
-        message = RequestAdmission(number, self._state.run_id, plan, is_own)
-        try:
-            admission = _decode(await self._link.request(message), type=Admission)
-        except BaseException:
-            self._link.channel.send(EndAdmission(number, self._state.run_id, is_unsent=True))
-            raise
-        return replace(admission, number=number)
+        run_id = self._state.run_id
+        reply = await self._link.ask(
+            lambda number: RequestAdmission(number, run_id, plan, is_own),
+            lambda number: EndAdmission(number, run_id, is_unsent=True),
+        )
+        return replace(_decode(reply.result, type=Admission), number=reply.id)
 
     def end_request(self, number: int) -> None:
         """End a request."""
@@ -255,8 +238,8 @@ class RemoteParentMeter:
 
     async def add_child(self) -> None:
         """Count a child in the session's process. Raise BudgetExceeded if it may not start."""
-        message = AddChild(self._link.make_id(), self._state.run_id)
-        if refusal := _decode(await self._link.request(message), type=str):
+        reply = await self._link.ask(lambda number: AddChild(number, self._state.run_id))
+        if refusal := _decode(reply.result, type=str):
             raise BudgetExceeded(refusal)
 
     def set_paused(self, paused: bool) -> None:
@@ -350,4 +333,4 @@ class RemoteModelConversation:
         finally:
             self._link.close_stream(request.id)
             if not is_complete:
-                self._link.channel.send(ModelCancel(request.id))
+                self._link.channel.send(Withdraw(request.id))

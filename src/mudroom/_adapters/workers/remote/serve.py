@@ -75,7 +75,7 @@ class RunServer:
         elif isinstance(message, SetWatched):
             self._set_watched(message.is_watched)
         elif isinstance(message, AskMemory):
-            self._link.channel.send(MemoryReport(read_memory()))
+            self._link.channel.send(MemoryReport(message.id, read_memory()))
         elif handle := self._worker.find(message.run_id):
             _control(handle, message)
 

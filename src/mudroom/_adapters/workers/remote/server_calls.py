@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -22,7 +21,6 @@ from .remote_services import SessionLink
 
 LOAD_TOOLS = "load_server_tools"
 CALL_TOOL = "call_server_tool"
-CANCEL_TOOL = "cancel_server_tool"
 
 
 class ServerToolSpec(Struct, frozen=True):
@@ -138,8 +136,6 @@ class ServerCalls:
 
     def __init__(self, services: SessionServices) -> None:
         self._services = services
-        self._tasks: dict[str, asyncio.Task[ToolResult]] = {}
-        self._is_closed = False
 
     async def load(self, patterns: tuple[str, ...]) -> LoadedTools:
         """Learn the tools that patterns name."""
@@ -149,8 +145,6 @@ class ServerCalls:
 
     async def call(self, place: CallPlace, name: str, arguments: dict[str, Any]) -> ToolResult:
         """Call a tool of a server, or one of the caller."""
-        if self._is_closed:
-            return ToolResult(f"{name} was not called: the worker process has ended.", error=True)
         servers = self._services.servers
         tool = servers.tools.get(name) if servers else None
         tool = tool or self._services.toolbox.get(name)
@@ -161,26 +155,7 @@ class ServerCalls:
         except ValueError as error:
             return ToolResult(f"Invalid arguments for {name}: {error}", error=True)
         context = cast("ToolContext", _CallContext(self._services, place, name))
-        task = asyncio.create_task(run_tool(tool, context, parsed))
-        self._tasks[place.key] = task
-        try:
-            return await task
-        finally:
-            task.cancel()
-            del self._tasks[place.key]
-
-    async def cancel(self, key: str) -> None:
-        """Cancel a call."""
-        if task := self._tasks.get(key):
-            task.cancel()
-
-    async def close(self) -> None:
-        """Cancel all calls, and wait for their end. No further call is made."""
-        self._is_closed = True
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        return await run_tool(tool, context, parsed)
 
 
 def make_remote_run(
@@ -190,11 +165,7 @@ def make_remote_run(
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
         place = _describe_place(context)
-        try:
-            result = await link.call(CALL_TOOL, place, name, arguments)
-        except asyncio.CancelledError:
-            link.send_call(CANCEL_TOOL, place.key)
-            raise
+        result = await link.call(CALL_TOOL, place, name, arguments)
         return msgspec.msgpack.decode(result, type=ToolResult)
 
     return run

@@ -17,11 +17,11 @@ from ...._core.tools import ToolResult
 from ...._engine.session_context import SessionServices
 from ...._engine.structured_output import OutputChecks, OutputRefusal
 from ...._engine.team_registry import TeamReply, TeamRequest, Teams
-from .frames import encode
-from .messages import CallReply, CallSession, ErrorInfo
+from ...._peers import encode
+from .messages import CallReply, CallSession
 from .own_files import TravellingFiles
 from .remote_services import SessionLink
-from .server_calls import CALL_TOOL, CANCEL_TOOL, LOAD_TOOLS, CallPlace, ServerCalls
+from .server_calls import CALL_TOOL, LOAD_TOOLS, CallPlace, ServerCalls
 from .tree_transfer import TREE_ARGUMENTS, list_targets
 
 Target = Callable[..., Awaitable[Any]]
@@ -51,9 +51,10 @@ _ARGUMENTS: dict[str, Any] = {
     _SEND_TO_TEAM: tuple[TeamRequest],
     LOAD_TOOLS: tuple[tuple[str, ...]],
     CALL_TOOL: tuple[CallPlace, str, dict[str, Any]],
-    CANCEL_TOOL: tuple[str],
     **TREE_ARGUMENTS,
 }
+STORING_CALLS = frozenset({_SEND_TO_TEAM, *TREE_ARGUMENTS})
+"""Calls that store or send what the process has finished: they end even if the process is lost."""
 _DECODERS = {name: make_binary_decoder(types) for name, types in _ARGUMENTS.items()}
 
 
@@ -70,11 +71,10 @@ class SessionCalls:
     ) -> None:
         self.files = files
         self._services = services
-        self._tools = ServerCalls(services)
+        tools = ServerCalls(services)
         self._targets: dict[str, Target] = {
-            LOAD_TOOLS: self._tools.load,
-            CALL_TOOL: self._tools.call,
-            CANCEL_TOOL: self._tools.cancel,
+            LOAD_TOOLS: tools.load,
+            CALL_TOOL: tools.call,
             "read": partial(_read, services.journal),
             "decide": services.approver.decide,
             _FIND_REFUSAL: services.output_checks.find_refusal,
@@ -83,18 +83,10 @@ class SessionCalls:
         }
 
     async def execute(self, call: CallSession) -> CallReply:
-        """Call the service that the worker process asks for."""
-        try:
-            target = self._targets.get(call.name) or getattr(self._services.hooks, call.name)
-            arguments = _DECODERS[call.name].decode(call.arguments)
-            return CallReply(call.id, encode(await target(*arguments)))
-        except Exception as error:  # noqa: BLE001  the run in the worker process must end
-            return CallReply(call.id, error=ErrorInfo.of(error))
-
-    async def close_tools(self) -> None:
-        """Cancel the calls of tools, and wait for their end. No further one is made."""
-        self.files.transfers.end_reads(self)
-        await self._tools.close()
+        """Call the service that the worker process asks for. Raises what it raises."""
+        target = self._targets.get(call.name) or getattr(self._services.hooks, call.name)
+        arguments = _DECODERS[call.name].decode(call.arguments)
+        return CallReply(call.id, encode(await target(*arguments)))
 
 
 async def _read(journal: Journal, after: int, names: tuple[str, ...]) -> list[StoredEvent]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -14,10 +14,10 @@ from ...._core.events import RunStarted
 from ...._core.ports import RateLimiter
 from ...._engine.meters.request_plan import Admission
 from ...._engine.session_context import SessionServices
+from ...._peers import Peer, PeerGone, encode
 from ....errors import UsageError
 from .assigned_run import AssignedRun
 from .connection import WorkerConnection, WorkerLost
-from .frames import encode
 from .limiter_messages import LimiterMessage
 from .messages import (
     SENT_BRIEF,
@@ -32,6 +32,7 @@ from .messages import (
     EndAdmission,
     ErrorInfo,
     MemoryReport,
+    ModelItem,
     Pause,
     RequestAdmission,
     RunReply,
@@ -39,14 +40,16 @@ from .messages import (
     ShowEvent,
     StartFailed,
     StartRun,
+    Withdraw,
     WorkerConfig,
     WrapUp,
 )
-from .model_bridge import ModelBridge, ModelMessage
+from .model_bridge import ConversationMessage, ModelBridge
+from .model_messages import ModelRequest
 from .own_files import NEEDS_FOLDER, TravellingFiles
 from .process_runs import ProcessRuns
 from .rate_limits import LimitedRequests
-from .session_calls import SessionCalls
+from .session_calls import STORING_CALLS, SessionCalls
 
 _MEMORY_SECONDS = 1.0
 """Longest wait for the memory of a worker process; one that is busy for longer has none."""
@@ -76,13 +79,13 @@ class WorkerHandle:
         self._config = config
         self._services = services
         self._calls = SessionCalls(services, files, lambda run_id: self.find(run_id) is not None)
-        self._limited = LimitedRequests(get_rate_limiter, self.send)
+        self._peer = Peer[msgspec.Struct, int](self.send)
+        self._storing = Peer[msgspec.Struct, None](self.send)
+        self._limited = LimitedRequests(get_rate_limiter, self.send, self._peer)
         self._runs = ProcessRuns()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._appends: set[asyncio.Task[None]] = set()
         self._bridge: ModelBridge | None = None
         self._starting = asyncio.Lock()
-        self._memory: asyncio.Future[int] | None = None
         self._failure = ""
         self._is_draining = False
         self.is_lost = False
@@ -154,11 +157,11 @@ class WorkerHandle:
         """Return the bytes of memory of the process; None if it does not answer."""
         if self._bridge is None or self.is_lost:
             return None
-        if self._memory is None or self._memory.done():
-            self._memory = asyncio.get_running_loop().create_future()
-            self.send(AskMemory())
-        done, _ = await asyncio.wait((self._memory,), timeout=_MEMORY_SECONDS)
-        return self._memory.result() or None if done else None
+        try:
+            async with asyncio.timeout(_MEMORY_SECONDS):
+                return await self._peer.request(AskMemory) or None
+        except (TimeoutError, PeerGone):
+            return None
 
     async def wait_until_idle(self) -> None:
         """Wait until the process has no runs."""
@@ -219,10 +222,11 @@ class WorkerHandle:
         """End the process; it ends its commands first."""
         self._runs.close()
         await self._connection.close()
-        await asyncio.gather(*self._appends, return_exceptions=True)
+        await self._storing.finish()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._peer.stop()
 
     async def open(self) -> None:
         """Start the process, if that is not done. Raises UsageError if it cannot execute runs."""
@@ -239,7 +243,7 @@ class WorkerHandle:
             self._bridge = ModelBridge(self._services.get_model, self.send)
             if not self._services.watchers:
                 self.tell_watched()
-            self._start_task(self._serve(self._bridge), self._tasks)
+            self._start_task(self._serve(self._bridge))
 
     def tell_watched(self) -> None:
         """Tell the process whether the session has watchers, if it has started."""
@@ -252,14 +256,12 @@ class WorkerHandle:
         Raises UsageError if it cannot execute runs.
         """
         if self._bridge is None and not self.is_lost:
-            await asyncio.shield(self._start_task(self.open(), self._tasks))
+            await asyncio.shield(self._start_task(self.open()))
 
-    def _start_task(
-        self, work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]
-    ) -> asyncio.Task[None]:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
     async def _serve(self, bridge: ModelBridge) -> None:
@@ -273,7 +275,7 @@ class WorkerHandle:
                     else:
                         handlers[type(message)](message)
                 if appends:
-                    self._start_task(self._append(appends), self._appends)
+                    self._serve_call(self._storing, appends[0].id, self._append(appends))
                 del messages, appends  # they may be large, and the next ones may come late
         except msgspec.DecodeError as error:
             self._failure = f"it sent bytes that are not a message: {error}"
@@ -281,12 +283,15 @@ class WorkerHandle:
             text = f"{type(error).__name__}: {error}"
             self._failure = f"a message of it could not be handled: {text}"
         self.is_lost = True
+        self._peer.end()
+        # The runs continue in another process, or end: no call of theirs may have an effect then,
+        # and no question of theirs stays on the user's screen.
+        await self._peer.stop()
         self._limited.close()
         bridge.close()
-        # The runs continue in another process, or end: no call of theirs may have an effect then.
-        await self._calls.close_tools()
+        self._calls.files.transfers.end_reads(self._calls)
         # First store all events that the process has sent: a run continues from them.
-        await asyncio.gather(*self._appends, return_exceptions=True)
+        await self._storing.finish()
         await self._connection.wait_until_stopped()
         self._runs.close()
         self._runs.lose(self._failure or self._connection.loss)
@@ -294,24 +299,22 @@ class WorkerHandle:
     def _make_handlers(self, bridge: ModelBridge) -> dict[type, Callable[[Any], object]]:
         """Return the function that handles the messages of each class."""
         return {
-            CallSession: lambda message: self._start_task(self._reply(message), self._tasks),
+            CallSession: self._start_call,
+            Withdraw: lambda message: self._peer.cancel(message.id),
+            ModelRequest: lambda message: self._start_answer(message, bridge),
             RequestAdmission: self._admit,
             EndAdmission: self._end_request,
             AddChild: self._add_child,
             **dict.fromkeys(get_args(LimiterMessage), self._limited.handle),
-            **dict.fromkeys(get_args(ModelMessage), bridge.handle),
+            **dict.fromkeys(get_args(ConversationMessage), bridge.handle),
             ShowEvent: lambda message: self._services.watchers.show(message.event),
             Charge: self._charge,
             Pause: self._set_paused,
             AnswerTime: self._learn_seconds,
             RunReply: self._pass_reply_on,
-            MemoryReport: self._note_memory,
+            MemoryReport: lambda message: self._peer.settle(message.id, message.size),
             StartFailed: self._note_failure,
         }
-
-    def _note_memory(self, message: MemoryReport) -> None:
-        if self._memory and not self._memory.done():
-            self._memory.set_result(message.size)
 
     def _note_failure(self, message: StartFailed) -> None:
         self._failure = message.reason
@@ -332,17 +335,34 @@ class WorkerHandle:
         if run := self._runs.get(message.run_id):
             self.send(run.learn_seconds(message.seconds))
 
+    def _start_call(self, call: CallSession) -> None:
+        peer = self._storing if call.name in STORING_CALLS else self._peer
+        self._serve_call(peer, call.id, self._reply(call))
+
     async def _reply(self, call: CallSession) -> None:
         self.send(await self._calls.execute(call))
+
+    def _serve_call(
+        self, peer: Peer[Any, Any], number: int, work: Coroutine[Any, Any, None]
+    ) -> None:
+        def fail(error: BaseException) -> None:
+            self.send(CallReply(number, error=ErrorInfo.of(error)))
+
+        peer.serve(number, work, fail)
+
+    def _start_answer(self, request: ModelRequest, bridge: ModelBridge) -> None:
+        def fail(error: BaseException) -> None:
+            self.send(ModelItem(request.id, ErrorInfo.of(error)))
+
+        self._peer.serve(request.id, bridge.answer(request), fail)
 
     def _admit(self, request: RequestAdmission) -> None:
         if run := self._runs.get(request.run_id):
             admitting = run.admit(self._services.meters.gate, request)
-            self._start_task(self._reply_admission(request.id, admitting), self._tasks)
+            work = self._reply_admission(request.id, admitting)
+            self._serve_call(self._peer, request.id, work)
 
-    async def _reply_admission(
-        self, number: int, admitting: Coroutine[Any, Any, Admission]
-    ) -> None:
+    async def _reply_admission(self, number: int, admitting: Awaitable[Admission]) -> None:
         self.send(CallReply(number, encode(await admitting)))
 
     async def _append(self, messages: Sequence[AppendEvents]) -> None:

@@ -10,11 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from ...._core.json_values import make_binary_decoder
+from ...._peers import Mailbox, encode
 from ...._platform.processes import Activity
 from ....errors import UsageError
 from ..ray.node_check import NodeRequirements, check_files, show_folders
 from ..remote.connection import AnswerLimits, FirstMessage
-from ..remote.frames import encode
 from ..remote.messages import RunReply, StartRun, ToSession, WorkerConfig
 from ..remote.shared_messages import (
     CloseSession,
@@ -75,12 +75,11 @@ class SharedConnection:
         self._process: SharedProcess | None = None
         self._number = 0
         self._runs = 0
-        self._unread: list[bytes] = []
-        self._arrival = asyncio.Event()
+        self._arrived = _open_mailbox()
+        self._over = asyncio.Event()
         self._opened: asyncio.Future[SessionOpened] | None = None
         self._has_begun = False
         self._is_closed = False
-        self._is_over = False
 
     @property
     def pid(self) -> int | None:
@@ -105,12 +104,12 @@ class SharedConnection:
     @property
     def is_draining(self) -> bool:
         """True if the process gets no further runs of any session."""
-        return bool(self._process and self._process.is_draining and not self._is_over)
+        return bool(self._process and self._process.is_draining and not self._over.is_set())
 
     @property
     def other_runs(self) -> int:
         """Number of runs of other sessions in the process."""
-        return self._process.runs - self._runs if self._process and not self._is_over else 0
+        return self._process.runs - self._runs if self._process and not self._over.is_set() else 0
 
     @property
     def answer_limits(self) -> AnswerLimits | None:
@@ -132,7 +131,7 @@ class SharedConnection:
 
     def drain(self) -> None:
         """Give the process no further runs of any session."""
-        if self._process is not None and not self._is_over:
+        if self._process is not None and not self._over.is_set():
             self._process.drain()
 
     async def open(self, first: FirstMessage) -> None:
@@ -153,7 +152,9 @@ class SharedConnection:
     def _enter(self) -> SharedProcess:
         """Choose a process and take a part of it."""
         self._process = process = self._processes.choose(self._machine, self._used)
-        self._is_over = self._is_closed = self._has_begun = False
+        self._is_closed = self._has_begun = False
+        self._arrived = _open_mailbox()
+        self._over = asyncio.Event()
         self._used.append(process)
         self._number = process.attach(self)
         return process
@@ -173,7 +174,7 @@ class SharedConnection:
         return opened
 
     async def _ask(self, process: SharedProcess, nonces: dict[str, str]) -> SessionOpened:
-        if self._is_over:  # the process was lost, or the session is closing
+        if self._over.is_set():  # the process was lost, or the session is closing
             raise UsageError(self._describe_loss(), where="workers")
         self._opened = asyncio.get_running_loop().create_future()
         self._has_begun = True
@@ -187,7 +188,7 @@ class SharedConnection:
 
     def send(self, message: msgspec.Struct) -> None:
         """Send a message of the session to the process."""
-        if self._process is None or self._is_over:
+        if self._process is None or self._over.is_set():
             return
         if isinstance(message, StartRun):
             self._count_runs(1)
@@ -196,8 +197,7 @@ class SharedConnection:
     def handle(self, message: FromShared) -> None:
         """Take a message of the process for the session."""
         if isinstance(message, SessionMessage):
-            self._unread.append(message.data)
-            self._arrival.set()
+            self._arrived.add(message.data)
         elif isinstance(message, SessionOpened):
             if self._opened and not self._opened.done():
                 self._opened.set_result(message)
@@ -207,24 +207,20 @@ class SharedConnection:
 
     def end(self) -> None:
         """Give the part back: the process is lost, has closed the part, or the session has."""
-        if self._process is None or self._is_over:
+        if self._process is None or self._over.is_set():
             return
-        self._is_over = True
+        self._over.set()
+        self._arrived.end()
         self._process.runs -= self._runs
         self._runs = 0
         self._used.remove(self._process)
         self._process.detach(self._number)
-        self._arrival.set()
         if self._opened and not self._opened.done():
             self._opened.set_exception(UsageError(self._describe_loss(), where="workers"))
 
     async def receive_all(self) -> list[ToSession]:
         """Return the messages that have arrived; none when the process is lost or closed."""
-        while not (self._unread or self._is_over):
-            self._arrival.clear()
-            await self._arrival.wait()
-        unread, self._unread = self._unread, []
-        messages = [_DECODER.decode(data) for data in unread]
+        messages = await self._arrived.receive_all()
         self._count_runs(-sum(isinstance(message, RunReply) for message in messages))
         return messages
 
@@ -234,7 +230,7 @@ class SharedConnection:
 
     def kill(self, reason: str) -> None:
         """End the process, which does not answer. The runs of all sessions continue elsewhere."""
-        if self._process is not None and not self._is_over:
+        if self._process is not None and not self._over.is_set():
             self._process.kill(reason)
 
     async def wait_until_stopped(self) -> None:
@@ -249,7 +245,7 @@ class SharedConnection:
 
     async def close(self) -> None:
         """Close the session's part. It must have no runs."""
-        if self._process is None or self._is_over:
+        if self._process is None or self._over.is_set():
             return
         self._is_closed = True
         try:
@@ -257,16 +253,15 @@ class SharedConnection:
                 self._process.connection.send(CloseSession(self._number))
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_CLOSE_SECONDS):
-                        await self._wait_for_end()
+                        await self._over.wait()
         finally:
             self.end()
 
-    async def _wait_for_end(self) -> None:
-        while not self._is_over:
-            self._arrival.clear()
-            await self._arrival.wait()
-
     def _count_runs(self, number: int) -> None:
-        if self._process is not None and not self._is_over:
+        if self._process is not None and not self._over.is_set():
             self._runs += number
             self._process.runs += number
+
+
+def _open_mailbox() -> Mailbox[ToSession]:
+    return Mailbox(lambda data: [_DECODER.decode(data)])

@@ -6,17 +6,16 @@ import asyncio
 import gc
 import os
 import traceback
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias, cast
 
 import msgspec
 
 from ...._core.json_values import make_binary_decoder
+from ...._peers import Mailbox, encode
 from ....errors import MudroomError
 from ..ray.node_check import list_unloaded, list_unseen
 from ..remote.connection import MessageChannel, ToProcess
-from ..remote.frames import encode
 from ..remote.messages import StartFailed, ToWorker, WorkerConfig
 from ..remote.shared_messages import (
     CloseSession,
@@ -36,7 +35,7 @@ _DECODER = make_binary_decoder(cast("type[WorkerConfig | ToWorker]", WorkerConfi
 Channel: TypeAlias = MessageChannel[ToProcess]
 
 
-class SessionChannel:
+class SessionChannel(Mailbox[ToProcess]):
     """The port MessageChannel for one of the sessions of a shared process.
 
     Arguments:
@@ -44,28 +43,14 @@ class SessionChannel:
     """
 
     def __init__(self, number: int, channel: Channel) -> None:
+        super().__init__(lambda data: [_DECODER.decode(data)])
         self.number = number
         self._channel = channel
-        self._messages: deque[ToProcess] = deque()
-        self._arrival = asyncio.Event()
-        self._has_ended = False
 
     def send(self, message: msgspec.Struct) -> None:
         """Send a message; none is sent after `end`."""
-        if not self._has_ended:
+        if not self.has_ended:
             self._channel.send(SessionMessage(self.number, encode(message)))
-
-    async def receive(self) -> ToProcess | None:
-        """Return the next message, None after `end`."""
-        await self._wait_for_messages()
-        return self._messages.popleft() if self._messages else None
-
-    async def receive_all(self) -> list[ToProcess]:
-        """Return the messages that have arrived, at least one; none after `end`."""
-        await self._wait_for_messages()
-        messages = list(self._messages)
-        self._messages.clear()
-        return messages
 
     def check_lease(self) -> None:
         """End the process at once if it may not work any more."""
@@ -73,21 +58,6 @@ class SessionChannel:
 
     def start_beats(self) -> None:
         """Do nothing: the process does so for all its sessions."""
-
-    def add(self, data: bytes) -> None:
-        """Take an encoded message. Raises msgspec.DecodeError."""
-        self._messages.append(_DECODER.decode(data))
-        self._arrival.set()
-
-    def end(self) -> None:
-        """Send nothing more, and let the session's loop end."""
-        self._has_ended = True
-        self._arrival.set()
-
-    async def _wait_for_messages(self) -> None:
-        while not (self._messages or self._has_ended):
-            self._arrival.clear()
-            await self._arrival.wait()
 
 
 class SharedServer:

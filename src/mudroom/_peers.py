@@ -1,0 +1,295 @@
+"""One connection to another program: requests both ways, arriving messages, and their encodings.
+
+Editors, agent SDKs, worker processes and the driver of a cluster all talk to mudroom through these
+parts. `Peer` knows which requests are open in either direction. `Mailbox` and `Outbox` hold
+messages on their way in and out. JSON lines and msgpack frames are the two encodings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from functools import partial
+from itertools import count
+from types import UnionType
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from ._core.json_values import clean_json, make_binary_decoder
+
+Message = TypeVar("Message")
+Result = TypeVar("Result")
+Received = TypeVar("Received")
+
+
+class PeerGone(Exception):
+    """The other program answers no more requests."""
+
+
+class Peer(Generic[Message, Result]):
+    """The open requests between this program and another one.
+
+    It receives nothing itself: the owner tells it what arrived. An answer that comes late, twice,
+    or to a request that was never made is ignored.
+
+    Arguments:
+        send: sends a message to the other program.
+
+    Example:
+        peer = Peer[Question, bytes](channel.send)
+        answer = await peer.request(lambda number: Question(number, "How are you?"))
+        # Elsewhere, for each message that arrives:
+        peer.settle(message.number, message.answer)
+
+    Attributes:
+        is_gone: whether the other program answers no more.
+    """
+
+    def __init__(self, send: Callable[[Message], object]) -> None:
+        self.is_gone = False
+        self._send = send
+        self._numbers = count(1)
+        self._asked: dict[int, asyncio.Future[Result]] = {}
+        self._served: dict[Hashable, asyncio.Task[None]] = {}
+
+    def make_number(self) -> int:
+        """Return a number that no other request of this side has."""
+        return next(self._numbers)
+
+    async def request(
+        self,
+        make_request: Callable[[int], Message],
+        make_withdrawal: Callable[[int], Message] | None = None,
+    ) -> Result:
+        """Send a request and wait for its answer.
+
+        Put `asyncio.timeout` around it if the other program may never answer.
+
+        Arguments:
+            make_request: returns the request with this number.
+            make_withdrawal: returns the message that is sent if the caller is cancelled while the
+                other program is there. The answer may be on its way then.
+
+        Raises PeerGone when the other program has gone, now or before the answer, and whatever
+        error the answer is.
+        """
+        if self.is_gone:
+            raise PeerGone
+        number = next(self._numbers)
+        self._asked[number] = future = asyncio.get_running_loop().create_future()
+        try:
+            self._send(make_request(number))
+            return await future
+        except BaseException as error:
+            self._asked.pop(number, None)
+            is_cancelled = isinstance(error, asyncio.CancelledError)
+            if is_cancelled and make_withdrawal is not None and not self.is_gone:
+                self._send(make_withdrawal(number))
+            raise
+
+    def settle(self, number: int, result: Result) -> None:
+        """Answer a request of this side."""
+        future = self._asked.pop(number, None)
+        if future is not None and not future.done():
+            future.set_result(result)
+
+    def fail(self, number: int, error: Exception) -> None:
+        """Answer a request of this side with an error."""
+        future = self._asked.pop(number, None)
+        if future is not None and not future.done():
+            future.set_exception(error)
+
+    def end(self) -> None:
+        """Fail all requests of this side, and all later ones: the other program has gone."""
+        self.is_gone = True
+        for number in list(self._asked):
+            self.fail(number, PeerGone())
+
+    def serve(
+        self,
+        key: Hashable,
+        work: Coroutine[Any, Any, None],
+        on_error: Callable[[BaseException], object],
+    ) -> None:
+        """Work on a request of the other program in a task of its own.
+
+        Arguments:
+            key: the other program's id of the request. While it is served, no other has it.
+            work: does what is asked, and sends the answer.
+            on_error: called with the error of `work`, so that the other program is told and does
+                not wait. A cancel counts, even one that comes before `work` has begun.
+        """
+        self._served[key] = task = asyncio.create_task(work)
+        task.add_done_callback(partial(self._end_serving, key, on_error))
+
+    def _end_serving(
+        self, key: Hashable, on_error: Callable[[BaseException], object], task: asyncio.Task[None]
+    ) -> None:
+        del self._served[key]
+        if task.cancelled():
+            on_error(asyncio.CancelledError())
+        elif error := task.exception():
+            on_error(error)
+
+    def is_serving(self, key: Hashable) -> bool:
+        """Return whether a request of the other program with this id is open."""
+        return key in self._served
+
+    def cancel(self, key: Hashable) -> bool:
+        """Cancel a request that the other program withdraws. Return False if none is open."""
+        task = self._served.get(key)
+        return task is not None and task.cancel()
+
+    async def finish(self) -> None:
+        """Wait until no request of the other program is open."""
+        while self._served:
+            await asyncio.gather(*self._served.values(), return_exceptions=True)
+
+    async def stop(self) -> None:
+        """Cancel the requests of the other program, and wait until none is open."""
+        for task in self._served.values():
+            task.cancel()
+        await self.finish()
+
+
+class Mailbox(Generic[Received]):
+    """What has arrived from another program and has not been read.
+
+    Messages are decoded when they are read, so that the reader gets the error of one that is none.
+
+    Arguments:
+        decode: returns the messages that some arrived bytes complete.
+    """
+
+    def __init__(self, decode: Callable[[bytes], list[Received]]) -> None:
+        self._decode = decode
+        self._unread: list[bytes] = []
+        self._messages: deque[Received] = deque()
+        self._arrival: asyncio.Future[None] | None = None
+        self.has_ended = False
+
+    def add(self, data: bytes) -> None:
+        """Take bytes that have arrived."""
+        self._unread.append(data)
+        self._wake()
+
+    def end(self) -> None:
+        """Note that nothing more arrives. What has arrived can still be read."""
+        self.has_ended = True
+        self._wake()
+
+    async def receive(self) -> Received | None:
+        """Return the next message, None after the last one. Raises msgspec.DecodeError."""
+        if not self._messages:
+            self._messages.extend(await self.receive_all())
+        return self._messages.popleft() if self._messages else None
+
+    async def receive_all(self) -> list[Received]:
+        """Return at least one message, or none after the last one. Raises msgspec.DecodeError."""
+        messages = list(self._messages)
+        self._messages.clear()
+        while not messages:
+            if self._unread:
+                unread, self._unread = self._unread, []
+                for data in unread:
+                    messages += self._decode(data)
+            elif self.has_ended:
+                break
+            else:
+                self._arrival = asyncio.get_running_loop().create_future()
+                await self._arrival
+        return messages
+
+    def _wake(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+
+class Outbox:
+    """Messages to another program, sent as one frame for each turn of the event loop.
+
+    A wake-up costs the reader as much as several messages: so it should find several.
+
+    Arguments:
+        write: takes the bytes of a frame.
+    """
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+        self._unsent: list[bytes] = []
+
+    def add(self, message: msgspec.Struct) -> None:
+        """Send a message after those that were added before."""
+        unsent = self._unsent
+        if not unsent:
+            asyncio.get_running_loop().call_soon(self.flush)
+        unsent.append(encode(message))
+
+    def flush(self) -> None:
+        """Write the messages now."""
+        if self._unsent:
+            frame = make_frame(self._unsent)
+            self._unsent.clear()
+            self._write(frame)
+
+
+# Frames: arrays of messages as msgpack, each array with its length in bytes before it.
+
+_LENGTH_BYTES = 4
+_ARRAY = b"\xdd"
+"""Begin of an array in msgpack; four bytes with the number of its elements follow."""
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def encode(value: object) -> bytes:
+    """Return a value as msgpack, with its lone surrogates replaced."""
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError:  # a lone surrogate in a file name or a model's text
+        return _ENCODER.encode(clean_json(msgspec.to_builtins(value)))
+
+
+def make_frame(messages: Sequence[bytes]) -> bytes:
+    """Return the frame of encoded messages."""
+    head = _ARRAY + len(messages).to_bytes(4, "big")
+    length = len(head) + sum(map(len, messages))
+    return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), head, *messages))
+
+
+class FrameDecoder(Generic[Received]):
+    """Decoder of a stream of frames that may be cut anywhere.
+
+    Arguments:
+        received: union type of the messages that arrive.
+    """
+
+    def __init__(self, received: UnionType) -> None:
+        self._decoder = make_binary_decoder(cast("type[list[Received]]", list[received]))
+        self._unread = bytearray()
+
+    def decode(self, data: bytes) -> list[Received]:
+        """Return the messages whose frames the data completes. Raises msgspec.DecodeError."""
+        unread = self._unread
+        unread += data
+        messages: list[Received] = []
+        start = 0
+        while len(unread) >= (body := start + _LENGTH_BYTES):
+            end = body + int.from_bytes(unread[start:body], "big")
+            if len(unread) < end:
+                break
+            messages += self._decoder.decode(unread[body:end])
+            start = end
+        del unread[:start]
+        return messages
+
+
+# JSON lines: one object a line.
+
+
+def encode_json_line(message: Mapping[str, Any]) -> bytes:
+    """Return a message as a line with its line feed. Lone surrogates become question marks."""
+    text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace") + b"\n"
