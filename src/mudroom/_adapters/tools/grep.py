@@ -16,6 +16,7 @@ from ..._core.listings import count_noun
 from ..._core.ports import ToolContext, Workspace
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..._platform.lazy_pattern import compile_later
+from ..._platform.time_limits import time_limit
 from ._glob_match import compile_glob, list_names
 from ._ripgrep import (
     InvalidPattern,
@@ -178,7 +179,7 @@ async def search(
     files: Sequence[str] = ()
     is_timed_out = False
     try:
-        async with asyncio.timeout(seconds):
+        async with time_limit(seconds):
             files = await asyncio.to_thread(choice.list_files, scope)
             query = build_query(arguments)
             records = search_files(query, local, files, progress, root=workspace.root, rg=rg)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from ...._core.events import StoredEvent
 from ...._core.ports import SessionHeader, SessionInfo
+from ...._platform.time_limits import time_limit
 from ...._projections.session_summary import SUMMARY_TYPES, decode_state, find_folder
 from ...._version import __version__
 from ....errors import JournalError, UnknownName
@@ -284,7 +285,7 @@ class PostgresReader:
             if is_closed:
                 return
             with suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_SECONDS):
+                async with time_limit(_POLL_SECONDS):
                     await self._closed.wait()
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...._core.events import StoredEvent
 from ...._core.ports import SessionHeader, SessionInfo
+from ...._platform.time_limits import time_limit
 from ...._projections.session_summary import find_folder
 from ....errors import JournalError
 from ..session_names import check_name, make_missing_session_error, select_session
@@ -181,7 +182,7 @@ class ReadOnlyJournal:
             if is_closed:
                 return
             with suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_SECONDS):
+                async with time_limit(_POLL_SECONDS):
                     await self._closed.wait()
 
     async def close(self) -> None:
