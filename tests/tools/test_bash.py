@@ -97,8 +97,8 @@ LEFT_BEHIND = {
     "sleep 300 & sleep 301 & setsid sleep 302 &": "3 processes",
     # A process that has ended is not left, though its parent has not asked how.
     "bash -c 'sleep 0.2 & echo $! > pid; exec sleep 300' & "
-    "while [ ! -s pid ]; do sleep 0.01; done; while grep -qs '^State:.[RSD]' /proc/$(cat pid)/status; "
-    "do sleep 0.01; done": "1 process",
+    "while [ ! -s pid ]; do sleep 0.01; done; "
+    "while grep -qs '^State:.[RSD]' /proc/$(cat pid)/status; do sleep 0.01; done": "1 process",
     "true | cat; true & wait": "",
     "(true &); sleep 0.1": "",
 }
