@@ -251,6 +251,7 @@ def test_text_without_progress_stays_byte_for_byte(text: str) -> None:
         (b"10:00:00 ok\r\x1b[8X", b"         ok".rstrip()),
         (b"one\ntwo\n\x1b[2A\x1b[Lzero", b"zero\none\ntwo"),
         (b"one\ntwo\nthree\x1b[2d\x1b[M", b"one\nthree"),
+        ("中文\x1b[D\t.".encode(), "中文    .".encode()),
         (b"x" * 200 + b"\r\x1b[3@", b"   " + b"x" * 197),
         (b"col\x1b[999Cend\x1b[1Gx", b"xol" + b" " * 196 + b"end"),
     ],

@@ -347,7 +347,7 @@ def _put(cells: list[str], column: int, text: str) -> int:
             elif stop > len(cells):
                 cells += " " * (stop - len(cells))
             column = stop
-        else:
+        elif piece:  # nothing written inside a wide character leaves it whole
             column = _put_characters(cells, column, piece)
     return column
 
