@@ -27,6 +27,7 @@ from mudroom._platform.argument_paths import read_path_argument
 from mudroom._projections.engine_text import quote, unquote
 from mudroom._projections.safe_text import escape_hidden, sanitize, sanitize_line
 from mudroom.permissions.program_wrappers import extract_texts
+from mudroom.permissions.rules import matches_pattern
 from mudroom.permissions.shell_parser import parse_command
 from mudroom.permissions.shell_words import has_expansion, parse_word
 
@@ -81,6 +82,10 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "markdown": lambda text: render_markdown(text, columns=80, color=True),
     "mentions": find_mentions,
     "number as text": lambda text: read_leniently({"type": "number"}, text),
+    "rule for commands": lambda text: [
+        matches_pattern(pattern, text)
+        for pattern in ("*a*b*c", f"*{text[:3]}*{text[:3]}*~", "x:*x:*x *", f"{text[:2]}:* *~")
+    ],
     "safe text": lambda text: (sanitize(text), sanitize_line(text), escape_hidden(text)),
     "secrets": Redactor({"API_KEY": "sk-0123456789abcdef"}),
     "terminal": show_in_terminal,
