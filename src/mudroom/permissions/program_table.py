@@ -132,28 +132,28 @@ _COMPILER = (
 
 RISKY_FLAGS = {
     "find": r"-(exec|execdir|ok|okdir|delete|fprint\w*|fls|files0-from)",
-    "fd": r"-\w*[xX]\w*|--exec.*",
-    "fdfind": r"-\w*[xX]\w*|--exec.*",
-    "tar": r"--(ch|to|us|inf|new|rmt|rsh|ind).*|-[^-]*[IFP].*|[A-Za-z]*[IF][A-Za-z]*",
-    "rg": r"--(pre|hostname-bin|search-zip).*|-\w*z\w*",
-    "sort": r"-\w*[oT].*|--(o|c|t).*",
+    "fd": r"-[^\WxX]*+[xX]\w*|--exec.*",
+    "fdfind": r"-[^\WxX]*+[xX]\w*|--exec.*",
+    "tar": r"--(ch|to|us|inf|new|rmt|rsh|ind).*|-[^-IFP]*+[IFP].*|[A-EGHJ-Za-z]*+[IF][A-Za-z]*",
+    "rg": r"--(pre|hostname-bin|search-zip).*|-[^\Wz]*+z\w*",
+    "sort": r"-[^\WoT]*+[oT].*|--(o|c|t).*",
     "split": _match_flags("f*ilter"),
-    "zip": r"-\w*T.*|" + _match_flags("te*st unz*ip-command"),
-    "tree": r"-\w*[oR]\w*",
-    "diff": r"-\w*l\w*|--(o|pag).*",
-    "file": r"-\w*[CSzZ]\w*|" + _match_flags("c*ompile uncompress*-noreport"),
-    "rsync": r"-\w*e.*|--rs.*",
+    "zip": r"-[^\WT]*+T.*|" + _match_flags("te*st unz*ip-command"),
+    "tree": r"-[^\WoR]*+[oR]\w*",
+    "diff": r"-[^\Wl]*+l\w*|--(o|pag).*",
+    "file": r"-[^\WCSzZ]*+[CSzZ]\w*|" + _match_flags("c*ompile uncompress*-noreport"),
+    "rsync": r"-[^\We]*+e.*|--rs.*",
     "scp": r"-.*",
     "sftp": r"-.*",
-    "nc": r"-\w*[ec].*|--(sh-|lua-)?exec.*",
-    "ncat": r"-\w*[ec].*|--(sh-|lua-)?exec.*",
+    "nc": r"-[^\Wec]*+[ec].*|--(sh-|lua-)?exec.*",
+    "ncat": r"-[^\Wec]*+[ec].*|--(sh-|lua-)?exec.*",
     "man": r"-.*",
-    "less": r"\+.*|-\w*[oOkK].*|--(log|lesskey).*",
+    "less": r"\+.*|-[^\WoOkK]*+[oOkK].*|--(log|lesskey).*",
     "printf": r"-v.*",
-    "date": r"-\w*[sfr]\w*|--(set|file|reference).*",
-    "jq": r"-\w*[fL].*|--(from-file|slurpfile|rawfile|library).*",
+    "date": r"-[^\Wsfr]*+[sfr]\w*|--(set|file|reference).*",
+    "jq": r"-[^\WfL]*+[fL].*|--(from-file|slurpfile|rawfile|library).*",
     "make": (
-        r"-\w*[fCIE].*|(?!(?:V|VERBOSE|DEBUG|PREFIX|DESTDIR|CI|JOBS)=)[\w.]+[:+?!]*=.*|"
+        r"-[^\WfCIE]*+[fCIE].*|(?!(?:V|VERBOSE|DEBUG|PREFIX|DESTDIR|CI|JOBS)=)[\w.]+[:+?!]*=.*|"
         + _match_flags("ev*al fil*e mak*efile dir*ectory inc*lude-dir")
     ),
     "install": _match_flags("strip-*program"),
@@ -162,11 +162,11 @@ RISKY_FLAGS = {
     "npm": r"-C|" + _NPM,
     "pnpm": r"-C.*|" + _NPM,
     "yarn": _NPM,
-    "wget": r"-\w*e.*|" + _match_flags("ex*ecute use-a*skpass conf*ig"),
-    "curl": r"-\w*K.*|" + _match_flags("config engine"),
+    "wget": r"-[^\We]*+e.*|" + _match_flags("ex*ecute use-a*skpass conf*ig"),
+    "curl": r"-[^\WK]*+K.*|" + _match_flags("config engine"),
     "pandoc": r"-[FL].*|" + _match_flags("fi*lter lu*a-filter pdf-en*gine def*aults"),
-    "apt": r"-\w*[oc].*|" + _match_flags("op*tion con*fig-file"),
-    "apt-get": r"-\w*[oc].*|" + _match_flags("op*tion con*fig-file"),
+    "apt": r"-[^\Woc]*+[oc].*|" + _match_flags("op*tion con*fig-file"),
+    "apt-get": r"-[^\Woc]*+[oc].*|" + _match_flags("op*tion con*fig-file"),
     "gcc": _COMPILER,
     "cc": _COMPILER,
     "g++": _COMPILER,
@@ -176,10 +176,11 @@ RISKY_FLAGS = {
 }
 """Program -> the flags by which it writes something unexpected or runs something."""
 GIT_RISKY_FLAG = compile_later(
-    r"-[cOx].*|--(exe|conf|upl|rec|ext|textc|ou|op|git-d|work|no-i|pag).*"
+    r"(?s)-[cOx].*|--(exe|conf|upl|rec|ext|textc|ou|op|git-d|work|no-i|pag).*"
 )
 GIT_COMMAND_FLAGS = {
-    "clone": r"-\w*[uc].*|" + _match_flags("u*pload-pack te*mplate conf*ig separ*ate-git-dir"),
+    "clone": r"-[^\Wuc]*+[uc].*|"
+    + _match_flags("u*pload-pack te*mplate conf*ig separ*ate-git-dir"),
     "init": _match_flags("te*mplate separ*ate-git-dir"),
     "fetch": _match_flags("u*pload-pack"),
     "pull": _match_flags("u*pload-pack"),
@@ -221,17 +222,19 @@ WRITING_PROGRAMS = {
     "mkfifo": Writing("all", "-m"),
     "mknod": Writing("all", "-m"),
     "rmdir": Writing("all", r"-[pv]+|--(parents|verbose|ignore-fail-on-non-empty)"),
-    "rm": Writing("all", r"-[fidvIrR]+|--(force|recursive|verbose|dir)", r"-\w*[rR]\w*|--r.*"),
+    "rm": Writing(
+        "all", r"-[fidvIrR]+|--(force|recursive|verbose|dir)", r"-[^\WrR]*+[rR]\w*|--r.*"
+    ),
     "unlink": Writing("all"),
     "link": Writing("all"),
     "shred": Writing("all", r"-[fuvzn]+\d*"),
     "truncate": Writing("all", r"-[cos].*|--(size|no-create)(=.*)?"),
     "tee": Writing("all", r"-[aip]+|--append"),
     "sponge": Writing("all", "-a"),
-    "chmod": Writing("all", r"-[vcfRrwxXst]+|--recursive", r"-\w*R\w*|--r.*"),
-    "chown": Writing("all", r"-[vcfhR]+|--recursive", r"-\w*R\w*|--r.*"),
-    "chgrp": Writing("all", r"-[vcfhR]+|--recursive", r"-\w*R\w*|--r.*"),
-    "chattr": Writing("all", r"-[vfR]+|[-+=]\w+", r"-\w*R\w*"),
+    "chmod": Writing("all", r"-[vcfRrwxXst]+|--recursive", r"-[^\WR]*+R\w*|--r.*"),
+    "chown": Writing("all", r"-[vcfhR]+|--recursive", r"-[^\WR]*+R\w*|--r.*"),
+    "chgrp": Writing("all", r"-[vcfhR]+|--recursive", r"-[^\WR]*+R\w*|--r.*"),
+    "chattr": Writing("all", r"-[vfR]+|[-+=]\w+", r"-[^\WR]*+R\w*"),
     "setfacl": Writing("all", r"-[mxb]"),
     "setfattr": Writing("all", r"-[nvx]"),
     "gzip": _PACKING,
@@ -265,7 +268,7 @@ WRITING_PROGRAMS = {
     "git am": _UNKNOWN,
     "git checkout-index": _UNKNOWN,
     "git mv": Writing("moved", "-[fknv]+", ".*"),
-    "git rm": Writing("all", r"-[fnqr]+|--cached", r"-\w*r\w*"),
+    "git rm": Writing("all", r"-[fnqr]+|--cached", r"-[^\Wr]*+r\w*"),
     "git restore": Writing("all", r"-[SWq]+|-s|--(staged|worktree|source)(=.*)?"),
     "git checkout": Writing("all", r"-[bBqf]+|--(track|detach|quiet)|--"),
     "git clone": Writing("all", r"-[qvn]+|-b|--(depth|branch|quiet|single-branch)(=.*)?"),
