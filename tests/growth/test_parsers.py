@@ -22,6 +22,7 @@ from mudroom._adapters.workspaces._ignore import compile_pattern
 from mudroom._cli.actions.prompts.attachments import list_image_paths, remove_attachments
 from mudroom._cli.actions.prompts.mentions import find_mentions
 from mudroom._cli.output.markdown import render_markdown
+from mudroom._cli.output.text import wrap, wrap_indented
 from mudroom._core.schemas.lenient import find_json, read_leniently
 from mudroom._platform.argument_paths import read_path_argument
 from mudroom._projections.engine_text import quote, unquote
@@ -91,6 +92,10 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "terminal": show_in_terminal,
     "texts in a command": lambda text: [
         list(extract_texts(each)) for each in parse_command(f"env {text}").commands
+    ],
+    "wrapped text": lambda text: [
+        (list(wrap_indented(line, 80)), list(wrap(line, 80, keeps_words=True)))
+        for line in (*text.split("\n"), f"  1. {text}".replace("\n", ""))
     ],
     "word of a command": lambda text: (has_expansion(text), parse_word(text, "word")),
 }
