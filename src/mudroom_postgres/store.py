@@ -265,8 +265,7 @@ class PostgresReader:
             if is_closed:
                 return
             with suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_SECONDS):
-                    await self._closed.wait()
+                await asyncio.wait_for(self._closed.wait(), _POLL_SECONDS)
 
     async def close(self) -> None:
         self._closed.set()

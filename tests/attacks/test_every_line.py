@@ -92,8 +92,9 @@ print('SURVEY' + json.dumps({
 }))
 """
 NEVER_THE_SAME = {"user", "pid", "ipc", "uts", "net", "cgroup", "mnt"}
-PLUMBING = ("--json-status-fd", "--block-fd")
-"""Options by which the daemon and bwrap communicate; see test_bubblewrap."""
+PLUMBING = ("--json-status-fd", "--block-fd", "--as-pid-1")
+"""Options by which the daemon, bwrap and the first process of the sandbox communicate; see
+test_bubblewrap."""
 
 
 ETC = [

@@ -41,6 +41,12 @@ REFUSED = {
     "file://elsewhere/tmp/x": "is an address, not a path",
     "vscode://file/x": "is an address, not a path",
     "file:///C:/x.txt": "path of Windows",
+    "new /x.txt": "Use new/x.txt.",
+    "./new\n/ x.txt": "Use ./new/x.txt.",
+    "new\x1b[1m.txt": "may not have control characters",
+    "./two\nlines.txt": "may not have control characters",
+    '"x.txt"': "Leave out the quotes: x.txt.",
+    "'new/x.txt'": "Leave out the quotes: new/x.txt.",
     "~nobody-of-this-name/x.txt": "no user whose home folder is ~nobody-of-this-name",
     "~/x.txt": "is outside the workspace",
     "~": "is outside the workspace",
@@ -93,6 +99,30 @@ async def test_plain_names_with_such_characters_are_written(stage: Stage) -> Non
     await stage.run([calls, "end"], tools=TOOLS)
     assert [result.error for result in list_results(stage)] == [False] * len(calls)
     assert (stage.folder / "~" / "x").read_text() == "new\n"
+
+
+EDGES = ("\n", " ", "\r\n", "\t", "\u00a0", "\u3000")
+
+
+async def test_white_space_around_a_path_is_dropped(stage: Stage) -> None:
+    for number, edge in enumerate(EDGES):
+        paths = [f"{number}.txt{edge}", f"{edge}{number}/./x.txt{edge}", f"./{number}.md{edge}"]
+        calls = [make_call(name, path) for path in paths for name in ("write", "read", "grep")]
+        await stage.run([[*calls, make_call("glob", f"{number}{edge}")], "end"], tools=TOOLS)
+        results = list_results(stage)
+        assert [result.text for result in results if result.error] == [], edge
+        assert results[-1].text == f"{number}/x.txt"
+    names = {f"{number}{end}" for number, _ in enumerate(EDGES) for end in ("", ".txt", ".md")}
+    assert set(os.listdir(stage.folder)) == {*names, "notes.txt"}
+
+
+async def test_a_file_whose_name_has_white_space_around_it_can_be_named(stage: Stage) -> None:
+    names = [f"a{edge}" for edge in EDGES] + [f"{edge}a" for edge in EDGES] + ["a\nb", '"a"', "'a'"]
+    for name in ["a", *names]:
+        (stage.folder / name).write_text(f"this is {name!r}\n")
+    await stage.run([[make_call("read", name) for name in names], "end"], tools=TOOLS)
+    for name, result in zip(names, list_results(stage), strict=True):
+        assert repr(name) in result.text
 
 
 async def test_a_name_that_exists_is_taken_as_it_stands(stage: Stage, home: Path) -> None:

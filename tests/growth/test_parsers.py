@@ -22,11 +22,13 @@ from mudroom._adapters.workspaces._ignore import compile_pattern
 from mudroom._cli.actions.prompts.attachments import list_image_paths, remove_attachments
 from mudroom._cli.actions.prompts.mentions import find_mentions
 from mudroom._cli.output.markdown import render_markdown
+from mudroom._cli.output.text import wrap, wrap_indented
 from mudroom._core.schemas.lenient import find_json, read_leniently
 from mudroom._platform.argument_paths import read_path_argument
 from mudroom._projections.engine_text import quote, unquote
 from mudroom._projections.safe_text import escape_hidden, sanitize, sanitize_line
 from mudroom.permissions.program_wrappers import extract_texts
+from mudroom.permissions.rules import matches_pattern
 from mudroom.permissions.shell_parser import parse_command
 from mudroom.permissions.shell_words import has_expansion, parse_word
 
@@ -81,11 +83,19 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "markdown": lambda text: render_markdown(text, columns=80, color=True),
     "mentions": find_mentions,
     "number as text": lambda text: read_leniently({"type": "number"}, text),
+    "rule for commands": lambda text: [
+        matches_pattern(pattern, text)
+        for pattern in ("*a*b*c", f"*{text[:3]}*{text[:3]}*~", "x:*x:*x *", f"{text[:2]}:* *~")
+    ],
     "safe text": lambda text: (sanitize(text), sanitize_line(text), escape_hidden(text)),
     "secrets": Redactor({"API_KEY": "sk-0123456789abcdef"}),
     "terminal": show_in_terminal,
     "texts in a command": lambda text: [
         list(extract_texts(each)) for each in parse_command(f"env {text}").commands
+    ],
+    "wrapped text": lambda text: [
+        (list(wrap_indented(line, 80)), list(wrap(line, 80, keeps_words=True)))
+        for line in (*text.split("\n"), f"  1. {text}".replace("\n", ""))
     ],
     "word of a command": lambda text: (has_expansion(text), parse_word(text, "word")),
 }

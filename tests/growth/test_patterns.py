@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ..long_form import count_examples
+from .built_patterns import BUILT
 from .hostile_text import find_quadratic_growth, list_texts
 from .patterns import SOURCE, Pattern, list_patterns
 
@@ -24,6 +25,7 @@ BOUNDED = {
     "mudroom/_adapters/integrations/hook_programs/matcher.py": 2_000,
     "mudroom/_adapters/integrations/mcp_servers/unusable_lines.py": 4_096,
     "mudroom/_adapters/models/_errors.py": 10_000,
+    "mudroom/_adapters/workspaces/_ignore.py": 4_096,
     "mudroom/_adapters/models/refusals/": 4_000,
     # The offline model answers no prompt with a longer word.
     "mudroom_offline/": 1_000,
@@ -34,6 +36,8 @@ form reads at most 1,024 characters in 0.05 s."""
 AT_ONE_PLACE = {
     # A parser that stops at the first place where its pattern does not match.
     "mudroom/_platform/git_folders.py",
+    # They match names of files and folders as a whole.
+    "mudroom/_platform/name_patterns.py",
 }
 
 PARTS = sorted(
@@ -51,6 +55,42 @@ def test_every_pattern_takes_linear_time(part: str) -> None:
         f"{pattern.place}: {pattern.method} of {pattern.source!r}: {problem}"
         for pattern in list_patterns(SOURCE / part)
         if pattern.source is not None and (problem := _find_problem(pattern))
+    ]
+    assert not problems, "\n".join(problems)
+
+
+def test_every_place_that_builds_a_pattern_is_listed() -> None:
+    """And none that is gone. A new one needs typical values, which only its author knows."""
+    places = {
+        (pattern.place.rpartition(":")[0], pattern.expression)
+        for pattern in list_patterns(SOURCE)
+        if pattern.source is None
+    }
+    assert places == set(BUILT)
+
+
+SLOW = ("mudroom_offline/catalog.py", "mudroom_offline/file_outline.py")
+"""Patterns of the offline model for prompts, of which it reads 40,000 characters, and for parts of
+files. They cost more than their length."""
+
+
+@pytest.mark.parametrize("module", sorted({module for module, _ in BUILT}.difference(SLOW)))
+@pytest.mark.filterwarnings("ignore")
+def test_every_pattern_that_is_built_takes_linear_time(module: str) -> None:
+    methods = {
+        pattern.expression: pattern.method
+        for pattern in list_patterns(SOURCE / module)
+        if pattern.source is None
+    }
+    built: set[tuple[str, int, str]] = set()
+    for place, expression in BUILT:
+        for source in BUILT[place, expression]() if place == module else ():
+            pattern: re.Pattern[str] = re.compile(source)
+            built.add((pattern.pattern, pattern.flags, methods[expression]))
+    problems = [
+        f"{method} of {source!r}: {problem}"
+        for source, flags, method in sorted(built)
+        if (problem := _find_problem(Pattern(f"{module}:0", method, source, flags, "")))
     ]
     assert not problems, "\n".join(problems)
 

@@ -132,6 +132,14 @@ def test_a_flag_that_writes_or_runs_something_is_a_risk(name: str, flag: str) ->
 
 
 @pytest.mark.parametrize(
+    "command",
+    ["sort -o'a\nb' x", "less -o'a\nb' x", "make --eval='a\nb'", "git -c'a\nb=x' log"],
+)
+def test_a_line_feed_in_its_value_hides_no_flag(command: str) -> None:
+    assert find_risk(parse_words(command))
+
+
+@pytest.mark.parametrize(
     "name", sorted(RISKY_FLAGS.keys() - {"scp", "man", "printf", "sed", "git"})
 )
 def test_an_unknown_word_could_be_a_risky_flag(name: str) -> None:

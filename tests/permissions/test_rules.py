@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from mudroom.permissions.rules import (
     split_rules,
 )
 
+from ..long_form import count_examples
 from .conftest import RuleJudge
 
 
@@ -57,6 +60,23 @@ from .conftest import RuleJudge
 )
 def test_patterns_of_commands(spec: str, text: str, fit: bool) -> None:
     assert matches_pattern(spec, text) is fit
+
+
+def test_patterns_of_commands_match_as_a_regular_expression_does() -> None:
+    choose = random.Random(11)
+    for _ in range(count_examples(3_000, 300_000)):
+        pattern = "".join(choose.choices("ab: *", weights=(3, 2, 1, 1, 3), k=choose.randrange(9)))
+        text = "".join(
+            choose.choices("ab: *\n", weights=(3, 2, 1, 1, 1, 1), k=choose.randrange(12))
+        )
+        spec = f"{pattern[:-2]} *" if pattern.endswith(":*") else pattern
+        end = "(?: .*)?" if spec.endswith(" *") else ""
+        parts = [
+            ".*".join(map(re.escape, part.split("*")))
+            for part in (spec[:-2] if end else spec).split(":*")
+        ]
+        expected = re.fullmatch("(?:[: ].*)?".join(parts) + end, text, re.DOTALL)
+        assert matches_pattern(pattern, text) is bool(expected), (pattern, text)
 
 
 @pytest.mark.parametrize(

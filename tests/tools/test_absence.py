@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
+from unicodedata import normalize
 
 import pytest
 from tests.tools.conftest import Call, Run
@@ -220,3 +222,17 @@ async def test_a_name_that_differs_by_case_or_form_is_told(
     write(ctx.root / "src" / "Upper.PY")
     write(ctx.root / "cafe\u0301.txt")
     assert expected in (await call(tool, **arguments)).text
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize(
+    "pattern", ["café", "ve café$", "(café|thé)s?", "ÅNGSTRÖM", "한국어", "ガイド", "é{2}"]
+)
+async def test_a_pattern_in_any_normal_form_finds_text_in_each(
+    ctx: Run, call: Call, pattern: str, form: Literal["NFC", "NFD"]
+) -> None:
+    text = "café\nna\u00efve café\nthés\nÅNGSTRÖM\n한국어\nガイド\néé\n"
+    (ctx.root / "composed.txt").write_text(normalize("NFC", text))
+    (ctx.root / "decomposed.txt").write_text(normalize("NFD", text))
+    found = await call("grep", pattern=normalize(form, pattern))
+    assert found.text.split("\n") == ["composed.txt", "decomposed.txt"]

@@ -81,6 +81,8 @@ async def test_an_encoding_that_can_be_told_is_kept(
         ("cp850", "café für\n"),
         ("mac_roman", "café\n"),
         ("iso2022_jp", "日本語\n"),
+        ("hz", "中文文件\n"),
+        ("utf-7", "日本語 café\n"),
     ],
 )
 async def test_an_encoding_that_cannot_be_told_takes_only_ascii(

@@ -8,6 +8,8 @@ import pytest
 
 from mudroom._adapters.tools._glob_match import compile_glob
 
+from .conftest import Call, Run
+
 
 @pytest.mark.parametrize(
     ("pattern", "yes", "no"),
@@ -65,3 +67,14 @@ def test_no_pattern_takes_long(pattern: str) -> None:
 def test_too_many_alternatives_are_refused() -> None:
     with pytest.raises(ValueError, match="alternatives"):
         compile_glob("{a,b}" * 40)
+
+
+async def test_line_breaks_around_a_pattern_are_dropped(ctx: Run, call: Call) -> None:
+    (ctx.root / "src").mkdir()
+    (ctx.root / "src" / "a.py").write_text("old\n")
+    (ctx.root / "src" / "b.txt\n").write_text("old\n")
+    for pattern in ("src/*.py\n", "\nsrc/*.py\r\n", "src/a.py\n", "**/*.py\t"):
+        assert (await call("glob", pattern=pattern)).text == "src/a.py", pattern
+        found = await call("grep", pattern="old", glob=pattern, output_mode="files_with_matches")
+        assert found.text == "src/a.py", pattern
+    assert (await call("glob", pattern="src/b.txt\n")).text.startswith("src/b.txt")

@@ -43,7 +43,7 @@ class Screen:
         self.saved = (0, 0)
 
     def feed(self, text: str) -> None:
-        for piece in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[78]|\x1b\].*?\x07|.", text, re.S):
+        for piece in re.findall(r"\x1b\[[0-9;?]*[A-Za-z@]|\x1b[78]|\x1b\].*?\x07|.", text, re.S):
             self._do(piece)
 
     def _do(self, piece: str) -> None:
@@ -81,7 +81,7 @@ class Screen:
             row[column + 1] = _BLANK
         row.pop(column, None)
 
-    def _escape(self, piece: str) -> None:  # noqa: C901  a table
+    def _escape(self, piece: str) -> None:  # noqa: C901, PLR0912  a table
         kind, number = piece[-1], int(re.sub(r"\D", "", piece[2:]) or 0)
         row = self.rows[self.row]
         match kind:
@@ -102,14 +102,39 @@ class Screen:
             case "J" if number == 0:
                 del self.rows[self.row + 1 :]
                 self._escape("\x1b[K")
+            case "d":
+                self.row = (number or 1) - 1
+            case "P" | "X" | "@":
+                self._change_cells(kind, number or 1)
+            case "L":
+                self.rows[self.row : self.row] = [{} for _ in range(number or 1)]
+            case "M":
+                del self.rows[self.row : self.row + (number or 1)]
             case "7":
                 self.saved = (self.row, self.column)
             case "8":
                 self.row, self.column = self.saved
             case _:
                 pass
-        if kind in "EF":
+        if kind in "EFLM":
             self.column = 0
+
+    def _change_cells(self, kind: str, count: int) -> None:
+        row = self.rows[self.row]
+        edges = (self.column,) if kind == "@" else (self.column, self.column + count)
+        for edge in edges:
+            if row.get(edge) == "":
+                self._break(row, edge)
+                row[edge] = _BLANK
+        shift = {"P": -count, "X": 0, "@": count}[kind]
+        right = {column: row.pop(column) for column in [*row] if column >= self.column}
+        row.update(
+            {
+                column + shift: character
+                for column, character in right.items()
+                if kind == "@" or column >= self.column + count
+            }
+        )
 
     def read(self) -> list[str]:
         lines = [
@@ -130,6 +155,17 @@ PIECES = [
     *("a", "word", "two words", "12%", "█▊░", "é", "中文", "進", "Ω", "x" * 30),
     *("\n", "\n", "\r\n", "\r", "\r", "\b", "\b\b\b", "\t"),
     *("\x1b[K", "\x1b[1K", "\x1b[2K", "\x1b[J", "\x1b[A", "\x1b[2A", "\x1b[B", "\x1b[1E"),
+    *(
+        "\x1b[P",
+        "\x1b[4P",
+        "\x1b[@",
+        "\x1b[3@",
+        "\x1b[X",
+        "\x1b[5X",
+        "\x1b[3d",
+        "\x1b[L",
+        "\x1b[2M",
+    ),
     *("\x1b[F", "\x1b[3C", "\x1b[D", "\x1b[4D", "\x1b[G", "\x1b[7G", "\x1b7", "\x1b8"),
     *("\x1b[1;32m", "\x1b[0m", "\x1b[?25l", "\x1b]0;title\x07", "\x07", "\0"),
 ]
@@ -208,6 +244,15 @@ def test_text_without_progress_stays_byte_for_byte(text: str) -> None:
         ("x: 10%|█   |\rx: 99%|███▉|\n".encode(), "x: 99%|███▉|\n".encode()),
         # A terminal keeps in its scrollback what an erased screen showed.
         (b"\x1b[2J\x1b[Hfirst\n\x1b[H\x1b[2Jsecond\n", b"first\nsecond\n"),
+        # A spinner that inserts, a counter that deletes, a clock that erases.
+        (b"\r\x1b[2@| \r\x1b[2P" * 9 + b"done\r\x1b[2@- ", b"- done"),
+        (b"12345678 left\r\x1b[5P", b"678 left"),
+        (b"a\tb\tc\r\x1b[P\x1b[3Cx", b"   x   b       c"),
+        (b"10:00:00 ok\r\x1b[8X", b"         ok".rstrip()),
+        (b"one\ntwo\n\x1b[2A\x1b[Lzero", b"zero\none\ntwo"),
+        (b"one\ntwo\nthree\x1b[2d\x1b[M", b"one\nthree"),
+        ("中文\x1b[D\t.".encode(), "中文    .".encode()),
+        (b"x" * 200 + b"\r\x1b[3@", b"   " + b"x" * 197),
         (b"col\x1b[999Cend\x1b[1Gx", b"xol" + b" " * 196 + b"end"),
     ],
 )  # fmt: skip
@@ -230,6 +275,10 @@ def test_programs_that_draw(output: bytes, shown: bytes) -> None:
         b"\x1b]",
         b"\x1b[999C\x1b[99Hx\x1b[2J",
         b"\x1b[1",
+        b"\rx\x1b[@",
+        b"\rx\x1b[P\x1b[X\t",
+        b"\x1b[L\x1b[24Lx",
+        b"\x1b[A\x1b[Mx\n",
     ],
 )
 def test_time_grows_with_the_length_only(piece: bytes) -> None:

@@ -16,6 +16,7 @@ from .._core.ports import FilesLostError, Hooks
 from .._core.runs import Reason, Report, Work
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
+from .._platform.time_limits import time_limit
 from .._projections.reason_words import describe_reason
 from ..errors import BoardError, JournalError, ModelError, MudroomError, StoppedByHook
 from .call_batch import INTERRUPTED, CallOutcome
@@ -324,7 +325,7 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
         # Hooks have limits of their own, and take no time from the model.
         if not await _judge_messages(run):
             return ""
-        async with asyncio.timeout(_choose_grace(run, ending)):
+        async with time_limit(_choose_grace(run, ending)):
             if await reserve_request(run, is_summary=True):
                 return ""
             await run.deliver_messages()

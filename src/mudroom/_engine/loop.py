@@ -12,6 +12,7 @@ from .._core.events import NoteInjected, RunResumed, RunStarted, TurnStarted
 from .._core.messages import AssistantMessage, StopReason
 from .._core.ports.hooks import check_hook_result
 from .._core.runs import InboxMessage, Reason, Report
+from .._platform.time_limits import time_limit
 from ..errors import JournalError, ModelError, StoppedByHook, shorten_text
 from .call_batch import CallOutcome
 from .children.open_team import prepare_team
@@ -95,7 +96,7 @@ async def _run_to_ending(run: RunContext, failure: str, failure_reason: Reason) 
             is_own = resumption.last_note != WRAP_UP_NOTE
             limit = find_limit_again(run, reason) if is_own else None
             return Ending(reason, limit=limit, is_summary_requested=True)
-        async with asyncio.timeout(None) as deadline:
+        async with time_limit(None) as deadline:
             run.timer.start_deadline(deadline)
             if resumption.is_interrupted:
                 run.control.restore_interrupt()

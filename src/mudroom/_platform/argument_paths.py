@@ -3,6 +3,7 @@
 A file tool is not a shell. Taken literally, `~/notes.txt` creates a folder named `~`, and tidying
 up with `rm -rf ~` then loses everything. So what has only one meaning is expanded, and the rest is
 refused. A name that exists is always taken literally: `$HOME` and `~` may be file names.
+White space around a path is a slip of the model: it is dropped, and no new name gets it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from .lazy_pattern import compile_later
 from .path_text import path_from_text
 
-_SPECIAL = compile_later(r"[~$%\\:`]")
+_SPECIAL = compile_later(r"[~$%\\:`\0-\x1f\x7f]|^\s|\s\Z|\s/|/\s|^([\"']).*\1\Z", re.S)
 _ADDRESS = compile_later(
     r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)(.*)|(file|https?):(?=/)(.*)", re.I | re.S
 )
@@ -27,28 +28,44 @@ _VARIABLE = compile_later(
 _LEADING_VARIABLE = compile_later(r"\$(?:env:)?[A-Za-z_]\w*(?=[/\\]|$)", re.I)
 _BACKSLASHES = compile_later(r"\\+")
 _ESCAPED = compile_later(r"\\([^0-9A-Za-z/])")
+_QUOTED = compile_later(r"([\"'`])([^\"'`]+)\1")
+_CONTROLS = compile_later(r"[\0-\x1f\x7f]")
 
 
 def read_path_argument(text: str, exists: Callable[[str], bool]) -> str:
     r"""Return the path a tool's argument means. Links and `..` are left to the workspace.
 
     `~` and `file://` addresses are expanded. A backslash before a character that is special in
-    patterns or shells is dropped if the result names a file: `app/\[id\]/page.tsx`.
+    patterns or shells is dropped if the result names a file: `app/\[id\]/page.tsx`. White
+    space at both ends is dropped.
 
     Arguments:
         exists: tells whether a path of the workspace names something.
 
-    Raises ValueError with the remedy for a variable, another address, or a Windows path.
+    Raises ValueError with the remedy for a variable, another address, or a Windows path; for a path
+    in quotes; and for a new name that begins or ends with white space or has a control character.
 
     Example:
         read_path_argument("~/a.txt", os.path.lexists)  # "/home/you/a.txt"
     """
-    if not _SPECIAL.search(text) or text.startswith("./"):
+    if not _SPECIAL.search(text):
         return text
-    for spelling in dict.fromkeys((text, _ESCAPED.sub(r"\1", text))):
+    trimmed = text.strip()
+    for spelling in dict.fromkeys((text, _ESCAPED.sub(r"\1", text), trimmed)):
         if exists(spelling):
             # Permission rules expand "~" wherever a path begins with it.
             return f"./{spelling}" if spelling.startswith("~") else spelling
+    if trimmed != text:
+        return read_path_argument(trimmed, exists)
+    if text.startswith("./"):
+        _refuse_unseen(text, exists)
+        return text
+    if quoted := _QUOTED.fullmatch(text):
+        raise ValueError(
+            f"{text} does not exist. Leave out the quotes: {quoted[2].strip()}. "
+            f"{_tell_literal(text)}"
+        )
+    _refuse_unseen(text, exists)
     if text.startswith("~"):
         return _expand_home(text)
     address = _ADDRESS.match(text)
@@ -88,11 +105,7 @@ def _read_address(text: str, scheme: str, server: str, path: str) -> str:
 def _refuse_foreign(text: str, exists: Callable[[str], bool]) -> None:
     """Raise ValueError for a new name that contains a variable or is a Windows path."""
     _refuse_drive(text)
-    names = text.split("/")
-    present = len(names) - 1
-    while present and not exists("/".join(names[:present]) or "/"):
-        present -= 1
-    new = "/".join(names[present:])
+    present, new = _split_new(text, exists)
     if variable := _VARIABLE.search(new) or (None if present else _LEADING_VARIABLE.match(new)):
         raise ValueError(
             f"{text} does not exist, and variables such as {variable[0]} are not expanded here. "
@@ -104,6 +117,32 @@ def _refuse_foreign(text: str, exists: Callable[[str], bool]) -> None:
             f"{text} does not exist, and '\\' does not separate folders here. "
             f"Use {meant}. {_tell_literal(text)}"
         )
+
+
+def _refuse_unseen(text: str, exists: Callable[[str], bool]) -> None:
+    """Raise ValueError for a new name with something that nobody sees in a list of files."""
+    new = _split_new(text, exists)[1]
+    names = [name.strip() for name in new.split("/")]
+    meant = f"{text[: len(text) - len(new)]}{'/'.join(names)}"
+    if _CONTROLS.search(meant):
+        raise ValueError(
+            f"{text!r} does not exist, and a new name may not have control characters. "
+            f"Use {_CONTROLS.sub('_', meant)} or another name."
+        )
+    if names != new.split("/"):
+        raise ValueError(
+            f"{text!r} does not exist, and a new name may not begin or end with white space. "
+            f"Use {meant}."
+        )
+
+
+def _split_new(text: str, exists: Callable[[str], bool]) -> tuple[int, str]:
+    """Return how many names of a path exist as folders, and the rest of the path."""
+    names = text.split("/")
+    present = len(names) - 1
+    while present and not exists("/".join(names[:present]) or "/"):
+        present -= 1
+    return present, "/".join(names[present:])
 
 
 def _refuse_drive(text: str) -> None:

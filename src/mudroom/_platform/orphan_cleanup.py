@@ -90,19 +90,24 @@ def _kill_processes_of(folders: list[str]) -> bool:
         if not any(value.startswith(f"{folder}/") for value in own_values)
     ]
     quiet_rounds = 0
+    starting: list[int] = []
     for _ in range(_MAX_ROUNDS):
-        found = [_kill_marked(pid, marks) for pid in list_pids() if pid != os.getpid()]
-        quiet_rounds = 0 if any(found) else quiet_rounds + 1
-        if quiet_rounds == 2:
+        # After two quiet rounds, only a process that was starting then can belong to a folder:
+        # a later one was started by a process whose environment has no mark.
+        pids = starting if quiet_rounds == 2 else list_pids()
+        states = {pid: _kill_marked(pid, marks) for pid in pids if pid != os.getpid()}
+        starting = [pid for pid, is_killed in states.items() if is_killed is None]
+        quiet_rounds = 0 if any(states.values()) else min(2, quiet_rounds + 1)
+        if quiet_rounds == 2 and not starting:
             return True
         time.sleep(_ROUND_DELAY)
     return False
 
 
-def _kill_marked(pid: int, marks: list[bytes]) -> bool:
-    """Kill a process if its environment contains a mark.
+def _kill_marked(pid: int, marks: list[bytes]) -> bool | None:
+    """Kill a process if its environment contains a mark, and return whether it was killed.
 
-    Return True if it was killed, or if its environment is not known yet.
+    Returns None while the process starts a program, as its environment is not known yet.
     """
     try:
         # The descriptor names this very process, even if its id is reused before the kill.
@@ -112,7 +117,7 @@ def _kill_marked(pid: int, marks: list[bytes]) -> bool:
     try:
         environ = read_environ(pid)
         if environ is None:
-            return True
+            return None
         if not any(mark in environ for mark in marks):
             return False
         signal.pidfd_send_signal(process, signal.SIGKILL)

@@ -15,6 +15,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from .._platform.connection_limits import ConnectionLimits, LimitedConnections
 from .._platform.own_hosts import is_own_host
+from .._platform.time_limits import time_limit
 from .._platform.web_listener import open_listener
 from ..errors import JournalError, UsageError
 from .export import load_page_files
@@ -170,7 +171,7 @@ class _Handlers:
         """Wait until the session may have new events or the viewer closes; return the stamp."""
         for _ in range(round(KEEPALIVE_SECONDS / POLL_SECONDS)):
             with suppress(TimeoutError):
-                async with asyncio.timeout(POLL_SECONDS):
+                async with time_limit(POLL_SECONDS):
                     await self.closing.wait()
             new_stamp = await self._read_stamp(request)
             if new_stamp != stamp or self.closing.is_set():

@@ -82,7 +82,7 @@ def _find_flag_risk(words: Sequence[Word]) -> str:
         if name != "printf" and word.value is None and not starts_plainly(word):
             return f"{word.raw} could become a flag that makes {name} run or write something"
     for word in words[1:]:
-        if word.value and re.fullmatch(risky_flag, word.value):
+        if word.value and re.fullmatch(risky_flag, word.value, re.DOTALL):
             return f"{name} {word.value} can run or write something"
     return ""
 
@@ -102,7 +102,7 @@ def _find_git_risk(words: Sequence[Word]) -> str:
     name = command[0] or ""
     risky_flag = GIT_COMMAND_FLAGS.get(name, "(?!)")
     for value in command[1:]:
-        if value and re.fullmatch(risky_flag, value):
+        if value and re.fullmatch(risky_flag, value, re.DOTALL):
             return f"git {name} {value} can run something"
     return "" if name in GIT_PLAIN_COMMANDS else f"git {name} can run something"
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -148,22 +147,42 @@ def parse_rules(
     return tuple(parse_rule(text, verdict, origin=origin, base=base) for text in texts)
 
 
+_STAR = compile_later(r"(:?\*)")
+
+
 @lru_cache(maxsize=1024)
-def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    if pattern.endswith(":*"):
-        pattern = pattern[:-2] + " *"
-    end = r"(?: .*)?" if pattern.endswith(" *") else ""
-    body = pattern[:-2] if end else pattern
-    parts = [".*".join(map(re.escape, part.split("*"))) for part in body.split(":*")]
-    return re.compile("(?:[: ].*)?".join(parts) + end, re.DOTALL)
+def _split_pattern(pattern: str) -> tuple[str, ...]:
+    """Return the texts of a pattern, and between them its stars: `*`, `:*`, at the end " *"."""
+    if not pattern.endswith((" *", ":*")):
+        return tuple(_STAR.split(pattern))
+    return (*_STAR.split(pattern[:-2]), " *", "")
 
 
 def matches_pattern(pattern: str, text: str) -> bool:
     """Return whether a rule's pattern matches a whole command.
 
     `*` matches any text. " *" at the end and ":*" anywhere match any number of words, even none.
+
+    The time grows with the length of the text, however many stars there are. A regular expression
+    would try all ways to divide the text between them, and a model writes the text.
     """
-    return _compile_pattern(pattern).fullmatch(text) is not None
+    first, *others = _split_pattern(pattern)
+    ends = {len(first)} if text.startswith(first) else set[int]()
+    for star, literal in zip(others[::2], others[1::2], strict=True):
+        # The literal may begin at each end of what is before the star, and at all later places
+        # from `free` on.
+        begins = {"*": "", ":*": ": ", " *": " "}[star]
+        after = [end for end in ends if not begins or text[end : end + 1] in tuple(begins)]
+        free = min(after, default=len(text) + 1) + bool(begins)
+        ends = {end + len(literal) for end in ends if text.startswith(literal, end)}
+        ends.update(_list_ends(literal, text, free))
+    return len(text) in ends
+
+
+def _list_ends(literal: str, text: str, start: int) -> Iterator[int]:
+    """Yield where a text ends in another one, from a place on."""
+    while (start := text.find(literal, start) + 1) > 0:
+        yield start - 1 + len(literal)
 
 
 def matches_agent(pattern: str, name: str) -> bool:

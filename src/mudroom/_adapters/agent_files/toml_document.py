@@ -39,5 +39,5 @@ def _describe_error(text: str, error: str) -> tuple[int, str]:
 
 def _find_line(text: str, key: str) -> int:
     # The parser gives no lines for values, so the key is searched for.
-    match = re.search(rf"""^[ \t]*\[*[ \t]*["']?{re.escape(key)}\b""", text, re.MULTILINE)
+    match = re.search(rf"""^[ \t]*+\[*+[ \t]*+["']?{re.escape(key)}\b""", text, re.MULTILINE)
     return text.count("\n", 0, match.start()) + 1 if match else 1

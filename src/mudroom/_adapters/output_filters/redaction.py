@@ -6,6 +6,10 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
+_OPENAI_REST = (
+    r"(?<!\w{4})(?<!\w\w\w-)"
+    r"(?:(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{32,}|(?P<none>[\w-]*+))"
+)
 SECRET_PATTERNS = (
     ("AWS key", "AKIA|ASIA", r"[0-9A-Z]{16}(?![0-9a-zA-Z])"),
     (
@@ -19,7 +23,7 @@ SECRET_PATTERNS = (
     ("Slack token", "xoxa-|xoxb-|xoxe-|xoxp-|xoxr-|xoxs-", r"[\w-]{10,}"),
     ("Slack address", "hooks.slack.com/services/", r"[\w/]{20,}"),
     ("Anthropic key", "sk-ant-", r"[\w-]{20,}"),
-    ("OpenAI key", "sk-", r"(?<!\w{4})(?<!\w\w\w-)(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{32,}"),
+    ("OpenAI key", "sk-", _OPENAI_REST),
     ("Google key", "AIza", r"[\w-]{35}"),
     ("Google token", "ya29.", r"[\w-]{30,}"),
     ("Stripe key", "sk_live_|rk_live_", r"[A-Za-z0-9]{20,}"),
@@ -27,7 +31,7 @@ SECRET_PATTERNS = (
     ("PyPI token", "pypi-AgEI", r"[\w-]{50,}"),
     ("Hugging Face token", "hf_", r"(?=[A-Za-z]*\d)[A-Za-z0-9]{30,}"),
     ("SendGrid key", "SG.", r"[\w-]{20,}\.[\w-]{30,}"),
-    ("JWT", "eyJ", r"[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{16,}"),
+    ("JWT", "eyJ", r"[\w-]{8,}+(?:\.eyJ[\w-]{8,}\.[\w-]{16,}|(?P<none>))"),
     ("password in an address", "://", r"(?P<secret>[\w.+-]{0,64}:[^\s:/@'\"]{3,256})@(?=[\w.-])"),
     (
         "private key",
@@ -200,7 +204,10 @@ def _is_distinctive(value: str) -> bool:
 
 
 def _replace_secret(match: re.Match[str], name: str) -> str:
-    secret = match.groupdict().get("secret", match[0])
+    groups = match.groupdict()
+    if groups.get("none") is not None:
+        return match[0]
+    secret = groups.get("secret", match[0])
     return match[0].replace(secret, f"[redacted: {name}]")
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from ..._core.ports import CommandResult
 from ..._platform.orphan_cleanup import remove_orphans_once
 from ..._platform.scratch_dirs import ScratchDir
+from ..._platform.time_limits import time_limit
 from ...errors import WorkspaceError
 from .environ import make_quiet
 from .linux.daemon.protocol import MARK_VARIABLE
@@ -82,7 +83,7 @@ class Unsandboxed:
         tree = ProcessTree(process, f"{MARK_VARIABLE}={mark}".encode())
         timed_out = False
         try:
-            async with asyncio.timeout(timeout):
+            async with time_limit(timeout):
                 await _wait_for_end(process, finished)
         except TimeoutError:
             timed_out = True

@@ -69,7 +69,13 @@ def find_named(workspace: Workspace, folder: str, name: str) -> str | None:
 
 
 def _expand(workspace: Workspace, folder: str, pattern: str) -> str:
-    """Expand the start of a pattern as that of a path. Raises WorkspaceError if it is refused."""
+    """Expand the start of a pattern as that of a path, and drop line breaks around it.
+
+    Raises WorkspaceError if it is refused.
+    """
+    trimmed = pattern.strip("\t\r\n")
+    if trimmed != pattern and not find_named(workspace, folder, pattern):
+        pattern = trimmed
     head, slash, rest = pattern.partition("/")
     is_address = head.endswith(":") and slash
     if not is_address and not head.startswith(("~", "$", "%")):

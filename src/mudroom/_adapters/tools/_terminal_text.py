@@ -109,7 +109,7 @@ class TerminalText:
             self._write(rest)
 
     def _move(self, kind: str, parameters: str) -> None:
-        """Carry out an escape sequence that moves the cursor or erases; ignore any other."""
+        """Carry out an escape sequence that moves the cursor or changes text; ignore any other."""
         first, _, second = parameters.partition(";")
         count = _read_number(first)
         if kind in "AF":
@@ -123,14 +123,24 @@ class TerminalText:
             self._go_to(self._row, (count or 1) - 1)
         elif kind in "Hf":
             self._go_to((count or 1) - 1, (_read_number(second) or 1) - 1)
-        elif kind == "K":
-            self._erase_in_row(count)
-        elif kind == "J":
-            self._erase_below(count)
+        elif kind == "d":
+            self._go_to((count or 1) - 1, self._find_column())
+        elif kind in "JKLMPX@":
+            self._change(kind, count)
         elif kind in "7s" and not parameters:
             self._saved = (self._row, self._find_column())
         elif kind in "8u" and not parameters:
             self._go_to(*self._saved)
+
+    def _change(self, kind: str, count: int) -> None:
+        if kind == "J":
+            self._erase_below(count)
+        elif kind == "K":
+            self._erase_in_row(count)
+        elif kind in "LM":
+            self._change_rows(kind, count or 1)
+        else:
+            self._change_cells(kind, count or 1)
 
     def _go_to(self, row: int, column: int) -> None:
         last = max(_LINES, len(self._rows)) - 1
@@ -180,6 +190,40 @@ class TerminalText:
                 self._finish_rows(len(self._rows) - 1)
             self._row = 0
             self._column = column
+
+    def _change_cells(self, kind: str, count: int) -> None:
+        """Delete (P), erase (X) or insert (@) so many cells at the cursor."""
+        if self._column is None:
+            return
+        column, cells = self._column, self._get_cells()
+        length = len(cells)
+        if column >= length:
+            return
+        end = column if kind == "@" else min(column + count, length)
+        _split_wide(cells, column)
+        _split_wide(cells, end)
+        if kind != "X" and length <= _COLUMNS:
+            _expand_tabs(cells, column)
+        new = [] if kind == "P" else [" "] * (min(count, _COLUMNS) if kind == "@" else end - column)
+        cells[column:end] = new
+        # What is moved over the right edge is lost. Where the text goes further, its end is one.
+        edge = max(_COLUMNS, length)
+        _split_wide(cells, edge)
+        del cells[edge:]
+
+    def _change_rows(self, kind: str, count: int) -> None:
+        """Insert (L) or delete (M) so many rows at the cursor."""
+        self._column = 0
+        if kind == "M":
+            del self._rows[self._row : self._row + count]
+            if self._row == len(self._rows):
+                self._rows.append("")
+            return
+        last = max(_LINES, len(self._rows))
+        self._rows[self._row : self._row] = [""] * min(count, _LINES)
+        while len(self._rows) > last and not self._rows[-1]:
+            self._rows.pop()
+        self._finish_rows(len(self._rows) - _ROWS)
 
     def _write(self, text: str) -> None:
         """Write text at the cursor, over the cells there or at the end."""
@@ -303,7 +347,7 @@ def _put(cells: list[str], column: int, text: str) -> int:
             elif stop > len(cells):
                 cells += " " * (stop - len(cells))
             column = stop
-        else:
+        elif piece:  # nothing written inside a wide character leaves it whole
             column = _put_characters(cells, column, piece)
     return column
 
@@ -345,6 +389,15 @@ def _count_cells(character: str) -> int:
     if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _expand_tabs(cells: list[str], start: int) -> None:
+    """Replace tabs by spaces: cells that move come to other tab stops."""
+    is_tab = False
+    for column in range(start, len(cells)):
+        is_tab = cells[column].startswith("\t") or (is_tab and not cells[column])
+        if is_tab:
+            cells[column] = " "
 
 
 def _split_wide(cells: list[str], column: int) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from typing import Any, Literal
+from unicodedata import normalize
 
 from msgspec import Struct, field
 
@@ -16,6 +17,7 @@ from ..._core.listings import count_noun
 from ..._core.ports import ToolContext, Workspace
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..._platform.lazy_pattern import compile_later
+from ..._platform.time_limits import time_limit
 from ._glob_match import compile_glob, list_names
 from ._ripgrep import (
     InvalidPattern,
@@ -132,7 +134,8 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
 _OTHER_SEARCHES = ("grep_search", "search_file_content")
 """Names of tools that show lines and ignore the case of letters unless they are told otherwise."""
 
-_PATTERN_PART = compile_later(r"\\.|\[\^?\]?|.", re.S)
+_MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u3099\u309a"
+_PATTERN_PART = compile_later(rf"\\.|\[\^?\]?|[\u1100-\u11ff]+|\w[{_MARKS}]+|.", re.S)
 _HIDDEN = ("type", "head_limit", "multiline", "-n", "-A", "-B", "context")
 parse = build_parser(Arguments)
 
@@ -178,7 +181,7 @@ async def search(
     files: Sequence[str] = ()
     is_timed_out = False
     try:
-        async with asyncio.timeout(seconds):
+        async with time_limit(seconds):
             files = await asyncio.to_thread(choice.list_files, scope)
             query = build_query(arguments)
             records = search_files(query, local, files, progress, root=workspace.root, rg=rg)
@@ -225,7 +228,7 @@ def build_query(arguments: Arguments) -> SearchQuery:
     context = max(arguments.before_and_after, arguments.context)
     matches_line_ends = "\n" in arguments.pattern or r"\n" in arguments.pattern
     return SearchQuery(
-        pattern=_match_line_ends(arguments.pattern),
+        pattern=_match_same_text(arguments.pattern),
         ignore_case=arguments.ignore_case,
         multiline=arguments.multiline or matches_line_ends,
         mode=arguments.output_mode,
@@ -234,19 +237,27 @@ def build_query(arguments: Arguments) -> SearchQuery:
     )
 
 
-def _match_line_ends(pattern: str) -> str:
-    """Let a line feed in a pattern match CRLF, too: `read` shows both as the end of a line."""
-    if "\n" not in pattern and r"\n" not in pattern:
+def _match_same_text(pattern: str) -> str:
+    """Let a pattern match the same text in other bytes, which a model cannot see in results.
+
+    A line feed matches CRLF, too: `read` shows both as the end of a line. A letter with an accent
+    matches composed and decomposed (NFC and NFD). In a class each stays one character.
+    """
+    if pattern.isascii() and "\n" not in pattern and r"\n" not in pattern:
         return pattern
     parts: list[str] = []
-    depth = 0  # of classes, where a line feed stays one character
+    depth = 0  # of classes
     for part in _PATTERN_PART.findall(pattern):
         if part.startswith("["):
             depth += 1
         elif part == "]":
             depth = max(0, depth - 1)
-        is_line_end = not depth and part in ("\n", r"\n")
-        parts.append(r"(?:\r?\n)" if is_line_end else part)
+        elif not depth and part in ("\n", r"\n"):
+            part = r"(?:\r?\n)"
+        elif not depth and not part.isascii():
+            forms = dict.fromkeys((part, normalize("NFC", part), normalize("NFD", part)))
+            part = f"(?:{'|'.join(forms)})" if len(forms) > 1 else part
+        parts.append(part)
     return "".join(parts)
 
 

@@ -6,7 +6,6 @@ not followed: the model calls the tool with the new address, so that permission 
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -18,6 +17,7 @@ from msgspec import Struct
 from ..._core.listings import count_noun
 from ..._core.ports import ToolContext
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
+from ..._platform.time_limits import time_limit
 from ..._projections.engine_text import format_value
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import make_error_result
@@ -90,7 +90,7 @@ def make_web_fetch_tool(
         host = urlsplit(arguments.url).hostname
         named = {host} & set(private_addresses)
         try:
-            async with asyncio.timeout(MAX_SECONDS):
+            async with time_limit(MAX_SECONDS):
                 page = await _fetch(
                     arguments.url, lambda address: address in named or is_public_address(address)
                 )

@@ -10,6 +10,7 @@ from ..._core.listings import count_noun
 from ..._core.ports.board import BoardTask
 from ..._core.runs import Report
 from ..._platform.event_loop import run_event_loop
+from ..._platform.time_limits import time_limit
 from ..._projections.board_lines import format_prompt, format_ready, format_task
 from ..._projections.safe_text import sanitize_line
 from ..._session.session import Session
@@ -129,7 +130,7 @@ class BoardRunner:
     async def _wait(self) -> None:
         """Wait until a run of this process ends, or until the next look at the board."""
         try:
-            async with asyncio.timeout(_POLL_SECONDS):
+            async with time_limit(_POLL_SECONDS):
                 await self._changed.wait()
         except TimeoutError:
             pass

@@ -156,18 +156,36 @@ def wrap(line: str, columns: int, *, keeps_words: bool = False) -> Iterator[str]
         keeps_words: a word of ASCII that is too long, such as a path, has a part of its own.
     """
     columns = max(2, columns)
-    while measure_width(line) > columns:
-        head = truncate(line, columns, "")
-        end = _find_break(line, len(head))
+    position = 0
+    while len(window := _take_window(line, position, columns)) < len(line) - position or (
+        measure_width(window) > columns
+    ):
+        head = truncate(window, columns, "")
+        end = _find_break(window, len(head))
         if end <= 0:
-            word = line.split(" ", 1)[0]
-            end = len(word) if keeps_words and word.isascii() else len(head)
-            end = end or 1
-        yield line[:end]
-        line = line[end:].lstrip(" ")
-        if not line:
+            end = len(head) or 1
+            if keeps_words and window.partition(" ")[0].isascii():
+                blank = line.find(" ", position)
+                word = line[position : blank if blank >= 0 else None]
+                end = len(word) or 1 if word.isascii() else end
+        yield line[position : position + end]
+        position += end
+        while line.startswith(" ", position):
+            position += 1
+        if position == len(line):
             return
-    yield line
+    yield line[position:]
+
+
+def _take_window(line: str, start: int, columns: int) -> str:
+    """Return a part of a line that is wider than so many columns, or the rest of the line.
+
+    To measure all of the rest for each part of a long line takes quadratic time.
+    """
+    size = 2 * columns
+    while len(window := line[start : start + size]) == size and measure_width(window) <= columns:
+        size *= 2  # some characters take no column
+    return window
 
 
 def _find_break(line: str, length: int) -> int:

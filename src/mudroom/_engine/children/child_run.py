@@ -15,6 +15,7 @@ from ..._core.ports import RunHandle
 from ..._core.run_ids import make_following_id
 from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._core.tools import ToolResult
+from ..._platform.time_limits import time_limit
 from ..._projections.engine_text import quote
 from ...errors import MudroomError
 from ..call_context import CallContext
@@ -220,7 +221,7 @@ class ChildRun:
                 is_time_up = reason is Reason.TIMEOUT
                 grace = run.timer.choose_grace_below() if is_time_up else GRACE_SECONDS
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(grace):
+                    async with time_limit(grace):
                         await handle.wait()
         finally:
             run.background.ending.discard(handle)

@@ -15,6 +15,7 @@ from ..._core.messages import ToolCallBlock
 from ..._core.ports import RunHandle, Worker
 from ..._core.runs import InboxMessage, Reason
 from ..._core.tools import ToolResult
+from ..._platform.time_limits import time_limit
 from ..._projections.engine_text import quote
 from ..phase import Phase, RunControl
 from ..recorder import Recorder
@@ -258,7 +259,7 @@ class BackgroundWork:
         for handle in self.children.values():
             handle.wrap_up(reason)
         try:
-            async with asyncio.timeout(grace):
+            async with time_limit(grace):
                 await self._wait_until_ended()
         except asyncio.CancelledError:
             self._control.clear_cancel()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -10,6 +9,7 @@ from msgspec import Struct, field
 
 from ..._core.run_ids import is_run_above
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
+from ..._platform.time_limits import time_limit
 from ..._projections.team import normalize_name
 from ...errors import suggest_names
 from ..children.open_team import open_team
@@ -81,7 +81,7 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
     is_over = has_ended and (arguments.until == "any" or not open_ids)
     if arguments.seconds and background.open and not is_over:
         try:
-            async with asyncio.timeout(arguments.seconds):
+            async with time_limit(arguments.seconds):
                 with context.run.meter.wait():
                     await background.wait_for(open_ids, wants_all=arguments.until == "all")
         except TimeoutError:

@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from msgspec import Struct
 
 from ..open_files import get_open_file_limit
+from ..time_limits import time_limit
 from .compression import Decompressor
 from .connection import Connection, make_shared_parts
 from .errors import (
@@ -284,7 +285,7 @@ class ConnectionPool:
         connection = Connection(self._shared)
         peer = address.proxy or address
         try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT):
+            async with time_limit(_CONNECT_TIMEOUT):
                 await self._open_transport(connection, peer.host, peer.port)
                 if peer.is_tls:
                     await connection.encrypt(self._get_tls(), peer.host)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ..._adapters.tools import read
 from ..._core.ports import ToolContext
 from ..._core.tools import Tool, ToolResult
+from ..._platform.time_limits import time_limit
 from ...errors import WorkspaceError
 from .errors import RequestError
 
@@ -77,7 +78,7 @@ class UnsavedFiles:
     async def _fetch(self, path: str) -> str | None:
         """Return the text that the editor has for a file, None if it gives none."""
         try:
-            async with asyncio.timeout(self._seconds):
+            async with time_limit(self._seconds):
                 params = {"sessionId": self._find_session(), "path": path}
                 answer = await self._ask(READ_METHOD, params)
         except RequestError:

@@ -13,6 +13,7 @@ from typing import Any
 from ..._core.json_values import clean_json
 from ..._core.messages import ImageBlock
 from ..._core.tools import Effect, Tool, ToolResult
+from ..._platform.time_limits import time_limit
 from ..._version import __version__
 from .channel import ControlChannel, HostError
 from .json_fields import as_list, as_object, as_text
@@ -58,7 +59,7 @@ class HostToolSource:
         """Greet the server and list its tools. Raises HostError or TimeoutError."""
         self.fault = ""
         try:
-            async with asyncio.timeout(_HANDSHAKE_SECONDS):
+            async with time_limit(_HANDSHAKE_SECONDS):
                 await self._greet()
                 self._tools = await self._list_tools()
         except TimeoutError:
@@ -99,7 +100,7 @@ class HostToolSource:
         if self._settled is None:  # no session follows the changes: it could not open the source
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(_HANDSHAKE_SECONDS):
+            async with time_limit(_HANDSHAKE_SECONDS):
                 await self._settled.wait()
 
     def _use_manifest(self, manifest: Mapping[str, Any]) -> bool:

@@ -15,6 +15,7 @@ from ..._adapters.journals.sessions import stream_events
 from ..._adapters.output_filters.redaction import Redactor
 from ..._core.event_encoding import encode_event
 from ..._core.events import StoredEvent
+from ..._platform.time_limits import time_limit
 from ..._projections.safe_text import redact_event
 from ...errors import MudroomError, UnknownName
 from .cursors import make_cursor, parse_cursor
@@ -170,7 +171,7 @@ class EventRoutes:
     async def _wait(self, change: asyncio.Event, writer: TimedWriter, secret: str) -> bool:
         """Wait for a change; return False if the token was removed."""
         try:
-            async with asyncio.timeout(self._parts.options.keepalive_seconds):
+            async with time_limit(self._parts.options.keepalive_seconds):
                 await change.wait()
         except TimeoutError:
             await writer.write(b":\n\n")

@@ -23,6 +23,7 @@ from ..._core.events import (
 from ..._core.ports import Journal, SessionStore
 from ..._core.run_ids import is_child_id
 from ..._core.runs import Reason
+from ..._platform.time_limits import time_limit
 from ..._session.session import Session
 from ...errors import MudroomError, UnknownName, UsageError
 from ...permissions.approved_rules import ApprovedRules
@@ -175,7 +176,7 @@ class HostedSession:
             if item := await self._find_prompt():
                 return item
             try:
-                async with asyncio.timeout(self._parts.options.idle_seconds):
+                async with time_limit(self._parts.options.idle_seconds):
                     await self.woken.wait()
             except TimeoutError:
                 if not (self.session and self.session.interrupted_run):

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..._core.ports import ApprovalDecision, ApprovalRequest
+from ..._platform.time_limits import time_limit
 from ..._projections.safe_text import sanitize_line
 from ...permissions.approved_rules import ApprovedRules
 from .errors import make_wrong_request
@@ -106,7 +107,7 @@ class QuestionList:
         self._open[question.id] = (question, answered)
         self._on_change()
         try:
-            async with asyncio.timeout(self._seconds):
+            async with time_limit(self._seconds):
                 answer = await answered
         except TimeoutError:
             return ApprovalDecision(False, f"no one answered within {self._seconds:g} s")

@@ -14,6 +14,7 @@ from aiohttp.typedefs import Middleware
 
 from ..._core.ports import SessionStore
 from ..._platform.connection_limits import LimitedConnections
+from ..._platform.time_limits import time_limit
 from ..._platform.web_listener import open_listener
 from ..._version import __version__
 from ...errors import MudroomError
@@ -181,7 +182,7 @@ class HttpServer:
                 "end; the others continue when it is started again."
             )
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._options.drain_seconds):
+            async with time_limit(self._options.drain_seconds):
                 await self._slots.wait_until_idle()
 
 
@@ -383,7 +384,7 @@ def make_endpoint(
         body = b""
         if route.body is not None:
             try:
-                async with asyncio.timeout(options.body_seconds):
+                async with time_limit(options.body_seconds):
                     body = await request.read()
             except TimeoutError:
                 message = f"the body did not come within {options.body_seconds:g} s"

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..._adapters.tools import make_builtin_tools
 from ..._core.ports import ApprovalDecision, ApprovalRequest
+from ..._platform.time_limits import time_limit
 from ..._projections.safe_text import escape_line, format_arguments, sanitize_line
 from ...permissions.approved_rules import ApprovedRules
 from ...permissions.rules import Permissions
@@ -86,7 +87,7 @@ class McpApprover:
         task.questions[question.id] = question
         task.notify()
         try:
-            async with asyncio.timeout(self._seconds):
+            async with time_limit(self._seconds):
                 decision = await question.answer
         except TimeoutError:
             return ApprovalDecision(False, f"no one answered within {self._seconds:g} s")

@@ -24,6 +24,7 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..._platform.connection_limits import LimitedConnections
+from ..._platform.time_limits import time_limit
 from ...errors import MudroomError
 from ..listening import ListenOptions, Refusal, find_refusal
 from .host_task import OWNER_KEY, Owner
@@ -171,7 +172,7 @@ async def _read_body(receive: Receive) -> bytes | Refusal:
     parts: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
+        async with time_limit(_BODY_SECONDS):
             while (message := await receive())["type"] == "http.request":
                 part = message.get("body", b"")
                 size += len(part)

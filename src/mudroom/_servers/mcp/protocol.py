@@ -23,6 +23,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 from pydantic import Field
 
+from ..._platform.time_limits import time_limit
 from ..._version import __version__
 from ...errors import MudroomError
 from .following import Context, Following, answer_question, can_ask, get_owner, make_input_request
@@ -465,7 +466,7 @@ class TaskNotifications:
                     await changed.wait()
                 else:
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(rest):
+                        async with time_limit(rest):
                             await changed.wait()
 
 

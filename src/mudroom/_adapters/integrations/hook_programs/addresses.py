@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from ...._platform.time_limits import time_limit
 from .outcome import HookOutcome, read_ending
 from .spec import HookSpec
 
@@ -27,7 +27,7 @@ async def post_input(
 
     pool = ConnectionPool(read_timeout=seconds)
     try:
-        async with asyncio.timeout(seconds):
+        async with time_limit(seconds):
             status, body = await _post(pool, spec, data, environ)
     except TimeoutError:
         text = f"no answer within {seconds:g} s"

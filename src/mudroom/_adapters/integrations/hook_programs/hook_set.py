@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from ...._core.ports import HookCallback
+from ...._platform.time_limits import time_limit
 from .event_names import explain_never_fires
 from .event_rules import RULES
 from .matcher import parse_matcher
@@ -215,7 +216,7 @@ class HookSet:
         limit = callback.timeout or RULES[event].seconds
         limit = limit if seconds is None else min(limit, seconds)
         try:
-            async with asyncio.timeout(limit):
+            async with time_limit(limit):
                 output = await callback.function(dict(fields))
             outcome = HookOutcome() if output is None else read_output(event, output)
         except TimeoutError:

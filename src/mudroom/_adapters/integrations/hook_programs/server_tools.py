@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
@@ -10,6 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from ...._core.tools import ToolResult
+from ...._platform.time_limits import time_limit
 from ....errors import MudroomError, shorten_text
 from .outcome import HookOutcome, read_ending
 from .spec import HookSpec
@@ -39,7 +39,7 @@ async def call_hook_tool(
     if not isinstance(arguments, dict):
         return _fail("its input is not an object")
     try:
-        async with asyncio.timeout(seconds):
+        async with time_limit(seconds):
             result = await call(server, tool, cast("dict[str, Any]", arguments))
     except TimeoutError:
         return _fail(f"it did not end within {seconds:g} s")

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...._core.ports.servers import ServerState
+from ...._platform.time_limits import time_limit
 from ....errors import MudroomError, UsageError
 from .elicitation import AskUser, Questions, decline
 from .limits import MAX_STARTS, START_WINDOW, OpenCall, PastStarts
@@ -201,7 +202,7 @@ class Connection:
             self._link = self._start()
         link = self._link
         try:
-            async with asyncio.timeout(self.spec.start_timeout):
+            async with time_limit(self.spec.start_timeout):
                 return await self._wait_until_ready(link)
         except TimeoutError as error:
             self._fail(f"it was not ready within {self.spec.start_timeout:g} s")
@@ -337,7 +338,7 @@ class Connection:
 
         with suppress(Exception):  # the next start lists them
             link = await self._get_link()
-            async with asyncio.timeout(self.spec.start_timeout):
+            async with time_limit(self.spec.start_timeout):
                 listing = await list_offers(link.client.result())
             self._on_listing(link.note_listing(listing))
 
@@ -436,7 +437,7 @@ async def _run_helper(spec: ServerSpec, folder: str, environ: Mapping[str, str])
         env=dict(environ),
     )
     try:
-        async with asyncio.timeout(_HELPER_SECONDS):
+        async with time_limit(_HELPER_SECONDS):
             output, _ = await process.communicate()
         return msgspec.json.decode(output, type=dict[str, str])
     except (TimeoutError, msgspec.DecodeError) as error:

@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections import deque
 
+from ...._platform.time_limits import time_limit_at
+
 # A server that has to be started more often than this within START_WINDOW has failed.
 MAX_STARTS = 3
 START_WINDOW = 60.0
@@ -23,7 +25,7 @@ class OpenCall:
         self._idle_seconds = idle_seconds
         self._last = self._loop.time() + seconds
         self._paused_at: list[float] = []
-        self.timeout = asyncio.timeout_at(self._compute_deadline())
+        self.timeout = time_limit_at(self._compute_deadline())
 
     def _compute_deadline(self) -> float:
         return min(self._last, self._loop.time() + self._idle_seconds)

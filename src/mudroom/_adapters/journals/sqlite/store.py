@@ -11,6 +11,7 @@ from pathlib import Path
 from ...._core.events import StoredEvent
 from ...._core.ports import SessionHeader, SessionInfo
 from ...._core.session_names import check_session_name, make_missing_session_error, select_session
+from ...._platform.time_limits import time_limit
 from ...._projections.session_summary import find_folder
 from ....errors import JournalError
 from .batches import read_in_batches
@@ -164,7 +165,7 @@ class ReadOnlyJournal:
             if is_closed:
                 return
             with suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_SECONDS):
+                async with time_limit(_POLL_SECONDS):
                     await self._closed.wait()
 
     async def close(self) -> None:

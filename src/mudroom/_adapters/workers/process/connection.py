@@ -11,6 +11,7 @@ import msgspec
 
 from ...._platform.processes import Activity, kill_process, read_activity
 from ...._platform.programs import end_program
+from ...._platform.time_limits import time_limit
 from ....errors import UsageError
 from ..remote.connection import AnswerLimits, FirstMessage, FromProcess
 from .channel import Channel, start_connected
@@ -126,7 +127,7 @@ class ProcessConnection:
     async def close(self) -> None:
         """End the process; it ends its commands first. One that hangs is killed."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(_EXIT_SECONDS):
+            async with time_limit(_EXIT_SECONDS):
                 if self._channel is not None:
                     await self._channel.close(_EXIT_SECONDS)
                 if self._process is not None:

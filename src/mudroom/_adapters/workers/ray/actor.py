@@ -18,6 +18,7 @@ from ...._peers import FrameDecoder, Mailbox, Outbox, Received
 from ...._platform.garbage_collector import collect_garbage_less_often
 from ...._platform.imports import import_object
 from ...._platform.open_files import raise_open_file_limit
+from ...._platform.time_limits import time_limit
 from ..remote.connection import ToProcess
 from .code_digest import compute_code_digest
 from .driver_messages import Hello, HelloRequest
@@ -63,7 +64,7 @@ class ActorChannel(Mailbox[Received]):
         self._call = call = asyncio.Event()
         if not self.outgoing:
             with suppress(TimeoutError):
-                async with asyncio.timeout(POLL_SECONDS):
+                async with time_limit(POLL_SECONDS):
                     await call.wait()
 
     def check_lease(self) -> None:

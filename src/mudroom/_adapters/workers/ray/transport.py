@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ...._peers import FrameDecoder, Mailbox, Outbox
 from ...._platform.programs import end_program
 from ...._platform.scratch_dirs import ScratchDir
+from ...._platform.time_limits import time_limit
 from ....errors import UsageError
 from ..process.channel import Channel, start_connected
 from ..remote.connection import FirstMessage, FromProcess
@@ -165,7 +166,7 @@ class RayTransport:
                 await self._dispatching
             if self._process is not None:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_EXIT_SECONDS):
+                    async with time_limit(_EXIT_SECONDS):
                         await self._process.wait()
         finally:
             if self._process is not None:

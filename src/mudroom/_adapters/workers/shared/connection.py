@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ...._core.json_values import make_binary_decoder
 from ...._peers import Mailbox, encode
 from ...._platform.processes import Activity
+from ...._platform.time_limits import time_limit
 from ....errors import UsageError
 from ..ray.node_check import NodeRequirements, check_files, show_folders
 from ..remote.connection import AnswerLimits, FirstMessage
@@ -252,7 +253,7 @@ class SharedConnection:
             if self._has_begun:
                 self._process.connection.send(CloseSession(self._number))
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_CLOSE_SECONDS):
+                    async with time_limit(_CLOSE_SECONDS):
                         await self._over.wait()
         finally:
             self.end()

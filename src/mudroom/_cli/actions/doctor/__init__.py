@@ -21,6 +21,7 @@ from ...._core.listings import count_noun, format_size
 from ...._core.messages import user_message
 from ...._core.ports import Model, RequestConfig
 from ...._platform.system_clock import SystemClock
+from ...._platform.time_limits import time_limit
 from ...._session import config
 from ...._session.context_windows import LearntWindows
 from ...._session.model_registry import ModelRegistry, choose_default_model, explain_unusable
@@ -206,7 +207,7 @@ async def _check_request(model: str, environ: Mapping[str, str]) -> Check:
     """Send one short request to a model."""
     registry = ModelRegistry(environ, SystemClock(), _refuse_replay)
     try:
-        async with asyncio.timeout(_REQUEST_SECONDS):
+        async with time_limit(_REQUEST_SECONDS):
             conversation = registry.get_model(model).start_conversation(
                 RequestConfig(system="", max_tokens=_REQUEST_MAX_TOKENS)
             )

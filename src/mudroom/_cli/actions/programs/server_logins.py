@@ -14,6 +14,7 @@ from ...._adapters.integrations.mcp_servers.connection import load_package
 from ...._adapters.integrations.mcp_servers.logins.stored_logins import LOGINS, LoginFile
 from ...._adapters.integrations.mcp_servers.spec import ServerSpec
 from ...._platform.connection_limits import ConnectionLimits, LimitedConnections
+from ...._platform.time_limits import time_limit
 from ....errors import UnknownName, UsageError
 from ...output.progress import print_notice
 from ..load_settings import load_settings
@@ -168,7 +169,7 @@ class _Browser:
     async def wait_for_code(self) -> AuthorizationCodeResult:
         """Return the answer of the server. Raises UsageError after LOGIN_SECONDS."""
         try:
-            async with asyncio.timeout(LOGIN_SECONDS):
+            async with time_limit(LOGIN_SECONDS):
                 return await self._code
         except TimeoutError:
             raise UsageError(f"no login within {LOGIN_SECONDS:g} s") from None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...._platform.time_limits import time_limit
 from ...._projections.safe_text import sanitize_line
 from ...._version import __version__
 
@@ -78,7 +79,7 @@ class StatusCommand:
             start_new_session=True,
         )
         try:
-            async with asyncio.timeout(MAX_SECONDS):
+            async with time_limit(MAX_SECONDS):
                 output, _ = await process.communicate(msgspec.json.encode(state) + b"\n")
         except (TimeoutError, asyncio.CancelledError) as error:
             with suppress(ProcessLookupError):

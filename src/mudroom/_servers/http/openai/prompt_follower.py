@@ -15,6 +15,7 @@ from ...._core.events import AnyEvent, Delta, ModelCallRetried, RunFinished, Tur
 from ...._core.messages import TextBlock
 from ...._core.run_ids import is_child_id
 from ...._core.runs import Reason, Report
+from ...._platform.time_limits import time_limit
 from ..errors import RequestError, make_wrong_request
 from ..feed import SessionFeed
 from ..hosted_session import HostedSession, ServerParts
@@ -115,7 +116,7 @@ class PromptFollower:
                 message = "the server stops; the session continues when it is started again"
                 raise RequestError(503, "draining", f"{message}: {self._record.id}")
             try:
-                async with asyncio.timeout(self._parts.options.keepalive_seconds):
+                async with time_limit(self._parts.options.keepalive_seconds):
                     await change.wait()
             except TimeoutError:
                 yield ""

@@ -27,6 +27,7 @@ from .protocol import (
     ETC_PLACEHOLDER,
     FILTER_FD,
     GATE_FD,
+    LEFT_FD,
     MARK_VARIABLE,
     STATUS_FD,
     DaemonSetup,
@@ -41,6 +42,8 @@ _FIRST_OWN_DESCRIPTOR = 100
 """The daemon's descriptors start here, so that they never collide with those of a command."""
 _CHILD_PID = re.compile(rb'"child-pid": (\d+)')
 _EXIT_CODE = re.compile(rb'"exit-code": (\d+)')
+_MAX_LEFT_BYTES = 16
+"""A command can write to the pipe of the count, too: what it says of itself is kept short."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -51,14 +54,22 @@ class RunningCommand:
         result_socket: closed by the client when it gives up.
         status_fd: the reading end of bwrap's status.
         gate_fd: the writing end of bwrap's gate.
+        left_fd: the reading end of the count of the processes that are left.
     """
 
     def __init__(
-        self, result_socket: socket.socket, status_fd: int, gate_fd: int, bwrap_pid: int
+        self,
+        result_socket: socket.socket,
+        *,
+        status_fd: int,
+        gate_fd: int,
+        left_fd: int,
+        bwrap_pid: int,
     ) -> None:
         self.result_socket = result_socket
         self.status_fd = status_fd
         self.gate_fd = gate_fd
+        self.left_fd = left_fd
         self.bwrap_pid = bwrap_pid
         # First process of the sandbox: all others end with it. 0 until bwrap reports it.
         self.init_pid = 0
@@ -71,8 +82,15 @@ class RunningCommand:
         if self.is_stopped:
             return Outcome(-signal.SIGKILL)
         if code := _EXIT_CODE.search(self.status):
-            return Outcome(int(code[1]))
+            return Outcome(int(code[1]), left=self._read_left())
         return Outcome(-signal.SIGKILL, self.error or "bwrap ended before the command did")
+
+    def _read_left(self) -> int:
+        try:
+            text = os.read(self.left_fd, _MAX_LEFT_BYTES)
+        except BlockingIOError:
+            return 0  # the counting process was killed
+        return int(text) if text.strip().isdigit() else 0
 
 
 class CommandSupervisor:
@@ -134,12 +152,14 @@ class CommandSupervisor:
 
     def _start_command(self, argv: list[str], output: int, result_socket: socket.socket) -> None:
         status_read, status_write = map(_move_up, os.pipe())
-        os.set_blocking(status_read, False)
+        left_read, left_write = map(_move_up, os.pipe())
+        for descriptor in (status_read, left_read):
+            os.set_blocking(descriptor, False)
         gate_read, gate_write = map(_move_up, os.pipe())
         # bwrap's gate holds its own writing end too: if this process dies, bwrap waits and never
         # starts a command without limits. The clean-up of orphans then kills bwrap.
         gate = _move_up(os.open(f"/proc/self/fd/{gate_read}", os.O_RDWR))
-        copies = {1: output, 2: output, STATUS_FD: status_write, GATE_FD: gate}
+        copies = {1: output, 2: output, STATUS_FD: status_write, GATE_FD: gate, LEFT_FD: left_write}
         actions = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             *((os.POSIX_SPAWN_DUP2, source, target) for target, source in copies.items()),
@@ -148,13 +168,19 @@ class CommandSupervisor:
         try:
             bwrap_pid = self._spawn_bwrap(argv, actions)
         except OSError:
-            os.close(status_read)
-            os.close(gate_write)
+            for descriptor in (status_read, left_read, gate_write):
+                os.close(descriptor)
             raise
         finally:
-            for descriptor in (status_write, gate_read, gate):
+            for descriptor in (status_write, left_write, gate_read, gate):
                 os.close(descriptor)
-        command = RunningCommand(result_socket, status_read, gate_write, bwrap_pid)
+        command = RunningCommand(
+            result_socket,
+            status_fd=status_read,
+            gate_fd=gate_write,
+            left_fd=left_read,
+            bwrap_pid=bwrap_pid,
+        )
         self._running.add(command)
         self._watch(status_read, lambda: self._read_status(command))
         self._watch(result_socket.fileno(), lambda: self._stop_command(command))
@@ -254,6 +280,7 @@ class CommandSupervisor:
         self._unwatch(command.result_socket.fileno())
         self._running.discard(command)
         outcome = command.make_outcome()
+        os.close(command.left_fd)
         try:
             outcome = outcome._replace(restored=self._protected.restore())
         except Exception as error:  # noqa: BLE001  other commands must continue

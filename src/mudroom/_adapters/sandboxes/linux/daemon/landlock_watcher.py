@@ -16,7 +16,7 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from ....._platform.processes import count_user_threads, kill_process, list_children
+from ....._platform.processes import count_user_threads, kill_process, list_children, read_process
 from .command_start import DEFAULT_SIGNALS, compute_limits, set_killed_first
 from .protected_files import ProtectedFiles
 from .protocol import DaemonSetup, Outcome, describe_error, receive_message, send_outcome
@@ -241,7 +241,9 @@ def _kill_descendants() -> int:
         except ChildProcessError:
             break
         for pid in list_children():
-            kill_process(pid)
-            killed.add(pid)
+            # A dead one was left by a process that has just been killed: it did not run any more.
+            if (process := read_process(pid)) and not process.is_dead:
+                kill_process(pid)
+                killed.add(pid)
         time.sleep(0.001)
     return len(killed)

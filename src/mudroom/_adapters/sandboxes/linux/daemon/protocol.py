@@ -16,6 +16,8 @@ GATE_FD = 4
 """Descriptor of bwrap on which it waits before it starts the command."""
 FILTER_FD = 5
 """Descriptor of bwrap from which it reads the seccomp filter."""
+LEFT_FD = 6
+"""Descriptor of the first process of a sandbox, to which it writes how many processes are left."""
 
 ETC_PLACEHOLDER = "/etc of commands"
 """Stands in bwrap's arguments for the folder that the daemon makes for /etc."""
