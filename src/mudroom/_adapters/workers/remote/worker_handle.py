@@ -15,6 +15,7 @@ from ...._core.ports import RateLimiter
 from ...._engine.meters.request_plan import Admission
 from ...._engine.session_context import SessionServices
 from ...._peers import Peer, PeerGone, encode
+from ...._platform.time_limits import time_limit
 from ....errors import UsageError
 from .assigned_run import AssignedRun
 from .connection import WorkerConnection, WorkerLost
@@ -158,7 +159,7 @@ class WorkerHandle:
         if self._bridge is None or self.is_lost:
             return None
         try:
-            async with asyncio.timeout(_MEMORY_SECONDS):
+            async with time_limit(_MEMORY_SECONDS):
                 return await self._peer.request(AskMemory) or None
         except (TimeoutError, PeerGone):
             return None
