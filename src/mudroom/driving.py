@@ -299,11 +299,13 @@ class Turn(Generic[Result]):
         driver: SessionDriver[Any],
         key: str | None,
         begin: Callable[[Turn[Result]], Coroutine[Any, Any, Result | None]],
+        open_session: Callable[[], Awaitable[Session]],
     ) -> None:
         self.key = key
         self.run_id: str | None = None
         self.is_stopped = False
         self._driver = driver
+        self._open_session = open_session
         self._preparing: asyncio.Future[Any] | None = None
         self._is_calling = False
         self.task = asyncio.create_task(begin(self))
@@ -315,6 +317,13 @@ class Turn(Generic[Result]):
         """
         await asyncio.wait({self.task})
         return None if self.task.cancelled() else self.task.result()
+
+    async def open(self) -> Session:
+        """Return the open session; if the driver's plan has changed, it is opened again first.
+
+        `run` and `call` do this too. Raises UsageError, JournalError if it cannot be opened.
+        """
+        return await self._open_session()
 
     async def prepare(self, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401
         """Await what comes before the prompt, such as reading a file; a stop ends it.
@@ -352,7 +361,9 @@ class Turn(Generic[Result]):
         """
         if self.is_stopped:
             return None
-        session = self._driver.session
+        session = await self.open()
+        if self.is_stopped:
+            return None
         self.run_id = session.interrupted_run or None
         self._is_calling = True
         try:
@@ -398,8 +409,9 @@ class SessionDriver(Generic[Plan]):
         resumes: the first session continues a recorded one.
 
     Attributes:
-        plan: a new value holds from the next turn on, or from `apply_plan`. If the session cannot
-            be opened with it, it is opened as before, `plan` too, and the error is raised there.
+        plan: a new value holds from the next prompt on, or from `apply_plan`. If the session
+            cannot be opened with it, it is opened as before, `plan` is what it was, and the prompt
+            or `apply_plan` raises the error.
 
     Errors: UsageError, JournalError when a session cannot be opened.
 
@@ -503,7 +515,7 @@ class SessionDriver(Generic[Plan]):
             report = await turn.wait()
         """
         act = work if callable(work) else _make_prompt_work(work)
-        turn: Turn[Any] = Turn(self, key, lambda turn: self._take_turn(turn, act))
+        turn: Turn[Any] = Turn(self, key, lambda turn: self._take_turn(turn, act), self._apply_plan)
         self._turns[turn] = turn.task
         turn.task.add_done_callback(lambda _: self._turns.pop(turn))
         return turn
@@ -514,9 +526,6 @@ class SessionDriver(Generic[Plan]):
                 if turn.is_stopped:
                     return None
                 self._current = turn
-                if not self._is_paused:
-                    async with self._opening:
-                        await self._apply_plan()
                 return await work(turn)
         finally:
             if self._current is turn:
@@ -561,7 +570,7 @@ class SessionDriver(Generic[Plan]):
     async def apply_plan(self) -> None:
         """Open the session again if `plan` has changed, unless a turn works: the next one does."""
         if not self._place.locked():
-            async with self._place, self._opening:
+            async with self._place:
                 await self._apply_plan()
 
     def open_later(self) -> None:
@@ -578,16 +587,18 @@ class SessionDriver(Generic[Plan]):
         while tasks := [task for task in self._turns.values() if not task.done()]:
             await asyncio.wait(tasks)
 
-    async def _apply_plan(self) -> None:
-        if self._session and self.plan == self._opened_plan and not self._must_open:
-            return
-        previous = self._opened_plan
-        try:
-            await self._open_again()
-        except MudroomError:
-            self.plan = previous
-            await self._open_again()
-            raise
+    async def _apply_plan(self) -> Session:
+        async with self._opening:
+            is_current = self._session and self.plan == self._opened_plan and not self._must_open
+            if not (is_current or self._is_paused):
+                previous = self._opened_plan
+                try:
+                    await self._open_again()
+                except MudroomError:
+                    self.plan = previous
+                    await self._open_again()
+                    raise
+            return self.session
 
     async def _open_again(self) -> None:
         await self._close()
