@@ -31,7 +31,6 @@ Example:
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -104,7 +103,6 @@ class Questions:
         refuse: returns why the client cannot be asked, which denies the call, or None.
         make_id: makes the id of a question. Random by default.
         allowed: reason given for calls that an earlier answer allows.
-        user_home: home of the user in rules about paths; `$HOME` by default.
 
     Attributes:
         mode: a permission mode that the client has set while a prompt works. It widens what is
@@ -124,7 +122,6 @@ class Questions:
         refuse: Callable[[ApprovalRequest], str | None] | None = None,
         make_id: Callable[[ApprovalRequest], str] | None = None,
         allowed: str = "allowed for this session",
-        user_home: str | None = None,
     ) -> None:
         self.mode: Mode | None = None
         self._ask = ask
@@ -133,7 +130,6 @@ class Questions:
         self._refuse = refuse
         self._make_id = make_id
         self._allowed = allowed
-        self._user_home = os.environ.get("HOME", "/") if user_home is None else user_home
         self._open: dict[str, Question] = {}
         self._approved: ApprovedRules | None = None
         self._exact_calls: set[str] = set()
@@ -162,7 +158,7 @@ class Questions:
         self._approved = ApprovedRules(
             session.permissions,
             workspace=session.cwd,
-            user_home=self._user_home,
+            user_home=session.user_home,
             tools=make_builtin_tools(),
             tier=lambda: session.sandbox.tier,
         )
@@ -179,12 +175,17 @@ class Questions:
             return ()
         return self._approved.suggest(request.tool, request.arguments)
 
-    def allow_always(self, request: ApprovalRequest) -> tuple[Rule, ...]:
+    def allow_always(
+        self, request: ApprovalRequest, rules: tuple[Rule, ...] | None = None
+    ) -> tuple[Rule, ...]:
         """Allow this call and similar ones from now on; return the rules that say so.
 
         Without a rule that could, only this exact call is allowed. A form is asked about always.
+
+        Arguments:
+            rules: those that the client has shown; by default those of `suggest_rules`.
         """
-        rules = self.suggest_rules(request)
+        rules = self.suggest_rules(request) if rules is None else rules
         self.add_rules(*rules)
         if not (rules or request.form):
             self._exact_calls.add(_make_exact_key(request))
@@ -325,13 +326,14 @@ class Turn(Generic[Result]):
         """
         return await self._open_session()
 
-    async def prepare(self, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401
+    async def prepare(self, work: Awaitable[Any]) -> Any:  # noqa: ANN401
         """Await what comes before the prompt, such as reading a file; a stop ends it.
 
         Return None if it was stopped; then `is_stopped` is true.
         """
         if self.is_stopped:
-            work.close()
+            if isinstance(work, Coroutine):
+                work.close()
             return None
         preparing = self._preparing = asyncio.ensure_future(work)
         try:

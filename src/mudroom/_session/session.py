@@ -202,6 +202,11 @@ class Session(RunControls, ServerControls, TaskCalls):
         return self._options.permissions
 
     @property
+    def user_home(self) -> str:
+        """The home of the user, which `~` means in rules about paths."""
+        return recorded_options.get_environ(self._options).get("HOME", "/")
+
+    @property
     def trusted(self) -> bool:
         """Whether agents of the folder have the rights that their files ask for."""
         return self._options.trusted

@@ -45,18 +45,13 @@ class HostApprover:
         channel: ControlChannel,
         *,
         home: str,
-        user_home: str,
         change_mode: Callable[[str], object],
         add_rules: Callable[[tuple[Rule, ...]], object],
         interrupt: Callable[[], object],
         show_waiting: Callable[[int], object],
         notify: Callable[[str], object],
     ) -> None:
-        self.questions = Questions(
-            self._ask,
-            on_change=self._count,
-            user_home=user_home,
-        )
+        self.questions = Questions(self._ask, on_change=self._count)
         self._channel = channel
         self._home = home
         self._change_mode = change_mode

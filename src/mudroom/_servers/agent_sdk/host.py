@@ -47,7 +47,6 @@ class Host:
         approver = HostApprover(
             channel,
             home=options.home,
-            user_home=options.user_home,
             change_mode=self._change_mode,
             add_rules=self._add_rules,
             interrupt=self._interrupt,
