@@ -142,9 +142,14 @@ class Questions:
             if question.is_open and (run_id is None or _is_below(question.request.run_id, run_id))
         )
 
+    def find(self, id: str) -> Question | None:
+        """Return an open question by its id."""
+        question = self._open.get(id)
+        return question if question and question.is_open else None
+
     def answer(self, id: str, decision: ApprovalDecision) -> bool:
         """Answer a question by its id. Return False if no such question is open."""
-        question = self._open.get(id)
+        question = self.find(id)
         return question is not None and question.answer(decision)
 
     def withdraw(self, run_id: str, why: str = "the run has ended") -> None:
@@ -316,6 +321,7 @@ class Turn(Generic[Result]):
 
         A caller that stops waiting does not stop the turn. Raises what the work raises.
         """
+        self.task.add_done_callback(_take_error)
         await asyncio.wait({self.task})
         return None if self.task.cancelled() else self.task.result()
 
@@ -646,6 +652,15 @@ class SessionDriver(Generic[Plan]):
 def _is_beside(event: RunStarted | RunResumed) -> bool:
     """Return whether a root run is not the prompt itself: a task, or notes of a compaction."""
     return isinstance(event, RunStarted) and (event.brief.depth > 0 or event.brief.is_compaction)
+
+
+def _take_error(task: asyncio.Task[Any]) -> None:
+    """Take the error of a turn that someone waits for, who may be gone when it comes.
+
+    asyncio reports the errors of turns that nobody waits for.
+    """
+    if not task.cancelled():
+        task.exception()
 
 
 def _make_prompt_work(prompt: Prompt) -> Callable[[Turn[Any]], Awaitable[Report[Any] | None]]:

@@ -25,7 +25,6 @@ from mudroom._servers.http.server import HttpServer
 from mudroom._servers.http.setup import (
     CommandLine,
     ListedAgent,
-    PlannedSession,
     ServerOptions,
     SessionPlan,
 )
@@ -183,12 +182,12 @@ class Site:
         """Close the file with the tokens."""
         self._state.close()
 
-    def prepare(self, plan: SessionPlan, approver: Approver, store: SessionStore) -> PlannedSession:
+    def prepare(self, plan: SessionPlan, approver: Approver, store: SessionStore) -> Session:
         """Make the session of a plan, as the command line does."""
         self.plans.append(plan)
         permissions = Permissions(mode=Mode(plan.mode) if plan.mode else Mode.DEFAULT, can_ask=True)
         options: Line = {"agents": [READER], "sandbox": "off", **self._session_options}
-        session = Session(
+        return Session(
             model=self.model,
             cwd=plan.cwd,
             home=self.home,
@@ -202,7 +201,6 @@ class Site:
             environ={"HOME": self.options.user_home},
             **options,
         )
-        return PlannedSession(session=session, permissions=permissions)
 
     @asynccontextmanager
     async def serve(self) -> AsyncGenerator[ServerAddress]:
