@@ -64,6 +64,8 @@ class Question(Struct, eq=False, kw_only=True):
     Arguments:
         id: names the question in the answer of a client.
         request: the call, and why it needs a decision.
+        decision: what `answer` sets.
+        is_sent: for the client: it has brought the question to its user.
 
     Example:
         def show(question: Question) -> str:
@@ -73,6 +75,7 @@ class Question(Struct, eq=False, kw_only=True):
     id: str
     request: ApprovalRequest
     decision: asyncio.Future[ApprovalDecision]
+    is_sent: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -285,12 +288,12 @@ class SessionStart(Struct, frozen=True):
 class Turn(Generic[Result]):
     """One entry of the queue: a prompt, with what its client does before and after it.
 
-    `SessionDriver.submit` makes it. Its work calls `run`, or `call`, and `prepare` for what comes
-    before.
+    `SessionDriver.submit` makes it, and `SessionDriver.start` for a task beside the queue. Its work
+    calls `run`, `call` or `run_task`, and `prepare` for what comes before.
 
     Attributes:
         key: the name that its client gave it, or None.
-        run_id: root run of its prompt, None before it has started.
+        run_id: root run of its prompt or task, None before it has started.
         is_stopped: it was withdrawn, interrupted or cancelled.
         task: runs the work when the turn begins.
 
@@ -302,7 +305,6 @@ class Turn(Generic[Result]):
 
     def __init__(
         self,
-        driver: SessionDriver[Any],
         key: str | None,
         begin: Callable[[Turn[Result]], Coroutine[Any, Any, Result | None]],
         open_session: Callable[[], Awaitable[Session]],
@@ -310,10 +312,9 @@ class Turn(Generic[Result]):
         self.key = key
         self.run_id: str | None = None
         self.is_stopped = False
-        self._driver = driver
         self._open_session = open_session
         self._preparing: asyncio.Future[Any] | None = None
-        self._is_calling = False
+        self._stop_run: Callable[[bool], bool] | None = None
         self.task = asyncio.create_task(begin(self))
 
     async def wait(self) -> Result | None:
@@ -367,17 +368,52 @@ class Turn(Generic[Result]):
 
         Return None if the turn was stopped before.
         """
-        if self.is_stopped:
-            return None
-        session = await self.open()
-        if self.is_stopped:
+        session = await self._begin()
+        if session is None:
             return None
         self.run_id = session.interrupted_run or None
-        self._is_calling = True
+        self._stop_run = lambda keeps: session.interrupt() if keeps else session.cancel()
         try:
             return await work(session)
         finally:
-            self._is_calling = False
+            self._stop_run = None
+
+    async def run_task(
+        self,
+        prompt: Prompt,
+        *,
+        on_event: Callable[[AnyEvent], object] | None = None,
+        **options: Any,
+    ) -> Report[Any] | None:
+        """Run a task beside the conversation. None if the turn was stopped before.
+
+        Arguments:
+            on_event: called with each event of the task and of the runs below it.
+            options: as for `Session.stream_task`.
+        """
+        session = await self._begin()
+        if session is None:
+            return None
+        self._stop_run = lambda _: (
+            session.cancel(self.run_id) if self.run_id else self.task.cancel()
+        )
+        try:
+            async with session.stream_task(prompt, **options) as stream:
+                async for event in stream:
+                    if isinstance(event, RunStarted) and self.run_id is None:
+                        self.run_id = event.run
+                    if on_event:
+                        on_event(event)
+            return stream.report
+        finally:
+            self._stop_run = None
+
+    async def _begin(self) -> Session | None:
+        """Return the session, None if the turn was stopped, perhaps while it was opened again."""
+        if self.is_stopped:
+            return None
+        session = await self.open()
+        return None if self.is_stopped else session
 
     def stop(self, *, keeps_background: bool = True) -> bool:
         """Stop this turn, or remove it from the queue. Return False if it was stopped or has ended.
@@ -391,10 +427,9 @@ class Turn(Generic[Result]):
         self.is_stopped = True
         if self._preparing:
             return self._preparing.cancel()
-        if not self._is_calling:
-            return not was_stopped  # `run` sees it
-        session = self._driver.session
-        return session.interrupt() if keeps_background else session.cancel()
+        if self._stop_run:
+            return self._stop_run(keeps_background)
+        return not was_stopped  # `run` sees it
 
 
 class SessionDriver(Generic[Plan]):
@@ -455,6 +490,7 @@ class SessionDriver(Generic[Plan]):
         self._must_open = False
         self._is_paused = False
         self._turns: dict[Turn[Any], asyncio.Task[Any]] = {}
+        self._beside: set[Turn[Any]] = set()
         self._current: Turn[Any] | None = None
         self._place = asyncio.Lock()
         self._opening = asyncio.Lock()
@@ -493,6 +529,7 @@ class SessionDriver(Generic[Plan]):
             turn
             for turn in self._turns
             if not (turn is self._current or turn.is_stopped or turn.task.done())
+            and turn not in self._beside
         )
 
     @overload
@@ -523,7 +560,26 @@ class SessionDriver(Generic[Plan]):
             report = await turn.wait()
         """
         act = work if callable(work) else _make_prompt_work(work)
-        turn: Turn[Any] = Turn(self, key, lambda turn: self._take_turn(turn, act), self._apply_plan)
+        return self._add(Turn(key, lambda turn: self._take_turn(turn, act), self._apply_plan))
+
+    def start(
+        self, work: Callable[[Turn[Any]], Coroutine[Any, Any, Result]], *, key: str | None = None
+    ) -> Turn[Result]:
+        """Begin work beside the queue at once, such as a task, and return its turn.
+
+        It is stopped by `Turn.stop`, by `cancel`, and at the end of the block. Leave `plan` as it
+        is while such work goes on: opening the session again would end its runs.
+
+        Example:
+            turn = driver.start(lambda turn: turn.run_task("Find the author.", agent="explore"))
+            report = await turn.wait()
+        """
+        turn: Turn[Result] = Turn(key, work, self._apply_plan)
+        self._beside.add(turn)
+        turn.task.add_done_callback(lambda _: self._beside.discard(turn))
+        return self._add(turn)
+
+    def _add(self, turn: Turn[Result]) -> Turn[Result]:
         self._turns[turn] = turn.task
         turn.task.add_done_callback(lambda _: self._turns.pop(turn))
         return turn
@@ -557,12 +613,13 @@ class SessionDriver(Generic[Plan]):
         return withdrawn
 
     def cancel(self) -> bool:
-        """Stop all: the turn that works, those that wait, and all background work.
+        """Stop all: the turn that works, those that wait, work beside, and all background work.
 
         Return False if there was nothing to stop.
         """
         is_stopped = bool(self.withdraw())
         is_stopped |= self.interrupt(keeps_background=False)
+        is_stopped |= sum(turn.stop() for turn in list(self._beside)) > 0
         if self._session:
             is_stopped |= self._session.cancel()
         return is_stopped

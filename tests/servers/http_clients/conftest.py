@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -161,7 +162,6 @@ class Site:
         self.project = project
         base = ServerOptions(
             home=self.home,
-            user_home=str(folder),
             workspaces={"default": str(project), "other": str(project)},
             port=0,
             idle_seconds=5.0,
@@ -198,7 +198,7 @@ class Site:
             prompt_budget=plan.budget,
             resume=plan.id if plan.is_recorded else "",
             id="" if plan.is_recorded else plan.id,
-            environ={"HOME": self.options.user_home},
+            environ={"HOME": os.path.dirname(self.home)},
             **options,
         )
 

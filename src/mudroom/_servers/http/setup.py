@@ -56,7 +56,7 @@ class ServerOptions(ListenOptions, frozen=True, kw_only=True):
     """Options of the server.
 
     Arguments:
-        home: mudroom's state folder. user_home: home of the user.
+        home: mudroom's state folder.
         workspaces: names and absolute paths of folders; the first one is the default.
         limits: of each prompt.
         login_header: header in which the proxy names the user, "" for none.
@@ -75,7 +75,6 @@ class ServerOptions(ListenOptions, frozen=True, kw_only=True):
     """
 
     home: str
-    user_home: str = "/"
     workspaces: Mapping[str, str]
     limits: Budget = Budget()
     login_header: str = ""
