@@ -310,7 +310,8 @@ async def test_a_pause_while_the_session_is_opened_again_holds(place: Place) -> 
     assert place.asked == []
 
 
-async def test_a_paused_prompt_continues_in_the_next_driver(place: Place) -> None:
+async def leave_unfinished(place: Place) -> str:
+    """Pause a prompt; return the id of the session that has it."""
     async with place.drive() as driver:
         turn = driver.submit("slow")
         await place.waiting.wait()
@@ -320,16 +321,53 @@ async def test_a_paused_prompt_continues_in_the_next_driver(place: Place) -> Non
         session = driver.session.id
     assert place.list_reasons() == []
     place.released.set()
+    return session
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_the_rest_of_a_prompt_runs_in_the_next_driver_or_ends_if_it_is_stopped(
+    place: Place, *, is_stopped: bool
+) -> None:
+    session = await leave_unfinished(place)
 
     def make(plan: str, start: SessionStart) -> Session:
         return place.make_session(plan, SessionStart(session, True) if start.id is None else start)
 
+    async def resume(turn: Turn[Any]) -> Report[Any] | None:
+        assert not is_stopped or turn.stop()
+        return await turn.resume()
+
     async with SessionDriver(make, "first", resumes=True) as driver:
-        report = await driver.submit(
-            lambda turn: turn.call(lambda session: session.resume_unfinished())
-        ).wait()
-    assert report
-    assert report.text == "slow is done"
+        report = await driver.submit(resume).wait()
+        assert report
+        assert report.reason is (Reason.CANCELLED if is_stopped else Reason.GOAL)
+        assert driver.session.unfinished_runs == ()
+        assert await driver.submit("next").wait()
+        assert await driver.submit(lambda turn: turn.resume()).wait() is None
+    assert place.asked == ["slow", *([] if is_stopped else ["slow"]), "next"]
+
+
+async def test_tasks_run_beside_the_queue_and_are_stopped_alone_or_with_all(place: Place) -> None:
+    events: list[AnyEvent] = []
+    async with place.drive() as driver:
+        tasks = [
+            driver.start(lambda turn, text=text: turn.run_task(text, on_event=events.append))
+            for text in ("slow one", "slow two", "quick")
+        ]
+        prompt = driver.submit("prompt")
+        report, done = await prompt.wait(), await tasks[2].wait()
+        assert report
+        assert done
+        assert done.reason is Reason.GOAL
+        assert driver.waiting == ()
+        assert {event.run for event in events} >= {turn.run_id for turn in tasks}
+        assert prompt.run_id not in [turn.run_id for turn in tasks]
+        assert tasks[0].stop()
+        assert not tasks[2].stop()
+        ended = [await tasks[0].wait()]
+        assert driver.cancel()
+        ended.append(await tasks[1].wait())
+    assert [each.reason for each in ended if each] == [Reason.CANCELLED] * 2
 
 
 async def test_the_end_of_the_block_ends_all_turns(place: Place) -> None:

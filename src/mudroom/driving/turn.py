@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from .._core.events import AnyEvent, RunStarted
+from .._core.events import AnyEvent, RunResumed, RunStarted
+from .._core.run_ids import is_child_id
 from .._core.runs import Report
 from .._session.prompts import Prompt
 from .._session.session import Session
@@ -94,13 +95,34 @@ class Turn(Generic[Result]):
         return await self.call(lambda session: session.run(prompt, outputs=outputs, model=model))
 
     async def call(self, work: Callable[[Session], Awaitable[Any]]) -> Any:  # noqa: ANN401
-        """Call a method of the session that runs a prompt, such as `resume_unfinished`.
+        """Call a method of the session that runs a prompt, such as `compact`.
 
         Return None if the turn was stopped before.
         """
         session = await self._begin()
-        if session is None:
-            return None
+        return None if session is None else await self._follow(session, work)
+
+    async def resume(self, *, outputs: OutputSpec[Any] = None) -> Report[Any] | None:
+        """Continue the runs that a crash interrupted, as `Session.resume_unfinished` does.
+
+        Return None if there is none. Unlike a prompt they are in the record already: if the turn
+        was stopped before, they end at once, cancelled, so that no later prompt continues them.
+        """
+        session = await self.open()
+
+        def end_stopped(event: AnyEvent) -> None:
+            if self.is_stopped and isinstance(event, RunResumed) and not is_child_id(event.run):
+                session.cancel()
+
+        stop_watching = session.watch(end_stopped)
+        try:
+            return await self._follow(
+                session, lambda session: session.resume_unfinished(outputs=outputs)
+            )
+        finally:
+            stop_watching()
+
+    async def _follow(self, session: Session, work: Callable[[Session], Awaitable[Any]]) -> Any:  # noqa: ANN401
         self.run_id = session.interrupted_run or None
         self._stop_run = lambda keeps: session.interrupt() if keeps else session.cancel()
         try:

@@ -239,7 +239,7 @@ class HostedSession:
             return
         await self.update_budget()
         if current.state == "working" and self._prompt_count > current.runs_before:
-            report = await turn.call(lambda session: session.resume_unfinished())
+            report = await turn.resume()
             report = report or await read_last_report(self._parts.store, self.record.id)
         else:
             await self._parts.inputs.start(item.number, self._prompt_count)
