@@ -119,10 +119,10 @@ class Questions:
         question = self.find(id)
         return question is not None and question.answer(decision)
 
-    def withdraw(self, run_id: str, why: str = "the run has ended") -> None:
-        """Deny the open questions of a run and of the runs below it."""
+    def withdraw(self, run_id: str) -> None:
+        """Deny the open questions of a run that has ended, and of the runs below it."""
         for question in self.list(run_id):
-            question.answer(ApprovalDecision(False, why))
+            question.answer(ApprovalDecision(False, "the run has ended"))
 
     def start_session(self, session: Session) -> None:
         """Ask about the calls of this open session. Rules approved earlier still apply."""

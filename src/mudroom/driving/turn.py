@@ -14,6 +14,7 @@ from .._session.session import Session
 from .._session.session_runs.requests import OutputSpec
 
 Result = TypeVar("Result")
+SessionCall = Callable[[Session], Awaitable[Any]]
 
 
 class Turn(Generic[Result]):
@@ -94,7 +95,7 @@ class Turn(Generic[Result]):
         """Give the session a prompt, as `Session.run` does. None if the turn was stopped before."""
         return await self.call(lambda session: session.run(prompt, outputs=outputs, model=model))
 
-    async def call(self, work: Callable[[Session], Awaitable[Any]]) -> Any:  # noqa: ANN401
+    async def call(self, work: SessionCall) -> Any:  # noqa: ANN401
         """Call a method of the session that runs a prompt, such as `compact`.
 
         Return None if the turn was stopped before.
@@ -122,7 +123,7 @@ class Turn(Generic[Result]):
         finally:
             stop_watching()
 
-    async def _follow(self, session: Session, work: Callable[[Session], Awaitable[Any]]) -> Any:  # noqa: ANN401
+    async def _follow(self, session: Session, work: SessionCall) -> Any:  # noqa: ANN401
         self.run_id = session.interrupted_run or None
         self._stop_run = lambda keeps: session.interrupt() if keeps else session.cancel()
         try:
