@@ -6,6 +6,7 @@ A `Client` says how a protocol asks for it. A new server gets one more client he
 from __future__ import annotations
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -15,15 +16,19 @@ from typing import Any
 import mcp_types
 import pytest
 from msgspec.structs import replace
+from tests.driving.line_server import LineServer
 from tests.driving.prompts import get_last_prompt
 from tests.waiting import SECONDS, wait_until
 
+from mudroom import Session
 from mudroom._core.budgets import Budget
 from mudroom._servers.agent_sdk.setup import PlannedSession, SessionParts, SessionPlan
 from mudroom._servers.agent_sdk.setup import ServerOptions as SdkOptions
 from mudroom._servers.mcp.server import ServerOptions as McpOptions
+from mudroom.driving import Questions, SessionStart
 from mudroom.errors import SessionPaused
-from mudroom.testing import Request, call
+from mudroom.permissions import Permissions
+from mudroom.testing import Request, ScriptedModel, call
 
 from .acp.conftest import SUBAGENTS, Editor
 from .conftest import SdkHost
@@ -321,7 +326,87 @@ class McpClient(Client):
         raise NotImplementedError("tasks of one server are not continued by the next")
 
 
-CLIENTS: list[Callable[[Path], Client]] = [SdkClient, EditorClient, HttpClient, McpClient]
+class GuestClient(Client):
+    """A client of a server that uses nothing but public doors."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.session = ""
+        self.lines: list[Any] = []
+        self._ids = 0
+
+    @asynccontextmanager
+    async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
+        self.lines.clear()
+        self._input: asyncio.Queue[str | None] = asyncio.Queue()
+        self.server = LineServer(self._make_session, self._receive, resumes=resumes)
+        running = asyncio.create_task(self.server.serve(self._read()))
+        yield
+        self._input.put_nowait(None)
+        await running
+
+    def _make_session(self, questions: Questions, start: SessionStart) -> Session:
+        options: dict[str, Any] = start.options
+        if start.is_recorded and start.id is None:
+            options = {"resume": self.session}
+        return Session(
+            model=ScriptedModel(self.script.answer),
+            cwd=str(self.folder),
+            home=str(self.folder / "home"),
+            sandbox="off",
+            environ={},
+            permissions=Permissions(can_ask=True),
+            approver=questions,
+            **options,
+        )
+
+    def _receive(self, line: str) -> None:
+        self.lines.append(json.loads(line))
+        if self.lines[-1]["type"] == "question":
+            self.questions.append(self.lines[-1]["question"])
+
+    async def _read(self) -> AsyncGenerator[str]:
+        while (line := await self._input.get()) is not None:
+            yield line
+
+    def _write(self, kind: str, **fields: Any) -> None:
+        self._input.put_nowait(json.dumps({"type": kind, **fields}))
+
+    def _list(self, kind: str) -> list[Any]:
+        return [line for line in self.lines if line["type"] == kind]
+
+    def send(self, prompt: str) -> asyncio.Task[str]:
+        self._ids += 1
+        self._write("prompt", id=str(self._ids), text=prompt)
+        return asyncio.create_task(self._wait(str(self._ids)))
+
+    async def _wait(self, id: str) -> str:
+        await wait_until(lambda: any(line["id"] == id for line in self._list("end")))
+        reasons: list[str] = [line["reason"] for line in self._list("end") if line["id"] == id]
+        (reason,) = reasons
+        return {"GOAL": DONE, "CANCELLED": CANCELLED}.get(reason, reason)
+
+    async def cancel(self) -> None:
+        self._write("cancel")
+
+    async def decide(self, *, allow: bool) -> None:
+        self._write("answer", question=self.questions[-1], allow=allow)
+
+    async def count_open_questions(self) -> int:
+        return len(self._list("question")) - len(self._list("withdrawn"))
+
+    def stop(self) -> None:
+        self.session = self._list("open")[0]["session"]
+        self.server.pause()
+
+
+CLIENTS: list[Callable[[Path], Client]] = [
+    SdkClient,
+    EditorClient,
+    HttpClient,
+    McpClient,
+    GuestClient,
+]
 
 
 @pytest.fixture(params=CLIENTS)
@@ -386,6 +471,7 @@ async def test_a_later_server_resumes_the_conversation(client: Client) -> None:
     async with asyncio.timeout(SECONDS):
         async with client.serve():
             assert await client.send("one") == DONE
+            client.stop()
         async with client.serve(resumes=True):
             assert await client.send("two") == DONE
     assert client.script.firsts == ["one", "one"]
