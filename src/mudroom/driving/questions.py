@@ -182,9 +182,10 @@ class Questions:
         finally:
             decision.cancel()
             del self._open[question.id]
+            self._tell(question)
             if asking:
                 asking.cancel()
-            self._tell(question)
+                await asyncio.wait({asking})  # the client is told before the run goes on
 
     async def _bring(
         self, question: Question, ask: Callable[[Question], Awaitable[ApprovalDecision]]
