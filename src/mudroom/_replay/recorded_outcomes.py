@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from .._adapters.workers.past_end import WORKERS_ENDED
 from .._core.checks import CHECK
 from .._core.events import (
     Compacted,
@@ -148,6 +149,11 @@ class RecordedHooks(Hooks):
         self._compaction_notes: dict[str, list[str]] = {}
         self._compacted: set[str] = set()
         self._unwatched = set(_find_unwatched(events))
+        self._lost = {
+            event.run
+            for event in events
+            if isinstance(event, RunFinished) and event.report.unknown_changes == WORKERS_ENDED
+        }
         self._message_hooks = RecordedMessageHooks(events)
         for event in events:
             if isinstance(event, ToolCallStarted):
@@ -221,8 +227,11 @@ class RecordedHooks(Hooks):
         return ""
 
     async def explain_changes(self, brief: Brief) -> str:
-        """Return the reason that the report of the run has and no result of a call gave."""
-        return HOOKS_UNWATCHED if (brief.run_id, "") in self._unwatched else ""
+        """Return the reasons that the report of the run has and no result of a call gave."""
+        reasons = [HOOKS_UNWATCHED] if (brief.run_id, "") in self._unwatched else []
+        if brief.run_id in self._lost:
+            reasons.append(WORKERS_ENDED)
+        return join_reasons(*reasons)
 
 
 def _find_unwatched(events: Iterable[StoredEvent]) -> Iterator[tuple[str, str]]:
