@@ -101,10 +101,12 @@ class PostgresStore:
         values = (lease.session, time.time(), __version__, lease.token, *describe_process())
         await self._database.run(make_work(_REMOVE_ABANDONED))
         if not await self._database.run(make_work(_CREATE, *values)):
+            where = f"{self._database.place}, session {session}"
+            # Two servers may take the first prompt of a session at once; the second one waits.
+            if writer := await find_writer(self._database, lease.session):
+                raise make_busy_error(writer, where)
             raise JournalError(
-                "this session exists already",
-                where=f"{self._database.place}, session {session}",
-                remedy="Resume it, or use another id.",
+                "this session exists already", where=where, remedy="Resume it, or use another id."
             )
         lease.assume()
         return PostgresJournal(self._database, lease, 0, SummarySaver())

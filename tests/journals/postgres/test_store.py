@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mudroom._adapters.journals.sessions import delete_session, read_events
-from mudroom._core.events import NoteInjected, SessionOpened
+from mudroom._core.events import NoteInjected, RunWaiting, SessionOpened
 from mudroom._core.ports import SessionInfo
 from mudroom._session.session import Session
 from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNewer, UsageError
@@ -408,3 +408,14 @@ def test_neither_the_package_nor_the_store_imports_the_driver() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+async def test_a_session_that_another_process_begins_is_busy(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url)
+    journal = await store.create(ID)
+    with pytest.raises(JournalBusy, match="is writing this session"):
+        await store.create(ID)
+    await journal.append(RunWaiting(run="1", at=0.0))
+    await journal.close()
+    with pytest.raises(JournalError, match="exists already"):
+        await store.create(ID)
