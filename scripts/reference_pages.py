@@ -17,6 +17,7 @@ import griffe
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 DOORS = (
     "mudroom",
+    "mudroom.driving",
     "mudroom.events",
     "mudroom.ports",
     "mudroom.permissions",

@@ -10,9 +10,9 @@
 
     asyncio.run(main())
 
-This module has the names that most programs need. Others are in `mudroom.events`, `mudroom.ports`,
-`mudroom.permissions`, `mudroom.scope`, `mudroom.testing` and `mudroom.tracing`; everything else is
-internal.
+This module has the names that most programs need. Others are in `mudroom.driving`,
+`mudroom.events`, `mudroom.ports`, `mudroom.permissions`, `mudroom.scope`, `mudroom.testing` and
+`mudroom.tracing`; everything else is internal.
 
 The import reads and prints nothing. A name is loaded when it is first used.
 """

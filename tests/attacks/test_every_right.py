@@ -9,7 +9,8 @@ import pytest
 
 from mudroom._adapters.sandboxes.linux.daemon.protocol import DaemonSetup, ResourceLimits
 from mudroom._adapters.sandboxes.linux.daemon_client import DaemonClient
-from mudroom._adapters.sandboxes.linux.landlock import create_ruleset, get_landlock_version
+from mudroom._adapters.sandboxes.linux.kernel import get_landlock_version
+from mudroom._adapters.sandboxes.linux.landlock import create_ruleset
 from mudroom._adapters.sandboxes.linux.seccomp import build_filter
 
 RIGHTS = {

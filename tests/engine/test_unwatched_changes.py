@@ -12,7 +12,7 @@ from tests.engine.conftest import Stage
 from mudroom import Effect, Session, ToolCallBlock, ToolResult, tool
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.sandboxes.linux.landlock import get_landlock_version
+from mudroom._adapters.sandboxes.linux.kernel import get_landlock_version
 from mudroom._core.tools import Tool, ToolCategory
 from mudroom._engine.changes.watch import explain_unwatched, select_outside
 from mudroom._replay import replay

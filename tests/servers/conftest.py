@@ -134,7 +134,6 @@ class SdkHost:
         outputs = plan.setup.json_schema
         return PlannedSession(
             session=session,
-            permissions=permissions,
             outputs=outputs,
             servers=chosen,
             load_prompts=lambda: self.prompts,

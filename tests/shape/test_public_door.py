@@ -22,6 +22,7 @@ from mudroom import Session, SessionOptions
 SURFACE = Path(__file__).parent / "surface.txt"
 DOORS = (
     "mudroom",
+    "mudroom.driving",
     "mudroom.events",
     "mudroom.ports",
     "mudroom.permissions",

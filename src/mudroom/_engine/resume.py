@@ -125,7 +125,7 @@ class _Restorer:
         if isinstance(event, ResultsCleared) or event.cause != "user":
             self._close_turn()
         if isinstance(event, Compacted) and event.summary_run:
-            self._charge_child(event.summary_run, 0)
+            charge_past_child(self._run, event.summary_run, 0)
 
     def _start_call(self, event: ToolCallStarted) -> None:
         self.calls[event.call.id] = event.call
@@ -256,7 +256,7 @@ class _Restorer:
         if detail.get("background") and call:
             run.background.interrupted[child or detail["command"]] = call
         elif child is not None:
-            self._charge_child(child, 1 + detail.get("below", 0))
+            charge_past_child(self._run, child, 1 + detail.get("below", 0))
         elif event.result.text == INTERRUPTED and call:
             self._charge_cut_off_child(event)
 
@@ -266,19 +266,7 @@ class _Restorer:
         child = join_run_id(event.run, event.turn, position)
         past = self._run.services.past_events
         if child in past:
-            self._charge_child(child, 1 + sum(1 for _ in past.walk_below(child)))
-
-    def _charge_child(self, child: str, children: int) -> Report | None:
-        run = self._run
-        past = run.services.past_events
-        report = None
-        for each in (child, *list_returned_runs(past, child)):
-            report = find_report(past.get(each, ()))
-            usage = report.usage if report else Usage()
-            usd = report.usd if report else 0.0
-            run.meter.add_usage(usage, usd, children, sum_estimates(past, each))
-            children = 0
-        return report
+            charge_past_child(self._run, child, 1 + sum(1 for _ in past.walk_below(child)))
 
     def _restore_end_of_child(self, child: str) -> None:
         """Charge a background child that has sent its notification, and add its evidence."""
@@ -287,7 +275,7 @@ class _Restorer:
         below = sum(1 for _ in past.walk_below(child))
         for returned in list_returned_runs(past, child):
             below += 1 + sum(1 for _ in past.walk_below(returned))
-        report = self._charge_child(child, 1 + below)
+        report = charge_past_child(self._run, child, 1 + below)
         started = next(iter(past.get(child, ())), None)
         if report is None:
             return
@@ -295,6 +283,24 @@ class _Restorer:
             self._run.evidence.add_outside_changes(report)
         else:
             self._run.evidence.add_report(report)
+
+
+def charge_past_child(run: RunContext, child: str, children: int) -> Report | None:
+    """Charge a run with what a child spent in earlier processes; return the child's last report.
+
+    Arguments:
+        children: runs to count against the limit of children.
+    """
+    past = run.services.past_events
+    report = None
+    for each in (child, *list_returned_runs(past, child)):
+        report = find_report(past.get(each, ()))
+        usage = report.usage if report else Usage()
+        usd = report.usd if report else 0.0
+        run.meter.add_usage(usage, usd, children, sum_estimates(past, each))
+        run.services.meters.charged.add(each)
+        children = 0
+    return report
 
 
 def sum_estimates(past: PastEvents, run_id: str) -> Usage:

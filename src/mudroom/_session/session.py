@@ -18,6 +18,7 @@ from .._core.type_checks import check_type
 from .._engine.session_context import Watchers
 from .._projections.open_events import OpenEvents
 from ..errors import UsageError
+from ..permissions.rules import Permissions
 from . import build, recorded_options
 from .conversation_state import ConversationState
 from .options import Plugin, SessionOptions, make_options, use_signature
@@ -189,6 +190,16 @@ class Session(RunControls, ServerControls, TaskCalls):
     def plugins(self) -> tuple[Plugin, ...]:
         """The plugins whose agents, skills and commands the session has."""
         return tuple(self._options.plugins)
+
+    @property
+    def permissions(self) -> Permissions:
+        """The permission rules of the session, and its mode."""
+        return self._options.permissions
+
+    @property
+    def user_home(self) -> str:
+        """The home of the user, which `~` means in rules about paths."""
+        return recorded_options.get_environ(self._options).get("HOME", "/")
 
     @property
     def trusted(self) -> bool:

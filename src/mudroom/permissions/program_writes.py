@@ -14,7 +14,8 @@ from .shell_words import Word
 _UNTOLD = "what it writes is known only when it runs"
 _LISTED_ARCHIVE = re.compile(r"-?[vzjJa]*t[tvzjJa]*f?|--list")
 _CREATED_ARCHIVE = re.compile(r"-?[vzjJa]*c[vzjJa]*f")
-_TARGET_FLAG = re.compile(r"-\w*t(.*)|--t[a-z-]*(?:=(.*))?")
+# The first `t` of a group of flags names the folder; what follows a flag with a value is the value.
+_TARGET_FLAG = re.compile(r"(?s)-[^\WSgmo]*?t(.*)|--t[a-z-]*(?:=(.*))?")
 
 
 class Writes(Struct, frozen=True):

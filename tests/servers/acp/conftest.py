@@ -110,9 +110,7 @@ class Editor:
             environ={"HOME": str(self.folder)},
             **options,
         )
-        return PlannedSession(
-            session=session, permissions=permissions, home=self.home, user_home=str(self.folder)
-        )
+        return PlannedSession(session=session, home=self.home)
 
     @asynccontextmanager
     async def serve(self) -> AsyncGenerator[AcpServer]:

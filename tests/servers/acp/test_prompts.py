@@ -294,7 +294,8 @@ async def test_a_cancel_ends_the_wait_for_the_prompt_of_a_server(make_editor: Ma
     async with editor.serve() as serving:
         session = await editor.open(mcpServers=[server])
         number = editor.start_prompt(session, "/mcp__quick__summarize parsers")
-        await wait_until(lambda: serving._sessions[session]._fetching)
+        driver = serving._sessions[session]._driver
+        await wait_until(lambda: driver.current and driver.current._preparing)
         editor.notify("session/cancel", sessionId=session)
         answer = await editor.wait_for_answer(number)
         assert (await editor.ask(session, "Hello."))["stopReason"] == "end_turn"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -25,7 +26,6 @@ from mudroom._servers.http.server import HttpServer
 from mudroom._servers.http.setup import (
     CommandLine,
     ListedAgent,
-    PlannedSession,
     ServerOptions,
     SessionPlan,
 )
@@ -162,7 +162,6 @@ class Site:
         self.project = project
         base = ServerOptions(
             home=self.home,
-            user_home=str(folder),
             workspaces={"default": str(project), "other": str(project)},
             port=0,
             idle_seconds=5.0,
@@ -183,12 +182,12 @@ class Site:
         """Close the file with the tokens."""
         self._state.close()
 
-    def prepare(self, plan: SessionPlan, approver: Approver, store: SessionStore) -> PlannedSession:
+    def prepare(self, plan: SessionPlan, approver: Approver, store: SessionStore) -> Session:
         """Make the session of a plan, as the command line does."""
         self.plans.append(plan)
         permissions = Permissions(mode=Mode(plan.mode) if plan.mode else Mode.DEFAULT, can_ask=True)
         options: Line = {"agents": [READER], "sandbox": "off", **self._session_options}
-        session = Session(
+        return Session(
             model=self.model,
             cwd=plan.cwd,
             home=self.home,
@@ -199,10 +198,9 @@ class Site:
             prompt_budget=plan.budget,
             resume=plan.id if plan.is_recorded else "",
             id="" if plan.is_recorded else plan.id,
-            environ={"HOME": self.options.user_home},
+            environ={"HOME": os.path.dirname(self.home)},
             **options,
         )
-        return PlannedSession(session=session, permissions=permissions)
 
     @asynccontextmanager
     async def serve(self) -> AsyncGenerator[ServerAddress]:

@@ -43,11 +43,14 @@ class McpHost:
     """A server at two pipes, and the session that it uses.
 
     Arguments:
-        folder: of the session. script: of the model.
+        folder: of the session. script: of the model. mode: permission mode.
         more: options of the session.
     """
 
-    def __init__(self, folder: Path, script: Any, options: ServerOptions, **more: Any) -> None:
+    def __init__(
+        self, folder: Path, script: Any, options: ServerOptions, mode: str, **more: Any
+    ) -> None:
+        self.permissions = Permissions(mode=Mode(mode), can_ask=True)
         self.model = ScriptedModel(script)
         self.notices: list[str] = []
         self.sessions: list[Session] = []
@@ -62,7 +65,7 @@ class McpHost:
             cwd=str(self._folder),
             home=self._options.home,
             sandbox="off",
-            permissions=self._options.permissions,
+            permissions=self.permissions,
             approver=approver,
             environ={"HOME": str(self._folder)},
             **self._more,
@@ -334,11 +337,8 @@ def make_host(tmp_path: Path) -> MakeHost:
     def make(script: Any, mode: str = "default", session: Any = None, **options: Any) -> McpHost:
         folder = tmp_path / "project"
         folder.mkdir(exist_ok=True)
-        permissions = Permissions(mode=Mode(mode), can_ask=True)
-        chosen = ServerOptions(
-            cwd=str(folder), home=str(tmp_path / "home"), permissions=permissions
-        )
-        return McpHost(folder, script, replace(chosen, **options), **(session or {}))
+        chosen = ServerOptions(home=str(tmp_path / "home"))
+        return McpHost(folder, script, replace(chosen, **options), mode, **(session or {}))
 
     return make
 

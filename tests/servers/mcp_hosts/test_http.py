@@ -27,6 +27,7 @@ from mudroom._servers.mcp.protocol import McpProtocol
 from mudroom._servers.mcp.protocol_tasks import ProtocolTasks
 from mudroom._servers.mcp.results import AnswerMaker
 from mudroom._servers.mcp.task_request import TaskArguments
+from mudroom.driving import SessionDriver
 from mudroom.errors import MudroomError, UsageError
 from mudroom.testing import Request, ScriptedModel
 
@@ -206,10 +207,11 @@ async def test_many_tasks_of_one_owner_do_not_delay_those_of_others(
 async def test_results_are_kept_for_each_owner(tmp_path: Path) -> None:
     tasks = HostTasks(Budget(), kept=1)
     owners = [Owner(name="bob"), Owner(name="alice"), Owner(name="alice")]
-    async with Session(
+    session = Session(
         model=ScriptedModel(["Done."] * 3), cwd=str(tmp_path), home=str(tmp_path), sandbox="off"
-    ) as session:
-        tasks.open(session)
+    )
+    async with SessionDriver(lambda plan, start: session, None) as driver:
+        tasks.open(driver)
         for owner in owners:
             task = tasks.start(TaskArguments(prompt="Go."), owner)
             changed = asyncio.Event()

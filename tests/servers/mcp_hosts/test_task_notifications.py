@@ -16,11 +16,12 @@ from mudroom import Agent, Budget
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.runs import Brief
 from mudroom._servers.mcp.following import Context
-from mudroom._servers.mcp.host_task import LOCAL_OWNER, HostTask, Question
+from mudroom._servers.mcp.host_task import LOCAL_OWNER, HostTask
 from mudroom._servers.mcp.host_tasks import HostTasks
 from mudroom._servers.mcp.protocol import _MAX_STREAMS, _PAUSE, TaskNotifications
 from mudroom._servers.mcp.protocol_tasks import ProtocolTasks
 from mudroom._servers.mcp.task_request import TaskArguments
+from mudroom.driving import Question
 from mudroom.events import RunStarted
 
 from .conftest import EXTENSION
@@ -89,7 +90,7 @@ async def test_progress_is_sent_once_a_second_also_while_a_question_is_open(
     for name in ("q1", "q2"):
         answer: asyncio.Future[ApprovalDecision] = loop.create_future()
         request = ApprovalRequest("1", "main", "bash", {"command": name}, why="no rule allows it")
-        host_task.questions = {name: Question(name, request, answer)}
+        host_task.questions = {name: Question(id=name, request=request, decision=answer)}
         for _ in range(20):
             host_task.turns += 1
             host_task.notify()

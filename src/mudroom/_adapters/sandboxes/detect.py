@@ -16,6 +16,7 @@ from msgspec import Struct
 from ..._core.ports.sandbox import SEATBELT_MODE
 from ..._platform.child_programs import find_program
 from ..._platform.scratch_dirs import ScratchDir
+from .linux.kernel import MIN_LANDLOCK, NAMESPACE_OPTIONS, get_landlock_version
 
 _CACHE_SECONDS = 86_400.0
 _PROBE_TIMEOUT = 10
@@ -157,8 +158,6 @@ def _probe_full(bwrap: str, ignored: str) -> str:
         return f"{ignored} is not used, because it is in the workspace"
     if not bwrap:
         return "bubblewrap (bwrap) is not installed"
-    from .linux.bubblewrap import NAMESPACE_OPTIONS
-
     with ScratchDir() as folder:
         target = os.path.join(folder, "target")
         with open(target, "w", encoding="utf-8"):
@@ -213,11 +212,9 @@ def _probe_file() -> str:
         return f"Seatbelt is experimental and used only with --sandbox {SEATBELT_MODE}"
     if reason := _find_unsupported_reason():
         return reason
-    from .linux.landlock import MIN_VERSION, get_landlock_version
-
     version = get_landlock_version()
-    if version < MIN_VERSION:
-        return f"this kernel's Landlock is version {version}, {MIN_VERSION} is needed (Linux 6.2)"
+    if version < MIN_LANDLOCK:
+        return f"this kernel's Landlock is version {version}, {MIN_LANDLOCK} is needed (Linux 6.2)"
     return ""
 
 

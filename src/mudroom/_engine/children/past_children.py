@@ -11,7 +11,7 @@ from ..._core.events import RunFinished, RunResumed, RunStarted
 from ..._core.run_ids import find_parent_id
 from ..phase import RunControl
 from ..recorded_conversations import find_report
-from ..resume import restore_run
+from ..resume import charge_past_child, restore_run
 from ..run_context import RunContext
 
 
@@ -25,19 +25,31 @@ async def end_past_children(
     Arguments:
         finish: ends a run that was cancelled.
     """
-    past = run.services.past_events
-    unfinished = [
-        each
-        for each in past.walk_below(run.run_id)
-        if find_parent_id(each) == run.run_id and not find_report(past[each])
-    ]
+    services = run.services
+    past = services.past_events
+    unfinished: list[str] = []
+    for child in past.walk_below(run.run_id):
+        if find_parent_id(child) != run.run_id:
+            continue
+        if not find_report(past[child]):
+            unfinished.append(child)
+        elif child not in services.meters.charged:
+            _charge_finished(run, child)
     if not unfinished:
         return
-    ends = run.services.journal.read(types=(RunFinished,))
+    ends = services.journal.read(types=(RunFinished,))
     ended = {event.run async for event in ends}
     for child in unfinished:
         if child not in ended:
             await _end_child(run, child, finish)
+
+
+def _charge_finished(run: RunContext, child: str) -> None:
+    """Charge a child that ended in an earlier process, but whose result the run never got (S9)."""
+    past = run.services.past_events
+    starts = [past[each][0] for each in (child, *past.walk_below(child))]
+    counted = sum(isinstance(each, RunStarted) and not each.brief.is_compaction for each in starts)
+    charge_past_child(run, child, counted)
 
 
 async def _end_child(

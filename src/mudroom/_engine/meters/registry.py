@@ -12,10 +12,13 @@ class Meters:
 
     Attributes:
         gate: gate of their model requests.
+        charged: ids of the children whose cost their parents have counted or will count, so that
+            a parent that ends early neither misses nor repeats what an earlier process spent.
     """
 
     def __init__(self) -> None:
         self.gate = RequestGate()
+        self.charged: set[str] = set()
         self._meters: dict[str, Meter] = {}
 
     def open(self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None = None) -> Grant:
@@ -35,6 +38,7 @@ class Meters:
         Raises BudgetExceeded that names the limit that does not suffice.
         """
         meter = parent.allocate(requested, seconds)
+        self.charged.add(run_id)
         self._meters[run_id] = meter
         grant = Grant(run_id, meter.budget)
         if remote := parent.find_remote_parent():
@@ -49,6 +53,7 @@ class Meters:
     def reopen(self, parent: Meter, run_id: str, budget: Budget) -> Grant:
         """Open a meter for a child that an earlier process started, with its recorded budget."""
         self._meters[run_id] = parent.reopen_child(budget)
+        self.charged.add(run_id)
         return Grant(run_id, budget)
 
     def get(self, grant: Grant) -> Meter:

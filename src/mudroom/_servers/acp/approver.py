@@ -1,4 +1,4 @@
-"""The port Approver: the user of the editor decides on tool calls, at every depth."""
+"""Questions to the user of the editor, who decides on tool calls at every depth."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
-from ..._adapters.tools import make_builtin_tools
-from ..._core.agents import Mode
 from ..._core.ports import ApprovalDecision, ApprovalRequest
 from ..._core.ports.input_forms import InputForm
-from ..._core.tools import ToolCategory
 from ..._projections.safe_text import sanitize_line
+from ..._session.session import Session
+from ...driving import Question, Questions
 from ...errors import MudroomError
-from ...permissions.approved_rules import ApprovedRules, keep_approved
-from ...permissions.rules import Permissions, Rule
+from ...permissions.approved_rules import keep_approved
+from ...permissions.rules import Rule
 from .errors import RequestError
 from .params import ClientAbilities
 from .tool_calls import (
@@ -34,104 +33,77 @@ AskClient = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class EditorApprover:
-    """Questions to the user of the editor, and the rules that the answers approve.
-
-    Requests do not wait for one another: each open call has its question.
+    """Asks the user of the editor, at every depth, and keeps the rules of the answers.
 
     Arguments:
         abilities: those of the client, which may not show the forms of MCP servers.
         notify: takes a line for stderr.
+
+    Attributes:
+        questions: the approver of the sessions.
     """
 
     def __init__(
         self, ask: AskClient, abilities: ClientAbilities, notify: Callable[[str], object]
     ) -> None:
-        self.mode = Mode.DEFAULT
-        self._ask = ask
+        self.questions = Questions(
+            self._ask, refuse=self._refuse_form, on_change=self._show_waiting
+        )
+        self._ask_client = ask
         self._abilities = abilities
         self._notify = notify
         self._updates: SessionUpdates | None = None
         self._session = ""
         self._cwd = "."
         self._home = ""
-        self._approved: ApprovedRules | None = None
-        self._exact_calls: set[str] = set()
 
-    def start_session(
-        self,
-        updates: SessionUpdates,
-        permissions: Permissions,
-        *,
-        session: str,
-        cwd: str,
-        home: str,
-        user_home: str,
-        tier: str = "off",
-    ) -> None:
-        """Ask for the calls of this session from now on; approved rules still apply."""
-        rules = self._approved.rules if self._approved else []
-        self.mode = permissions.mode
+    def start_session(self, updates: SessionUpdates, session: Session, home: str) -> None:
+        """Ask for the calls of this session from now on. `home`: mudroom's state folder."""
+        self.questions.mode = session.permissions.mode
         self._updates = updates
-        self._session = session
-        self._cwd = cwd
+        self._session = session.id
+        self._cwd = session.cwd
         self._home = home
-        self._approved = ApprovedRules(
-            permissions,
-            workspace=cwd,
-            user_home=user_home,
-            tools=make_builtin_tools(),
-            tier=lambda: tier,
-        )
-        self._approved.add(*rules)
 
-    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
-        """Ask the user, unless an approved rule or a mode that was set since allows the call."""
-        assert self._approved
+    def _refuse_form(self, request: ApprovalRequest) -> str | None:
+        if request.form is None:
+            return None
+        abilities = self._abilities
+        if abilities.shows_addresses if request.form.url else abilities.shows_forms:
+            return None
+        kind = "addresses" if request.form.url else "forms"
+        return f"the editor shows no {kind} of MCP servers"
+
+    def _show_waiting(self, question: Question) -> None:
         assert self._updates
+        change = 1 if question.is_open else -1
+        self._updates.children.show_waiting(question.request.run_id, change)
+
+    async def _ask(self, question: Question) -> ApprovalDecision:
+        request = question.request
         if request.form:
             return await self._ask_for_input(request, request.form)
-        if _make_exact_key(request) in self._exact_calls:
-            return ApprovalDecision(True, "allowed for this session")
-        if self._approved.allow(request.tool, request.arguments):
-            return ApprovalDecision(True, "allowed for this session")
-        if self._is_allowed_by_mode(request):
-            return ApprovalDecision(True, f"allowed by the mode {self.mode.value}")
-        rules = self._approved.suggest(request.tool, request.arguments)
-        self._updates.children.show_waiting(request.run_id, 1)
+        rules = self.questions.suggest_rules(request)
         try:
-            question = self._make_question(request, rules)
-            answer = await self._ask("session/request_permission", question)
+            answer = await self._ask_client(
+                "session/request_permission", self._make_question(request, rules)
+            )
         except RequestError as error:
             return ApprovalDecision(False, f"the editor could not decide: {error}")
-        finally:
-            self._updates.children.show_waiting(request.run_id, -1)
         return self._use_answer(request, rules, answer)
 
     async def _ask_for_input(self, request: ApprovalRequest, form: InputForm) -> ApprovalDecision:
         """Ask the user what an MCP server wants to know. Without an answer it is declined."""
         assert self._updates
-        abilities = self._abilities
-        if not (abilities.shows_addresses if form.url else abilities.shows_forms):
-            kind = "addresses" if form.url else "forms"
-            return ApprovalDecision(False, f"the editor shows no {kind} of MCP servers")
         found = self._updates.find_call(request.run_id, request.call_id)
         question = make_input_question(form, found[0] if found else self._session)
         if found:
             question["toolCallId"] = found[1].id
-        self._updates.children.show_waiting(request.run_id, 1)
         try:
-            answer = await self._ask("elicitation/create", question)
+            answer = await self._ask_client("elicitation/create", question)
         except RequestError as error:
             return ApprovalDecision(False, f"the editor could not answer: {error}")
-        finally:
-            self._updates.children.show_waiting(request.run_id, -1)
         return read_input_answer(answer)
-
-    def _is_allowed_by_mode(self, request: ApprovalRequest) -> bool:
-        """Return whether a mode that was set during the prompt allows the call."""
-        if self.mode is Mode.BYPASS:
-            return True
-        return self.mode is Mode.ACCEPT_EDITS and request.category is ToolCategory.WRITE
 
     def _make_question(self, request: ApprovalRequest, rules: tuple[Rule, ...]) -> dict[str, Any]:
         assert self._updates
@@ -179,11 +151,8 @@ class EditorApprover:
 
     def _approve(self, request: ApprovalRequest, rules: tuple[Rule, ...]) -> str:
         """Use rules from now on, and keep them for the folder; return why the call is allowed."""
-        assert self._approved
-        if not rules:
-            self._exact_calls.add(_make_exact_key(request))
+        if not self.questions.allow_always(request, rules):
             return "the user said yes, for this session"
-        self._approved.add(*rules)
         try:
             keep_approved(self._home, self._cwd, rules)
         except (MudroomError, OSError) as error:
@@ -197,10 +166,6 @@ def _describe_rules(rules: tuple[Rule, ...]) -> str:
         return "Always allow this exact call in this session"
     about = ", ".join(f"{rule.tool} {rule.pattern}".strip() for rule in rules)
     return sanitize_line(f"Always allow in this folder: {about}")
-
-
-def _make_exact_key(request: ApprovalRequest) -> str:
-    return f"{request.tool} {request.arguments}"
 
 
 def make_input_question(form: InputForm, session: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import os
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
@@ -16,19 +16,20 @@ from msgspec.structs import replace
 from ..._core.agents import Mode
 from ..._core.events import StoredEvent
 from ..._core.messages import ImageBlock, TextBlock
-from ..._core.runs import Report
 from ..._core.tools import Tool
 from ..._engine.changes.versions import FileVersions, find_versions_folder
 from ..._projections.engine_text import quote, wrap
 from ..._session.prompts import Prompt
-from ...errors import MudroomError, UnknownName, UsageError
+from ..._session.session import Session
+from ...driving import SessionDriver, SessionStart, Turn
+from ...errors import UnknownName
 from ..file_prompts import FilePrompt, fill_file_prompt
 from .approver import EditorApprover
 from .connection import Connection
 from .errors import INVALID_PARAMS, RequestError
 from .params import ClientAbilities
 from .setup import CommandLine, PlannedSession, ServerCommand, SessionPlan
-from .stop_reasons import make_prompt_end
+from .stop_reasons import make_prompt_end, make_reason_meta
 from .updates import SessionUpdates
 
 CANCELLED = {"stopReason": "cancelled"}
@@ -55,23 +56,31 @@ class EditorSession:
         self._notify = notify
         if command_line.reads_unsaved:
             plan = replace(plan, tools=self._make_tools(connection))
-        self._plan = plan
-        self._opened_plan = plan
         self._approver = EditorApprover(connection.request, abilities, notify)
+        self._driver = SessionDriver(
+            self._make_session,
+            plan,
+            questions=self._approver.questions,
+            on_open=self._begin,
+            resumes=bool(plan.resume),
+        )
         self._stack = AsyncExitStack()
         self._planned: PlannedSession | None = None
         self._updates: SessionUpdates | None = None
+        self._history: list[StoredEvent] = []
+        self._shows_history = False
         self._prompts: dict[str, FilePrompt] = {}
         self._server_commands: tuple[ServerCommand, ...] = ()
-        self._fetching: asyncio.Future[str | None] | None = None
-        self._lock = asyncio.Lock()
-        self._stop_count = 0
-        self.is_busy = False
 
     @property
     def id(self) -> str:
         """The id of the session."""
         return self._get_planned().session.id
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a prompt works or waits."""
+        return bool(self._driver.current or self._driver.waiting)
 
     async def open(self, *, shows_history: bool = False) -> None:
         """Open the session. Raises UsageError, JournalError, RequestError.
@@ -79,38 +88,36 @@ class EditorSession:
         Arguments:
             shows_history: send what the record of the session has.
         """
-        planned = self._command_line.prepare(self._plan, self._approver)
-        history: list[StoredEvent] = []
-        if self._updates is None and self._plan.resume:
-            planned.session.watch_history(history.append)
-        session = await self._stack.enter_async_context(planned.session)
+        self._shows_history = shows_history
+        await self._stack.enter_async_context(self._driver)
+
+    def _make_session(self, plan: SessionPlan, start: SessionStart) -> Session:
+        if start.id is not None:
+            plan = replace(plan, **{"resume": "", "id": "", **start.options})
+        planned = self._command_line.prepare(plan, self._approver.questions)
+        if self._updates is None and plan.resume:
+            planned.session.watch_history(self._history.append)
         self._planned = planned
-        self._opened_plan = self._plan
+        return planned.session
+
+    async def _begin(self, session: Session) -> None:
         for notice in session.notices:
             self._notify(notice)
+        planned = self._get_planned()
         if self._updates is None:
             self._updates = self._make_updates(planned)
-            self._load_history(self._updates, history, is_shown=shows_history)
-        self._approver.start_session(
-            self._updates,
-            planned.permissions,
-            session=session.id,
-            cwd=session.cwd,
-            home=planned.home,
-            user_home=planned.user_home,
-            tier=session.sandbox.tier,
-        )
+            self._load_history(self._updates)
+        self._approver.start_session(self._updates, session, planned.home)
         session.watch(self._updates.apply)
 
     def describe(self) -> dict[str, Any]:
         """Return the modes and options with their values."""
-        mode = self._approver.mode
-        return {"modes": make_modes(mode), "configOptions": self.list_options()}
+        return {"modes": make_modes(self._mode), "configOptions": self.list_options()}
 
     def list_options(self) -> list[dict[str, Any]]:
         """Return the options with their values."""
-        model = self._plan.model or self._get_planned().session.model
-        return make_options(self._approver.mode, model, self._command_line.list_models())
+        model = self._driver.plan.model or self._get_planned().session.model
+        return make_options(self._mode, model, self._command_line.list_models())
 
     async def send_commands(self) -> None:
         """Send the prompts of files and of MCP servers as commands of the editor."""
@@ -134,93 +141,63 @@ class EditorSession:
             self.id, {"sessionUpdate": "available_commands_update", "availableCommands": commands}
         )
 
-    def begin_prompt(self) -> int:
-        """Return a number that `run` takes: a cancel after this call stops the prompt."""
-        return self._stop_count
+    def submit(self, blocks: Sequence[Block]) -> Turn[dict[str, Any]]:
+        """Queue a prompt; `finish` returns its answer."""
+        return self._driver.submit(lambda turn: self._run(turn, blocks))
 
-    async def run(self, begun: int, blocks: Sequence[Block]) -> dict[str, Any]:
-        """Run a prompt after those before it, and return the answer to the client.
+    async def finish(self, turn: Turn[dict[str, Any]]) -> dict[str, Any]:
+        """Wait for a prompt, and return the answer to the client. A cancel stops the prompt.
 
         Raises RequestError, MudroomError.
         """
-        async with self._lock:
-            self.is_busy = True
-            try:
-                if self._stop_count != begun:
-                    return CANCELLED
-                await self.apply_changes()
-                blocks = await self._fill_server_prompt(begun, blocks)
-                prompt = parse_prompt(blocks, self._prompts)
-                report = await self._run_prompt(begun, prompt)
-                if self._server_commands != tuple(self._list_server_commands()):
-                    await self.send_commands()
-            finally:
-                self.is_busy = False
-        if report is None or self._stop_count != begun:
-            meta = {"_meta": {"mudroom": {"reason": report.reason.value}}} if report else {}
-            return CANCELLED | meta
+        try:
+            return await turn.wait() or CANCELLED
+        except asyncio.CancelledError:
+            if turn.run_id is None:
+                turn.stop()
+                raise
+            self.cancel()
+            return await turn.wait() or CANCELLED
+
+    async def _run(self, turn: Turn[Any], blocks: Sequence[Block]) -> dict[str, Any]:
+        session = await turn.open()
+        blocks = await self._fill_server_prompt(turn, session, blocks)
+        report = await turn.run(parse_prompt(blocks, self._prompts))
+        if self._server_commands != tuple(self._command_line.list_server_prompts(session)):
+            await self.send_commands()
+        if report is None or turn.is_stopped:
+            return CANCELLED | (make_reason_meta(report) if report else {})
         assert self._updates
         return make_prompt_end(report, self._updates.usage.stop)
 
-    def _list_server_commands(self) -> Sequence[ServerCommand]:
-        return self._command_line.list_server_prompts(self._get_planned().session)
-
-    async def _fill_server_prompt(self, begun: int, blocks: Sequence[Block]) -> Sequence[Block]:
+    async def _fill_server_prompt(
+        self, turn: Turn[Any], session: Session, blocks: Sequence[Block]
+    ) -> Sequence[Block]:
         """Return the blocks with the text of the MCP server's prompt that they call.
 
-        A cancel of the client ends the wait for the server. Raises MudroomError.
+        Raises MudroomError.
         """
         line = str(blocks[0].get("text", "")).strip() if blocks else ""
         name, _, words = line.partition(" ")
         if not name.startswith("/"):
             return blocks
-        session = self._get_planned().session
         fetch = self._command_line.fetch_server_prompt(session, name, words.strip())
-        self._fetching = asyncio.ensure_future(fetch)
-        try:
-            text = await self._fetching
-        except asyncio.CancelledError:
-            if self._stop_count == begun:  # not the prompt, but this task is cancelled
-                raise
-            return blocks
-        finally:
-            self._fetching = None
+        text = await turn.prepare(fetch)
         return blocks if text is None else [{"type": "text", "text": text}, *blocks[1:]]
-
-    async def _run_prompt(self, begun: int, prompt: Prompt) -> Report | None:
-        """Return the report, None if the prompt was stopped before. A cancel stops the prompt."""
-        session = self._get_planned().session
-
-        async def work() -> Report | None:
-            return await session.run(prompt) if self._stop_count == begun else None
-
-        running = asyncio.create_task(work())
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            self.cancel()
-            return await running
 
     def cancel(self) -> None:
         """Stop the prompts that the client has sent, and all their children."""
-        self._stop_count += 1
-        if self._fetching:
-            self._fetching.cancel()
-        try:
-            self._get_planned().session.cancel()
-        except UsageError:
-            return  # it is being opened again, and the next prompt sees the count
+        self._driver.cancel()
 
     def pause(self) -> None:
         """Stop all work so that a later process continues it."""
-        with suppress(UsageError):  # it is being opened, and has no work yet
-            self._get_planned().session.pause()
+        self._driver.pause()
 
     def cancel_child(self, session: str) -> bool:
         """Stop a child by the id of its session. Return False if it does not work."""
         assert self._updates
         run_id = self._updates.children.find_run(session)
-        return bool(run_id) and self._get_planned().session.cancel(run_id)
+        return bool(run_id) and self._driver.session.cancel(run_id)
 
     async def choose(self, option: str, value: object) -> None:
         """Use a mode or a model, from the next prompt on.
@@ -236,24 +213,26 @@ class EditorSession:
             self._set_model(value)
         else:
             raise RequestError(INVALID_PARAMS, f"there is no option {option!r}: mode, model")
-        if not self._lock.locked():
-            async with self._lock:
-                await self.apply_changes()
+        await self._driver.apply_plan()
 
     def _set_mode(self, mode: str) -> None:
         if mode not in list(Mode):
             raise UnknownName("permission mode", mode, [each.value for each in Mode])
-        plan = replace(self._plan, mode=mode)
-        self._command_line.prepare(plan, self._approver)
-        self._plan = plan
-        self._approver.mode = Mode(mode)
+        plan = replace(self._driver.plan, mode=mode)
+        self._command_line.prepare(plan, self._approver.questions)
+        self._driver.plan = plan
+        self._approver.questions.mode = Mode(mode)
 
     def _set_model(self, model: str) -> None:
-        self._plan = replace(self._plan, model=model)
+        self._driver.plan = replace(self._driver.plan, model=model)
+
+    @property
+    def _mode(self) -> Mode:
+        return self._approver.questions.mode or Mode.DEFAULT
 
     def send_mode(self) -> None:
         """Send the current mode to the client."""
-        mode = self._approver.mode.value
+        mode = self._mode.value
         self._send(self.id, {"sessionUpdate": "current_mode_update", "currentModeId": mode})
 
     def send_options(self) -> None:
@@ -261,36 +240,11 @@ class EditorSession:
         options = self.list_options()
         self._send(self.id, {"sessionUpdate": "config_option_update", "configOptions": options})
 
-    async def apply_changes(self) -> None:
-        """Open the session again if its choices have changed since.
-
-        If that is not possible, open it as it was and raise the error.
-        """
-        if self._plan == self._opened_plan:
-            return
-        previous = self._opened_plan
-        try:
-            await self._open_again()
-        except MudroomError:
-            self._plan = previous
-            await self._open_again()
-            raise
-
-    async def _open_again(self) -> None:
-        session = self.id
-        has_run = self._updates is not None and bool(self._updates.tree.runs)
-        resume = session if has_run else self._plan.resume
-        self._plan = replace(self._plan, resume=resume, id="" if resume else session)
-        await self._stack.aclose()
-        await self.open()
-
     async def close(self) -> None:
         """Stop all work and close the session."""
-        if self._planned is None:
-            return
         self.cancel()
-        async with self._lock:
-            await self._stack.aclose()
+        await self._driver.drain()
+        await self._stack.aclose()
 
     def _make_tools(self, connection: Connection) -> tuple[Tool, ...]:
         """Return the tools that read the texts of the editor, none if it does not give them."""
@@ -314,14 +268,13 @@ class EditorSession:
             find_window=lambda model: self._get_planned().session.find_context_window(model),
         )
 
-    def _load_history(
-        self, updates: SessionUpdates, events: Sequence[StoredEvent], *, is_shown: bool
-    ) -> None:
+    def _load_history(self, updates: SessionUpdates) -> None:
         """Apply the events of the record; what they send is dropped unless it is to be shown."""
-        updates.is_silent = not is_shown
+        updates.is_silent = not self._shows_history
         updates.shows_prompts = True
-        for event in events:
+        for event in self._history:
             updates.apply(event)
+        self._history.clear()
         updates.end_history()
         updates.is_silent = False
         updates.shows_prompts = False

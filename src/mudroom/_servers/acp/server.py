@@ -265,7 +265,7 @@ class AcpServer:
     def _prompt(self, params: Params) -> Awaitable[Reply]:
         fields = parse_params(params, PromptParams)
         session = self._find(params)
-        return _wrap(session.run(session.begin_prompt(), fields.prompt))
+        return _wrap(session.finish(session.submit(fields.prompt)))
 
     async def _set_mode(self, params: Params) -> Reply:
         fields = parse_params(params, ModeParams)

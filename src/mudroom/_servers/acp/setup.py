@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ..._core.ports import Approver
     from ..._core.tools import Tool
     from ..._session.session import Session
-    from ...permissions.rules import Permissions
 
 
 class SessionPlan(Struct, frozen=True, kw_only=True):
@@ -40,17 +39,10 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
 
 
 class PlannedSession(Struct, frozen=True, kw_only=True):
-    """A session that is not open yet.
-
-    Arguments:
-        permissions: its rules and mode.
-        home: mudroom's state folder. user_home: home of the user.
-    """
+    """A session that is not open yet. `home`: mudroom's state folder."""
 
     session: Session
-    permissions: Permissions
     home: str
-    user_home: str
 
 
 class ServerCommand(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""The port Approver: the host decides on tool calls, by the request `can_use_tool`."""
+"""Questions to the host, which decides on tool calls by the request `can_use_tool`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..._adapters.tools import make_builtin_tools
 from ..._core.agents import Mode
 from ..._core.ports import ApprovalDecision, ApprovalRequest
 from ..._core.ports.input_forms import InputForm
 from ..._core.run_ids import is_child_id
 from ..._core.tools import ToolCategory
 from ..._projections.claude.tool_terms import get_claude_name
+from ..._session.session import Session
+from ...driving import Question, Questions
 from ...errors import UsageError
-from ...permissions.approved_rules import ApprovedRules, keep_approved
-from ...permissions.rules import RULE_VERDICTS, Permissions, Rule, Verdict, parse_rule
+from ...permissions.approved_rules import keep_approved
+from ...permissions.rules import RULE_VERDICTS, Rule, Verdict, parse_rule
 from .channel import ControlChannel, HostError
 from .host_names import to_host_arguments
 from .json_fields import as_list, as_object
@@ -26,7 +27,7 @@ _KEPT = ("localSettings", "projectSettings", "userSettings")
 
 
 class HostApprover:
-    """Questions to the host, and the rules that it approves with its answers.
+    """Asks the host, and uses what comes with its answers: rules, a mode, an interrupt.
 
     Arguments:
         change_mode: takes a permission mode of the host.
@@ -34,6 +35,9 @@ class HostApprover:
         interrupt: stops the turn.
         show_waiting: takes the number of open questions.
         notify: takes a line for stderr.
+
+    Attributes:
+        questions: the approver of the sessions.
     """
 
     def __init__(
@@ -47,7 +51,7 @@ class HostApprover:
         show_waiting: Callable[[int], object],
         notify: Callable[[str], object],
     ) -> None:
-        self.mode = Mode.DEFAULT
+        self.questions = Questions(self._ask, on_change=self._count)
         self._channel = channel
         self._home = home
         self._change_mode = change_mode
@@ -55,46 +59,24 @@ class HostApprover:
         self._interrupt = interrupt
         self._show_waiting = show_waiting
         self._notify = notify
-        self._waiting = 0
         self._cwd = "."
-        self._approved: ApprovedRules | None = None
 
-    def start_session(
-        self, permissions: Permissions, cwd: str, user_home: str, *, tier: str = "off"
-    ) -> None:
-        """Ask for the calls of this session from now on; approved rules still apply.
+    def start_session(self, session: Session) -> None:
+        """Ask for the calls of this session from now on."""
+        self.questions.mode = session.permissions.mode
+        self._cwd = session.cwd
 
-        Arguments:
-            tier: that of the session's sandbox.
-        """
-        rules = self._approved.rules if self._approved else []
-        self.mode = permissions.mode
-        self._cwd = cwd
-        self._approved = ApprovedRules(
-            permissions,
-            workspace=cwd,
-            user_home=user_home,
-            tools=make_builtin_tools(),
-            tier=lambda: tier,
-        )
-        self._approved.add(*rules)
+    def _count(self, _: Question) -> None:
+        self._show_waiting(len(self.questions.list()))
 
-    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
-        """Ask the host, unless an approved rule or a mode it has set allows the call."""
-        assert self._approved
+    async def _ask(self, question: Question) -> ApprovalDecision:
+        request = question.request
         if request.form:
             return await self._ask_for_input(request, request.form)
-        if self._approved.allow(request.tool, request.arguments):
-            return ApprovalDecision(True, "allowed for this session")
-        if self._is_allowed_by_mode(request):
-            return ApprovalDecision(True, f"allowed by the mode {self.mode.value}")
-        self._count(1)
         try:
             answer = await self._channel.request("can_use_tool", **self._make_fields(request))
         except HostError as error:
             return ApprovalDecision(False, f"{_ORIGIN} could not decide: {error}")
-        finally:
-            self._count(-1)
         return self._use_answer(request, answer)
 
     async def _ask_for_input(self, request: ApprovalRequest, form: InputForm) -> ApprovalDecision:
@@ -106,33 +88,19 @@ class HostApprover:
             **({"url": form.url} if form.url else {"requested_schema": form.schema}),
             **({"agent_id": request.run_id} if is_child_id(request.run_id) else {}),
         }
-        self._count(1)
         try:
             answer = await self._channel.request("elicitation", **fields)
         except HostError as error:
             return ApprovalDecision(False, f"{_ORIGIN} could not answer: {error}")
-        finally:
-            self._count(-1)
         if answer.get("action") != "accept":
             return ApprovalDecision(False, f"{_ORIGIN} declined")
         values = as_object(answer.get("content"))
         return ApprovalDecision(True, f"{_ORIGIN} answered", arguments=dict(values))
 
-    def _count(self, change: int) -> None:
-        self._waiting += change
-        self._show_waiting(self._waiting)
-
-    def _is_allowed_by_mode(self, request: ApprovalRequest) -> bool:
-        """Return whether a mode that was set during the turn allows the call."""
-        if self.mode is Mode.BYPASS:
-            return True
-        return self.mode is Mode.ACCEPT_EDITS and request.category is ToolCategory.WRITE
-
     def _make_fields(self, request: ApprovalRequest) -> dict[str, Any]:
-        assert self._approved
         name = get_claude_name(request.tool)
         arguments = to_host_arguments(request.tool, request.arguments, self._cwd)
-        suggested = self._approved.suggest(request.tool, request.arguments)
+        suggested = self.questions.suggest_rules(request)
         path = arguments.get("file_path")
         is_outside = isinstance(path, str) and not path.startswith(f"{self._cwd}{os.sep}")
         return {
@@ -178,8 +146,7 @@ class HostApprover:
         if verdict is not Verdict.ALLOW:
             self._add_rules(rules)
             return
-        assert self._approved
-        self._approved.add(*rules)
+        self.questions.add_rules(*rules)
         if update.get("destination") in _KEPT and rules:
             keep_approved(self._home, self._cwd, rules)
 

@@ -59,12 +59,8 @@ class Host:
         hooks = make_host_hooks(setup.hooks, channel, output.send_hook, notify)
         plan = SessionPlan(setup=setup, sources=sources)
         self.hosted = HostedSession(prepare, options, approver, hooks, output, plan, notify)
-        self.prompts = PromptLoop(
-            self.hosted, output, keeps_background=setup.keeps_background, notify=notify
-        )
-        servers = ServerRequests(
-            self.hosted, self.prompts, lambda name: HostToolSource(channel, name)
-        )
+        self.prompts = PromptLoop(self.hosted, output, keeps_background=setup.keeps_background)
+        servers = ServerRequests(self.hosted, lambda name: HostToolSource(channel, name))
         self.requests = RequestTable(self.hosted, self.prompts, output, servers)
 
     def _change_mode(self, mode: str) -> None:
@@ -82,12 +78,11 @@ class Host:
 
     def stop_all(self) -> bool:
         """Stop the prompt and all background work. Return False if nothing works."""
-        self.prompts.interrupt(cancels_waiting=True)
-        return self.hosted.stop_turn(keeps_background=False)
+        return self.hosted.driver.cancel()
 
     def _list_styles(self) -> list[str]:
         """Return the names of the output styles of files."""
-        session = self.hosted.session
+        session = self.hosted.driver.session
         loaded = load_output_styles(
             session.cwd,
             user_home=self._user_home,
@@ -98,7 +93,7 @@ class Host:
 
     def describe(self) -> dict[str, Any]:
         """Return the answer to `initialize`."""
-        session = self.hosted.session
+        session = self.hosted.driver.session
         agents = [
             {"name": agent.name, "description": agent.description, "model": agent.model}
             for agent in session.agents
@@ -275,31 +270,31 @@ class RequestTable:
 
     async def _set_model(self, request: Mapping[str, Any]) -> Answer:
         self._hosted.set_model(str(request.get("model") or ""))
-        await self._servers.apply()
+        await self._hosted.apply()
         return {}
 
     async def _set_mode(self, request: Mapping[str, Any]) -> Answer:
         mode = str(request.get("mode", ""))
         self._hosted.set_mode(mode)
-        await self._servers.apply()
+        await self._hosted.apply()
         return {"mode": mode}
 
     async def _stop_task(self, request: Mapping[str, Any]) -> Answer:
         task = str(request.get("task_id", ""))
-        if not task or not self._hosted.session.cancel(task):
+        if not task or not self._hosted.driver.session.cancel(task):
             raise UsageError(f"no task with the id {task!r} is running")
         return {}
 
     async def _detach_tasks(self, request: Mapping[str, Any]) -> Answer:
         call = request.get("tool_use_id")
         task = self._output.find_task(str(call)) if call else None
-        return {"backgrounded": self._hosted.session.detach(task)}
+        return {"backgrounded": self._hosted.driver.session.detach(task)}
 
     async def _cancel_line(self, request: Mapping[str, Any]) -> Answer:
         return {"cancelled": self._prompts.cancel_line(str(request.get("message_uuid", "")))}
 
     async def _measure_context(self, _: Mapping[str, Any]) -> Answer:
-        session = self._hosted.session
+        session = self._hosted.driver.session
         used = self._output.context_tokens
         window = session.find_context_window(session.model)
         free = max(window - used, 0)

@@ -1,19 +1,17 @@
-"""PromptLoop: runs the lines of the user one after the other, with a result line for each turn."""
+"""PromptLoop: the lines of the user as prompts of the driver, with a result line for each turn."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
-from ..._core.events import AnyEvent, RunStarted
 from ..._core.messages import ImageBlock, TextBlock
-from ..._core.run_ids import is_child_id
 from ..._core.runs import Reason, Report
 from ..._session.prompts import Prompt
+from ...driving import Turn
 from ...errors import JournalError, MudroomError, UsageError
 from ..file_prompts import FilePrompt, fill_file_prompt, find_file_prompt
 from .hosted_session import HostedSession
@@ -29,28 +27,19 @@ class PromptLoop:
 
     Arguments:
         keeps_background: whether an interrupt leaves background work alone.
-        notify: takes a line for stderr.
     """
 
     def __init__(
-        self,
-        hosted: HostedSession,
-        output: HostOutput,
-        *,
-        keeps_background: bool,
-        notify: Callable[[str], object],
+        self, hosted: HostedSession, output: HostOutput, *, keeps_background: bool
     ) -> None:
         self._hosted = hosted
+        self._driver = hosted.driver
         self._output = output
         self._keeps_background = keeps_background
-        self._notify = notify
-        self._lines: deque[UserLine] = deque()
-        self._wake = asyncio.Event()
-        self._has_ended = False
-        self._run_id = ""
+        self._has_ended = asyncio.Event()
+        self._failure: Exception | None = None
         self._uuids: list[str] = []
         self._context: list[TextBlock | ImageBlock] = []
-        self.is_busy = False
 
     def add(self, line: UserLine) -> None:
         """Take a line of the user."""
@@ -59,13 +48,11 @@ class PromptLoop:
             return
         self._output.send_user(line.raw)
         if not self._send_to_run(line):
-            self._lines.append(line)
-            self._wake.set()
+            self._driver.submit(lambda turn: self._run_line(turn, line), key=line.uuid or None)
 
     def end(self) -> None:
         """End the loop after the lines that wait."""
-        self._has_ended = True
-        self._wake.set()
+        self._has_ended.set()
 
     def interrupt(self, *, cancels_waiting: bool = False) -> dict[str, list[str]]:
         """Stop the turn; return the ids of the lines that still wait, and of those that do not.
@@ -73,81 +60,71 @@ class PromptLoop:
         Arguments:
             cancels_waiting: remove the lines that wait, too.
         """
-        waiting = [line.uuid for line in self._lines if line.uuid]
-        if self.is_busy:
-            self._hosted.stop_turn(keeps_background=self._keeps_background)
+        waiting = [turn.key for turn in self._driver.waiting if turn.key]
+        self._driver.interrupt(keeps_background=self._keeps_background)
         if not cancels_waiting:
             return {"still_queued": waiting}
-        self._lines.clear()
+        self._driver.withdraw()
         return {"still_queued": [], "cancelled": waiting}
 
     def cancel_line(self, uuid: str) -> bool:
         """Remove a line that waits. Return False if there is none with this id."""
-        remaining = [line for line in self._lines if line.uuid != uuid]
-        is_removed = len(remaining) < len(self._lines)
-        self._lines = deque(remaining)
-        return is_removed
+        return bool(uuid and self._driver.withdraw(uuid))
 
     async def run(self) -> None:
         """Run the lines until `end`. Raises JournalError."""
-        while True:
-            while self._lines:
-                await self._run_line(self._lines.popleft())
+        if not (self._driver.current or self._driver.waiting):
             self._output.set_state("idle")
-            if self._has_ended:
-                return
-            self._wake.clear()
-            await self._wake.wait()
+        await self._has_ended.wait()
+        await self._driver.drain()
+        if self._failure:
+            raise self._failure
 
-    async def _run_line(self, line: UserLine) -> None:
-        self.is_busy = True
+    async def _run_line(self, turn: Turn[Any], line: UserLine) -> None:
         self._uuids = [line.uuid] if line.uuid else []
-        failure: JournalError | None = None
         try:
-            if line.error:
-                raise UsageError(line.error)
-            await self._hosted.apply_changes()
-            report = await self._run_prompt(line)
-        except JournalError as error:
-            failure = error
-            report = _describe_failure(error)
+            report = await self._run_prompt(turn, line)
         except MudroomError as error:
-            report = _describe_failure(error)
-        finally:
-            self.is_busy = False
-            self._run_id = ""
+            report = Report[Any](text="", reason=Reason.ERROR, run_id="", error=str(error))
+            if isinstance(error, JournalError):
+                self._fail(error)
+        except Exception as error:  # noqa: BLE001  (`run` raises it)
+            self._fail(error)
+            return
         has_value = self._hosted.outputs is not None
         self._output.send_result(report, self._uuids, has_value=has_value)
-        if failure:
-            raise failure
+        if not self._driver.waiting:
+            self._output.set_state("idle")
 
-    async def _run_prompt(self, line: UserLine) -> Report[Any]:
-        session = self._hosted.session
+    def _fail(self, error: Exception) -> None:
+        """End the loop: no later line could be recorded."""
+        self._failure = error
+        self._driver.withdraw()
+        self._has_ended.set()
+
+    async def _run_prompt(self, turn: Turn[Any], line: UserLine) -> Report[Any]:
+        if line.error:
+            raise UsageError(line.error)
+        session = await turn.open()
+        await self._hosted.settle()
         self._output.set_state("running")
         prompts = self._hosted.load_prompts()
-        self._output.send_init(self._hosted.permissions.mode.value, prompts)
+        self._output.send_init(session.permissions.mode.value, prompts)
         line = _fill_line(line, prompts)
-        stop_watching = session.watch(self._observe)
         prompt: Prompt = (*self._context, *line.blocks) if self._context else line.prompt
         self._context.clear()
-        self._run_id = session.interrupted_run
         self._hosted.begin_prompt()
-        try:
-            return await session.run(prompt, outputs=self._hosted.outputs)
-        finally:
-            stop_watching()
-
-    def _observe(self, event: AnyEvent) -> None:
-        if isinstance(event, RunStarted) and not is_child_id(event.run):
-            self._run_id = event.run
+        report = await turn.run(prompt, outputs=self._hosted.outputs)
+        return report or Report[Any](text="", reason=Reason.CANCELLED, run_id="")
 
     def _send_to_run(self, line: UserLine) -> bool:
         """Send a line to the run that works. Return False if it must wait."""
-        if not (self.is_busy and self._run_id and line.text) or line.waits or self._lines:
+        turn = self._driver.current
+        if turn is None or not (turn.run_id and line.text) or line.waits or self._driver.waiting:
             return False
         if line.text.startswith("/") and find_file_prompt(line.text, self._hosted.load_prompts()):
             return False
-        if not self._hosted.session.send(self._run_id, line.text):
+        if not self._driver.session.send(turn.run_id, line.text):
             return False
         if line.uuid:
             self._uuids.append(line.uuid)
@@ -160,7 +137,3 @@ def _fill_line(line: UserLine, prompts: Mapping[str, FilePrompt]) -> UserLine:
         return line
     text = fill_file_prompt(first.text, prompts)
     return replace(line, blocks=(TextBlock(text), *line.blocks[1:]))
-
-
-def _describe_failure(error: MudroomError) -> Report[Any]:
-    return Report[Any](text="", reason=Reason.ERROR, run_id="", error=str(error))

@@ -74,7 +74,7 @@ class AgentSdkServer:
 
     def pause(self) -> bool:
         """Stop the work so that a later process continues it. Return False if none works."""
-        is_working = self._host is not None and self._host.hosted.pause()
+        is_working = self._host is not None and self._host.hosted.driver.pause()
         self.stop()
         return is_working
 

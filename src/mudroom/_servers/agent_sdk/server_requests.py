@@ -10,7 +10,6 @@ from ...errors import MudroomError, UnknownName
 from .host_tools import HostToolSource
 from .hosted_session import HostedSession
 from .json_fields import as_object
-from .prompt_loop import PromptLoop
 
 Answer = Mapping[str, Any]
 
@@ -30,11 +29,9 @@ class ServerRequests:
     def __init__(
         self,
         hosted: HostedSession,
-        prompts: PromptLoop,
         make_source: Callable[[str], HostToolSource],
     ) -> None:
         self._hosted = hosted
-        self._prompts = prompts
         self._make_source = make_source
         self.actions: dict[str, Callable[[Mapping[str, Any]], Awaitable[Answer]]] = {
             "mcp_status": self._list_servers,
@@ -43,11 +40,6 @@ class ServerRequests:
             "mcp_set_servers": self._set_servers,
             "mcp_message": self._receive_message,
         }
-
-    async def apply(self) -> None:
-        """Apply changes of options now, unless a prompt runs: then the next one begins with it."""
-        if not self._prompts.is_busy:
-            await self._hosted.apply_changes()
 
     async def _list_servers(self, _: Mapping[str, Any]) -> Answer:
         return {"mcpServers": await self._hosted.describe_servers()}
@@ -61,7 +53,7 @@ class ServerRequests:
             source.mark_changed()
             return {}
         self._hosted.enable_server(name, is_enabled=is_enabled)
-        await self.apply()
+        await self._hosted.apply()
         return {}
 
     async def _reconnect_server(self, request: Mapping[str, Any]) -> Answer:
@@ -72,8 +64,8 @@ class ServerRequests:
             await self._hosted.restart_server(name)
             return {}
         await source.connect()
-        self._hosted.open_later()
-        await self.apply()
+        self._hosted.driver.open_later()
+        await self._hosted.apply()
         return {}
 
     async def _set_servers(self, request: Mapping[str, Any]) -> Answer:
@@ -87,8 +79,8 @@ class ServerRequests:
         sources = [hosted.find_source(name) or self._make_source(name) for name in own]
         others = {name: entries[name] for name in entries if name not in own}
         errors = hosted.set_servers(sources, others)
-        await self.apply()
-        if not self._prompts.is_busy:
+        await self._hosted.apply()
+        if self._hosted.driver.current is None:
             errors |= await self._start([name for name in added if name not in errors])
         removed = [name for name in before if name not in after]
         return {"added": added, "removed": removed, "errors": errors}

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from ..._core.ports import Approver, HookCallback
 from ..._session.session import Session
-from ...permissions.rules import Permissions, Rule
+from ...permissions.rules import Rule
 from ..file_prompts import FilePrompt
 from .json_fields import as_list, as_object, as_text
 
@@ -108,7 +108,7 @@ class ChosenServers(Struct, frozen=True, kw_only=True):
 
 
 class PlannedSession(Struct, frozen=True, kw_only=True):
-    """A session that is not open yet, and its permissions.
+    """A session that is not open yet.
 
     Arguments:
         outputs: schema of the answers; None for text.
@@ -117,7 +117,6 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
     """
 
     session: Session
-    permissions: Permissions
     servers: ChosenServers
     load_prompts: Callable[[], Sequence[FilePrompt]] = tuple
     outputs: dict[str, Any] | None = None

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from ..._adapters.tools import make_builtin_tools
 from ..._core.events import (
     AnyEvent,
     Delta,
@@ -25,14 +24,14 @@ from ..._core.run_ids import is_child_id
 from ..._core.runs import Reason
 from ..._platform.time_limits import time_limit
 from ..._session.session import Session
+from ...driving import SessionDriver, SessionStart, Turn
 from ...errors import MudroomError, UnknownName, UsageError
-from ...permissions.approved_rules import ApprovedRules
 from ..fair_slots import FairSlots
 from .bodies import make_prompt, parse_answer, read_message
 from .charges import SessionCharges
 from .errors import may_work_later
 from .feed import SessionFeed
-from .questions import Asking, QuestionList, QuestionNotes
+from .questions import Asking, QuestionNotes, list_questions, make_questions, use_answer
 from .records.inputs import PROMPT, Input, InputRecords, InputResult
 from .records.recorded_prompts import count_prompts, is_recorded, read_last_report
 from .records.sessions import SessionRecord, SessionRecords
@@ -68,10 +67,9 @@ class HostedSession:
         on_spent: called with the owner after charges.
 
     Attributes:
-        run: root run of the prompt that works, "" if none.
         watchers: called with each event, streamed text included.
         woken: set when there may be a new prompt.
-        session: None while it is not open.
+        driver: None while the session is not open.
     """
 
     def __init__(
@@ -83,11 +81,10 @@ class HostedSession:
     ) -> None:
         self.record = record
         self.feed = feed
-        self.run = ""
-        self.session: Session | None = None
+        self.driver: SessionDriver[SessionPlan] | None = None
         self.watchers: list[Callable[[AnyEvent], None]] = []
         self.woken = asyncio.Event()
-        self.questions = QuestionList(parts.options.answer_seconds, self._show_questions)
+        self.questions = make_questions(parts.options.answer_seconds, self._show_questions)
         self.charges = SessionCharges(record, parts.store, parts.spending, on_spent)
         self._parts = parts
         self._store = ObservedStore(parts.store, feed.observe, feed.forget)
@@ -98,6 +95,7 @@ class HostedSession:
             record.id, parts.sessions, self._describe_questions, parts.notify
         )
         self._is_sealed = False
+        self._shown_run = ""
 
     @property
     def status(self) -> Status:
@@ -107,6 +105,11 @@ class HostedSession:
         if self._current is None:
             return "idle"
         return "working" if self.run else "waiting"
+
+    @property
+    def run(self) -> str:
+        """Root run of the prompt that works, "" if none."""
+        return self._get_run(self.driver.current if self.driver else None)
 
     @property
     def current(self) -> int:
@@ -121,24 +124,34 @@ class HostedSession:
                 self._current = item
                 self.feed.notify()
                 async with self._parts.slots.hold(self.record.owner):
-                    try:
-                        if self.session is None:
-                            await stack.enter_async_context(self._open())
-                        await self._use(item)
-                    except MudroomError as error:
-                        if may_work_later(error):
-                            raise  # the prompt is not done: a process continues it
-                        is_wrong = _is_wrong(error, is_open=self.session is not None)
-                        result = InputResult(run=self.run, error=str(error), is_wrong=is_wrong)
-                        await self._finish(item, result)
-                    except Exception as error:  # noqa: BLE001  (the client waits for a result)
-                        text = f"{type(error).__name__}: {error}"
-                        self._parts.notify(f"session {self.record.id}: {text}")
-                        await self._finish(item, InputResult(run=self.run, error=text))
-                self.run = ""
+                    await self._try(item, stack)
                 self._current = None
                 self.feed.notify()
                 item = await self._wait_for_prompt()
+
+    async def _try(self, item: Input, stack: AsyncExitStack) -> None:
+        """Run a prompt in the session, which is opened for the first one; note its result."""
+        turn: Turn[Any] | None = None
+        try:
+            if self.driver is None:
+                await stack.enter_async_context(self._open())
+            assert self.driver
+            turn = self.driver.submit(lambda turn: self._use(turn, item))
+            await turn.wait()
+        except MudroomError as error:
+            if may_work_later(error):
+                raise  # the prompt is not done: a process continues it
+            is_wrong = _is_wrong(error, is_open=self.driver is not None)
+            result = InputResult(run=self._get_run(turn), error=str(error), is_wrong=is_wrong)
+            await self._finish(item, result)
+        except Exception as error:  # noqa: BLE001  (the client waits for a result)
+            text = f"{type(error).__name__}: {error}"
+            self._parts.notify(f"session {self.record.id}: {text}")
+            await self._finish(item, InputResult(run=self._get_run(turn), error=text))
+
+    @staticmethod
+    def _get_run(turn: Turn[Any] | None) -> str:
+        return (turn.run_id or "") if turn else ""
 
     async def apply(self, item: Input) -> InputResult:
         """Act as an event that is no prompt says, and note the result."""
@@ -154,15 +167,15 @@ class HostedSession:
     def seal(self) -> None:
         """Stop all work at once; a later process continues it."""
         self._is_sealed = True
-        if self.session:
-            self.session.pause()
+        if self.driver:
+            self.driver.pause()
 
     async def update_budget(self) -> None:
         """Limit the runs to what the owner may spend today."""
-        if self.session and self.charges.has_limits:
+        if self.driver and self.charges.has_limits:
             budget = await self.charges.make_budget()
-            if self.session:
-                self.session.budget = budget
+            if self.driver:
+                self.driver.session.budget = budget
 
     async def _find_prompt(self) -> Input | None:
         for item in await self._parts.inputs.list_open(self.record.id):
@@ -179,7 +192,7 @@ class HostedSession:
                 async with time_limit(self._parts.options.idle_seconds):
                     await self.woken.wait()
             except TimeoutError:
-                if not (self.session and self.session.interrupted_run):
+                if not (self.driver and self.driver.session.interrupted_run):
                     return None
 
     @asynccontextmanager
@@ -200,51 +213,47 @@ class HostedSession:
             mode=choices.mode,
             budget=choices.budget,
         )
-        planned = self._parts.command_line.prepare(plan, self.questions, self._store)
-        async with planned.session as session:
-            self.questions.use_rules(
-                ApprovedRules(
-                    planned.permissions,
-                    workspace=session.cwd,
-                    user_home=options.user_home,
-                    tools=make_builtin_tools(),
-                    tier=lambda: session.sandbox.tier,
-                )
-            )
-            session.watch(self._observe)
+        driver = SessionDriver(
+            self._make_session, plan, questions=self.questions, on_event=self._observe
+        )
+        async with driver:
             charging = asyncio.create_task(self._charge())
-            self.session = session
+            self.driver = driver
             try:
                 yield
             finally:
-                self.session = None
+                self.driver = None
                 charging.cancel()
                 await asyncio.gather(charging, return_exceptions=True)
                 await self._notes.finish()
 
-    async def _use(self, item: Input) -> None:
+    def _make_session(self, plan: SessionPlan, _: SessionStart) -> Session:
+        return self._parts.command_line.prepare(plan, self.questions, self._store)
+
+    async def _use(self, turn: Turn[Any], item: Input) -> None:
         """Run a prompt, or its rest if a process ended while it worked."""
-        session = self.session
         current = await self._parts.inputs.find(item.number)
-        if session is None or current is None or current.state == "done":
+        if current is None or current.state == "done":
             return
         if why := await self.charges.explain_used_up():
             await self._finish(item, InputResult(reason=Reason.BUDGET.value, error=why))
             return
         await self.update_budget()
         if current.state == "working" and self._prompt_count > current.runs_before:
-            report = await session.resume_unfinished()
+            report = await turn.resume()
             report = report or await read_last_report(self._parts.store, self.record.id)
         else:
             await self._parts.inputs.start(item.number, self._prompt_count)
             message = read_message(item.body)
-            report = await session.run(make_prompt(message.text), outputs=message.outputs)
+            report = await turn.run(make_prompt(message.text), outputs=message.outputs)
         if self._is_sealed:
             return
         await self.charges.update()
-        run = report.run_id
-        position = self._store.find_end(run)
-        result = InputResult(run=run, position=position, reason=report.reason.value)
+        if report is None:
+            result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
+        else:
+            position = self._store.find_end(report.run_id)
+            result = InputResult(run=report.run_id, position=position, reason=report.reason.value)
         await self._finish(item, result)
 
     async def _finish(self, item: Input, result: InputResult) -> None:
@@ -252,17 +261,17 @@ class HostedSession:
             await self._parts.inputs.finish(item.number, result)
 
     async def _act(self, kind: str, body: dict[str, Any]) -> bool:
-        session = self.session
         if kind == "run.cancel" and not body.get("run"):
             return await self._cancel_all()
-        if session is None:
+        if self.driver is None:
             return False
+        session = self.driver.session
         run = str(body.get("run") or self.run)
         match kind:
             case "question.answer":
-                return self.questions.answer(parse_answer(body))
+                return use_answer(self.questions, parse_answer(body))
             case "user.interrupt":
-                return session.interrupt()
+                return self.driver.interrupt()
             case "run.cancel":
                 return session.cancel(run)
             case "run.wrap_up":
@@ -274,7 +283,7 @@ class HostedSession:
 
     async def _cancel_all(self) -> bool:
         """Cancel the prompt that works, and all that wait."""
-        is_applied = bool(self.session and self.session.cancel())
+        is_applied = bool(self.driver and self.driver.cancel())
         for item in await self._parts.inputs.list_open(self.record.id):
             if item.type == PROMPT and item.state == "waiting":
                 result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
@@ -289,7 +298,7 @@ class HostedSession:
 
     def _describe_questions(self) -> str:
         """Return the open questions for other processes, "" for none."""
-        questions = self.questions.list()
+        questions = list_questions(self.questions)
         return msgspec.json.encode(Asking(self.run, questions)).decode() if questions else ""
 
     def _observe(self, event: AnyEvent) -> None:
@@ -298,14 +307,12 @@ class HostedSession:
                 self.feed.show_delta(event)
             case RunStarted() if event.brief.depth == 0 and not event.brief.is_compaction:
                 self._prompt_count += 1
-                self.run = event.run
-                self.feed.notify()
             case TurnFinished() | TurnFailed():
                 self._spent.set()
             case _:
                 pass
-        if not self.run and event.run and not isinstance(event, Delta):
-            self.run = event.run.partition(".")[0]  # a prompt that continues
+        if self.run != self._shown_run:
+            self._shown_run = self.run
             self.feed.notify()
         for watch in list(self.watchers):
             watch(event)

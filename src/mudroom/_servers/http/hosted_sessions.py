@@ -58,7 +58,7 @@ class HostedSessions:
 
     def count_open(self) -> int:
         """Return the number of open sessions."""
-        return sum(host.session is not None for host in self._hosts.values())
+        return sum(host.driver is not None for host in self._hosts.values())
 
     def start(self, record: SessionRecord) -> HostedSession | None:
         """Let a session take its prompts; return it, None while the server stops."""
@@ -201,8 +201,8 @@ class HostedSessions:
     def cancel_prompt(self, record: SessionRecord, number: int) -> None:
         """Stop a prompt that no client waits for."""
         host = self._hosts.get(record.id)
-        if host and host.session and host.current == number and host.run:
-            host.session.cancel()
+        if host and host.driver and host.current == number and host.run:
+            host.driver.cancel()
             return
         result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
         self._start_aside(self._parts.inputs.finish(number, result))
@@ -241,8 +241,8 @@ class HostedSessions:
         task = self._tasks.get(session)
         if host is None or task is None:
             return False
-        if host.session:
-            host.session.cancel()
+        if host.driver:
+            host.driver.cancel()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         return True

@@ -1,4 +1,4 @@
-"""The port Approver: the clients of a session decide, by an event `question.answer`."""
+"""Questions to the clients of a session, who decide by an event `question.answer`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from ... import driving
 from ..._core.ports import ApprovalDecision, ApprovalRequest
-from ..._platform.time_limits import time_limit
 from ..._projections.safe_text import sanitize_line
-from ...permissions.approved_rules import ApprovedRules
+from ...driving import Questions
 from .errors import make_wrong_request
 from .records.sessions import SessionRecords
 from .records.state_file import StateError
@@ -73,63 +73,42 @@ class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     values: dict[str, Any] | None = None
 
 
-class QuestionList:
-    """The open questions of one session; an Approver.
+def make_questions(seconds: float, on_change: Callable[[], object]) -> Questions:
+    """Return the approver of a session, whose clients read its questions and answer by id.
 
     Arguments:
         seconds: time for an answer; then the call is denied.
-        on_change: called when a question is asked or closed.
+        on_change: called when a question is asked or withdrawn.
     """
+    return Questions(
+        seconds=seconds,
+        on_change=lambda question: on_change(),
+        refuse=_refuse_address,
+        make_id=_make_id,
+    )
 
-    def __init__(self, seconds: float, on_change: Callable[[], None]) -> None:
-        self._seconds = seconds
-        self._on_change = on_change
-        self._open: dict[str, tuple[Question, asyncio.Future[Answer]]] = {}
-        self._approved: ApprovedRules | None = None
 
-    def use_rules(self, approved: ApprovedRules) -> None:
-        """Use the rules of the session that is open now."""
-        self._approved = approved
+def _refuse_address(request: ApprovalRequest) -> str | None:
+    if request.form and request.form.url:
+        return "a client of the server cannot open an address"
+    return None
 
-    def list(self) -> tuple[Question, ...]:
-        """Return the open questions, the oldest first."""
-        return tuple(question for question, _ in self._open.values())
 
-    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
-        """Wait for the answer of a client, unless an approved rule allows the call."""
-        rules = self._approved
-        if request.form is None and rules and rules.allow(request.tool, request.arguments):
-            return ApprovalDecision(True, "allowed for this session")
-        if request.form and request.form.url:
-            return ApprovalDecision(False, "a client of the server cannot open an address")
-        question = make_question(request)
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._open[question.id] = (question, answered)
-        self._on_change()
-        try:
-            async with time_limit(self._seconds):
-                answer = await answered
-        except TimeoutError:
-            return ApprovalDecision(False, f"no one answered within {self._seconds:g} s")
-        finally:
-            self._open.pop(question.id, None)
-            self._on_change()
-        if answer.allow and answer.always and rules and request.form is None:
-            rules.add(*rules.suggest(request.tool, request.arguments))
-        if request.form:
-            return ApprovalDecision(answer.allow, answer.why, arguments=answer.values or {})
-        why = answer.why or ("" if answer.allow else "the user said no")
-        return ApprovalDecision(answer.allow, why, arguments=answer.arguments)
-
-    def answer(self, answer: Answer) -> bool:
-        """Take an answer. Return False if there is no such question."""
-        question, answered = self._open.get(answer.question, (None, None))
-        if question is None or answered is None or answered.done():
-            return False
-        if question.form is None and answer.values is not None:
-            raise make_wrong_request("the question has no form, so leave out values", "values")
-        answered.set_result(answer)
-        return True
+def use_answer(questions: Questions, answer: Answer) -> bool:
+    """Take an answer. Return False if there is no such question. Raises RequestError."""
+    question = questions.find(answer.question)
+    if question is None:
+        return False
+    request = question.request
+    if request.form:
+        decision = ApprovalDecision(answer.allow, answer.why, arguments=answer.values or {})
+        return question.answer(decision)
+    if answer.values is not None:
+        raise make_wrong_request("the question has no form, so leave out values", "values")
+    why = answer.why or ("" if answer.allow else "the user said no")
+    if answer.allow and answer.always:
+        questions.allow_always(request)
+    return question.answer(ApprovalDecision(answer.allow, why, arguments=answer.arguments))
 
 
 class QuestionNotes:
@@ -180,12 +159,16 @@ class QuestionNotes:
             self._notify(f"session {self._session}: {text}")
 
 
-def make_question(request: ApprovalRequest) -> Question:
-    """Return a request as clients read it."""
-    place = f"{request.run_id}\n{request.call_id}\n{request.tool}\n{request.command_part}"
+def list_questions(questions: Questions) -> tuple[Question, ...]:
+    """Return the open questions as clients read them, the oldest first."""
+    return tuple(_describe(question) for question in questions.list())
+
+
+def _describe(question: driving.Question) -> Question:
+    request = question.request
     form = request.form
     return Question(
-        id="q_" + blake2b(place.encode("utf-8", "replace"), digest_size=8).hexdigest(),
+        id=question.id,
         run=request.run_id,
         agent=request.agent,
         call=request.call_id,
@@ -197,3 +180,9 @@ def make_question(request: ApprovalRequest) -> Question:
         message=f"{form.server}: {form.message}" if form else "",
         form=dict(form.schema) if form else None,
     )
+
+
+def _make_id(request: ApprovalRequest) -> str:
+    """Return the id of a question: the same again after a restart of the server."""
+    place = f"{request.run_id}\n{request.call_id}\n{request.tool}\n{request.command_part}"
+    return "q_" + blake2b(place.encode("utf-8", "replace"), digest_size=8).hexdigest()

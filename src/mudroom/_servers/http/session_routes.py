@@ -32,7 +32,7 @@ from .cursors import make_cursor, parse_cursor
 from .errors import RequestError, make_not_found, make_wrong_request
 from .hosted_session import ServerParts
 from .hosted_sessions import HostedSessions
-from .questions import Asking
+from .questions import Asking, list_questions
 from .records.inputs import PROMPT, Input, InputResult
 from .records.recorded_prompts import is_recorded
 from .records.sessions import FIRST_KEY, SessionChoices, SessionRecord, SessionRecords
@@ -233,7 +233,7 @@ class SessionRoutes:
         status = host.status if host else "idle"
         if status == "idle" and last and last.state != "done":
             status = "waiting" if last.state == "waiting" else "working"
-        questions = host.questions.list() if host else ()
+        questions = list_questions(host.questions) if host else ()
         run = host.run if host else ""
         if host is None and record.asking and status == "working":
             asking = msgspec.json.decode(record.asking, type=Asking)

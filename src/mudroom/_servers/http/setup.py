@@ -13,7 +13,6 @@ from ..listening import ListenOptions
 if TYPE_CHECKING:
     from ..._core.ports import Approver, SessionStore
     from ..._session.session import Session
-    from ...permissions.rules import Permissions
 
 
 class SessionPlan(Struct, frozen=True, kw_only=True):
@@ -34,13 +33,6 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
     budget: Budget = Budget()
 
 
-class PlannedSession(Struct, frozen=True, kw_only=True):
-    """A session that is not open yet. `permissions`: its rules and mode."""
-
-    session: Session
-    permissions: Permissions
-
-
 class ListedAgent(Struct, frozen=True, kw_only=True):
     """An agent that can run the prompts of a session."""
 
@@ -52,11 +44,11 @@ class CommandLine(Struct, frozen=True, kw_only=True):
     """Functions of the command line.
 
     Arguments:
-        prepare: makes the session of a plan, recorded in a store. Raises UsageError.
+        prepare: makes the session of a plan, not yet open, recorded in a store. Raises UsageError.
         list_agents: returns the agents of a folder; called in a thread.
     """
 
-    prepare: Callable[[SessionPlan, Approver, SessionStore], PlannedSession]
+    prepare: Callable[[SessionPlan, Approver, SessionStore], Session]
     list_agents: Callable[[str], Sequence[ListedAgent]]
 
 
@@ -64,7 +56,7 @@ class ServerOptions(ListenOptions, frozen=True, kw_only=True):
     """Options of the server.
 
     Arguments:
-        home: mudroom's state folder. user_home: home of the user.
+        home: mudroom's state folder.
         workspaces: names and absolute paths of folders; the first one is the default.
         limits: of each prompt.
         login_header: header in which the proxy names the user, "" for none.
@@ -83,7 +75,6 @@ class ServerOptions(ListenOptions, frozen=True, kw_only=True):
     """
 
     home: str
-    user_home: str = "/"
     workspaces: Mapping[str, str]
     limits: Budget = Budget()
     login_header: str = ""

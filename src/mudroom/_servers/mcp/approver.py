@@ -1,20 +1,14 @@
-"""The port Approver: the user of the host decides, if the host can ask."""
+"""Questions to the users of the hosts, who decide if their host can ask."""
 
 from __future__ import annotations
 
-import asyncio
-import secrets
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from ..._adapters.tools import make_builtin_tools
 from ..._core.ports import ApprovalDecision, ApprovalRequest
-from ..._platform.time_limits import time_limit
 from ..._projections.safe_text import escape_line, format_arguments, sanitize_line
-from ...permissions.approved_rules import ApprovedRules
-from ...permissions.rules import Permissions
-from .host_task import Question
+from ..._session.session import Session
+from ...driving import Question, Questions
 from .host_tasks import HostTasks
 
 ANSWER_SECONDS = 120.0
@@ -40,62 +34,62 @@ CANNOT_ASK = ApprovalDecision(False, "the MCP host cannot ask its user")
 
 
 class McpApprover:
-    """Questions to the users of the hosts.
+    """The approver of the session: each owner of tasks has questions and approved rules.
 
     Arguments:
-        permissions: those of the session. cwd: its folder. user_home: home of the user.
         seconds: time for an answer.
-
-    `tier` is that of the session's sandbox; set it when the session is open.
     """
 
-    def __init__(
-        self,
-        host_tasks: HostTasks,
-        permissions: Permissions,
-        *,
-        cwd: str,
-        user_home: str,
-        seconds: float = ANSWER_SECONDS,
-    ) -> None:
+    def __init__(self, host_tasks: HostTasks, seconds: float = ANSWER_SECONDS) -> None:
         self._host_tasks = host_tasks
         self._seconds = seconds
-        self.tier = "off"
-        self._approved: defaultdict[str, ApprovedRules] = defaultdict(
-            lambda: ApprovedRules(
-                permissions,
-                workspace=cwd,
-                user_home=user_home,
-                tools=make_builtin_tools(),
-                tier=lambda: self.tier,
-            )
-        )
+        self._session: Session | None = None
+        self._by_owner: dict[str, Questions] = {}
+
+    async def start_session(self, session: Session) -> None:
+        """Ask for the calls of this session."""
+        self._session = session
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         """Wait for the answer of the user, unless an approved rule allows the call."""
         task = self._host_tasks.find_by_run(request.run_id)
         if task is None:
             return CANNOT_ASK
-        approved = self._approved[task.owner.name]
-        if request.form is None and approved.allow(request.tool, request.arguments):
-            return ApprovalDecision(True, "allowed until the server ends")
-        if request.form and request.form.url:
-            return ApprovalDecision(False, "an MCP host cannot open an address for a task")
-        question = Question(
-            secrets.token_hex(8), request, asyncio.get_running_loop().create_future()
-        )
-        task.questions[question.id] = question
-        task.notify()
-        try:
-            async with time_limit(self._seconds):
-                decision = await question.answer
-        except TimeoutError:
-            return ApprovalDecision(False, f"no one answered within {self._seconds:g} s")
-        finally:
-            task.questions.pop(question.id, None)
-        if request.form is None and decision.allowed and decision.why == ALWAYS:
-            approved.add(*approved.suggest(request.tool, request.arguments))
+        questions = self._get_questions(task.owner.name)
+        decision = await questions.decide(request)
+        if decision.allowed and decision.why == ALWAYS:
+            questions.allow_always(request)
         return decision
+
+    def _get_questions(self, owner: str) -> Questions:
+        questions = self._by_owner.get(owner)
+        if questions is None:
+            questions = self._by_owner[owner] = Questions(
+                seconds=self._seconds,
+                on_change=self._show,
+                refuse=_refuse_address,
+                allowed="allowed until the server ends",
+            )
+            assert self._session
+            questions.start_session(self._session)
+        return questions
+
+    def _show(self, question: Question) -> None:
+        """Add a question to its task, or remove it from there."""
+        task = self._host_tasks.find_by_run(question.request.run_id)
+        if task is None:
+            return
+        if question.is_open:
+            task.questions[question.id] = question
+        else:
+            task.questions.pop(question.id, None)
+        task.notify()
+
+
+def _refuse_address(request: ApprovalRequest) -> str | None:
+    if request.form and request.form.url:
+        return "an MCP host cannot open an address for a task"
+    return None
 
 
 def describe_question(question: Question) -> str:

@@ -15,8 +15,9 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from ..._core.ports import ApprovalDecision
+from ...driving import Question
 from .approver import CANNOT_ASK, describe_question, get_form, read_answer
-from .host_task import OWNER_KEY, HostTask, Owner, Question
+from .host_task import OWNER_KEY, HostTask, Owner
 
 DEFAULT_WAIT = 45.0
 """Seconds that a call waits if its host gets no progress: hosts give up after 60."""
@@ -117,13 +118,13 @@ class Following:
         questions: list[Question] = []
         for task in self._tasks:
             for question in task.questions.values():
-                if question.is_sent or question.answer.done():
+                if question.is_sent or not question.is_open:
                     continue
                 if can_bring:
                     question.is_sent = True
                     questions.append(question)
                 elif not task.can_ask:  # else another connection of its host may ask
-                    question.answer.set_result(CANNOT_ASK)
+                    question.answer(CANNOT_ASK)
         if not session.can_send_request:
             return questions
         for question in questions:
@@ -143,7 +144,7 @@ class Following:
             question.is_sent = False  # a later call asks again
             raise
         except Exception as error:  # noqa: BLE001  (a host may answer anything)
-            decide(question, ApprovalDecision(False, f"the MCP host could not ask: {error}"))
+            question.answer(ApprovalDecision(False, f"the MCP host could not ask: {error}"))
 
 
 def get_owner(context: Context) -> Owner:
@@ -177,12 +178,6 @@ def make_input_request(question: Question) -> mcp_types.ElicitRequest:
 def answer_question(question: Question, response: object) -> None:
     """Take the answer of a host to a question."""
     if isinstance(response, mcp_types.ElicitResult):
-        decide(question, read_answer(question, response.action, response.content))
+        question.answer(read_answer(question, response.action, response.content))
     else:
-        decide(question, ApprovalDecision(False, "the MCP host gave no answer"))
-
-
-def decide(question: Question, decision: ApprovalDecision) -> None:
-    """Answer a question, unless it has an answer."""
-    if not question.answer.done():
-        question.answer.set_result(decision)
+        question.answer(ApprovalDecision(False, "the MCP host gave no answer"))

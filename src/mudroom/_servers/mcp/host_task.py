@@ -9,10 +9,11 @@ from msgspec import Struct
 
 from ..._core.events import AnyEvent, PermissionDecided, RunStarted, TurnFinished
 from ..._core.listings import count_noun
-from ..._core.ports import ApprovalDecision, ApprovalRequest
+from ..._core.ports import ApprovalDecision
 from ..._core.runs import Report
 from ..._projections.run_tree import RunTree
 from ..._session.pricing import calculate_cost
+from ...driving import Question
 from .task_request import TaskArguments
 
 State = Literal["waiting", "working", "asking", "ended"]
@@ -37,19 +38,6 @@ class Owner(Struct, frozen=True, kw_only=True):
 LOCAL_OWNER = Owner()
 OWNER_KEY = "mudroom.owner"
 """Key of the owner in the scope of an HTTP request (ASGI)."""
-
-
-class Question(Struct, eq=False):
-    """A tool call that the user of the host must confirm.
-
-    Arguments:
-        is_sent: true once a call of the host has brought it to the user.
-    """
-
-    id: str
-    request: ApprovalRequest
-    answer: asyncio.Future[ApprovalDecision]
-    is_sent: bool = False
 
 
 class Denial(Struct, frozen=True):
@@ -143,7 +131,7 @@ class HostTask:
         self.error = error
         self.has_ended = True
         for question in list(self.questions.values()):
-            question.answer.cancel()
+            question.answer(ApprovalDecision(False, "the task has ended"))
         self.questions.clear()
         self.notify()
 

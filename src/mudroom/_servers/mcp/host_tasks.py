@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from ..._core.agents import Agent, Mode
 from ..._core.budgets import Budget
+from ..._core.events import AnyEvent
 from ..._core.run_ids import find_root_id
 from ..._core.runs import Reason, Report
-from ..._session.session import Session
+from ...driving import SessionDriver, Turn
 from ...errors import MudroomError, UnknownName, UsageError
 from ..fair_slots import FairSlots
 from .host_task import LOCAL_OWNER, HostTask, Owner
@@ -57,27 +58,27 @@ class HostTasks:
         self._slots = FairSlots(parallel, per_owner=parallel)
         self._nesting = nesting
         self._kept = kept
-        self._session: Session | None = None
+        self._driver: SessionDriver[None] | None = None
         self._tasks: dict[str, HostTask] = {}
         self._by_run: dict[str, HostTask] = {}
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, Turn[None]] = {}
         self._numbers = count(1)
 
     @property
-    def session(self) -> Session:
-        """The session that runs the tasks. Raises UsageError if it is not open."""
-        if self._session is None:
+    def driver(self) -> SessionDriver[None]:
+        """Runs the tasks. Raises UsageError if its session is not open."""
+        if self._driver is None:
             raise UsageError("the server ends", remedy="Start it again.")
-        return self._session
+        return self._driver
 
-    def open(self, session: Session) -> None:
-        """Use an open session for the tasks."""
-        self._session = session
+    def open(self, driver: SessionDriver[None]) -> None:
+        """Run the tasks in the open session of a driver."""
+        self._driver = driver
 
     def list_agents(self, owner: Owner = LOCAL_OWNER) -> list[Agent]:
         """Return the agents that an owner may use."""
         names = owner.agents
-        return [agent for agent in self.session.agents if not names or agent.name in names]
+        return [agent for agent in self.driver.session.agents if not names or agent.name in names]
 
     def start(
         self,
@@ -128,20 +129,17 @@ class HostTasks:
         """Cancel tasks and wait until they have ended: no effect comes afterwards."""
         ending: list[asyncio.Task[None]] = []
         for task in tasks:
-            running = self._running.get(task.id)
-            if running is None:
-                continue
-            task.is_cancelled = True
-            if not (task.run_id and self._session and self._session.cancel(task.run_id)):
-                running.cancel()
-            ending.append(running)
+            if turn := self._running.get(task.id):
+                task.is_cancelled = True
+                turn.stop()
+                ending.append(turn.task)
         if ending:
             await asyncio.wait(ending, timeout=_CANCEL_SECONDS)
 
     async def close(self) -> None:
         """Cancel all tasks and wait for their ends."""
         await self.cancel(list(self._tasks.values()))
-        self._session = None
+        self._driver = None
 
     def _select_agent(self, name: str, owner: Owner) -> Agent:
         agents = {agent.name: agent for agent in self.list_agents(owner)}
@@ -156,7 +154,7 @@ class HostTasks:
                 f"{self._nesting} servers of mudroom work for each other already",
                 remedy="Do the task without this server.",
             )
-        check_files(arguments.files, self.session.cwd)
+        check_files(arguments.files, self.driver.session.cwd)
 
     def _start(
         self,
@@ -168,18 +166,21 @@ class HostTasks:
         self._check(arguments)
         task = HostTask(f"t{next(self._numbers)}", arguments, owner)
         self._tasks[task.id] = task
-        self._running[task.id] = asyncio.create_task(self._run(task, agent, slots))
+        self._running[task.id] = self.driver.start(lambda turn: self._run(turn, task, agent, slots))
         return task
 
-    async def _run(self, task: HostTask, agent: Agent, slots: asyncio.Semaphore | None) -> None:
+    async def _run(
+        self, turn: Turn[Any], task: HostTask, agent: Agent, slots: asyncio.Semaphore | None
+    ) -> None:
         report: Report[Any] | None = None
         error = "it was cancelled before it started"
         try:
             async with AsyncExitStack() as stack:
                 if slots:
-                    await stack.enter_async_context(slots)
-                await stack.enter_async_context(self._slots.hold(task.owner.name))
-                report = await self._follow(task, agent)
+                    await turn.prepare(stack.enter_async_context(slots))
+                await turn.prepare(stack.enter_async_context(self._slots.hold(task.owner.name)))
+                report = await self._run_task(turn, task, agent)
+            if report:
                 error = report.error
         except MudroomError as failure:
             error = str(failure)
@@ -194,23 +195,23 @@ class HostTasks:
             task.finish(report, error)
             self._forget_old(task.owner)
 
-    async def _follow(self, task: HostTask, agent: Agent) -> Report[Any]:
+    async def _run_task(self, turn: Turn[Any], task: HostTask, agent: Agent) -> Report[Any] | None:
+        def observe(event: AnyEvent) -> None:
+            task.apply(event)
+            self._by_run[task.run_id] = task
+
         arguments = task.arguments
         budget = limit_budget(arguments.budget, self._limits)
         depth = DEFAULT_DEPTH if agent.budget.depth is None else agent.budget.depth
-        stream = self.session.stream_task(
+        return await turn.run_task(
             arguments.text,
+            on_event=observe,
             outputs=arguments.schema,
             agent=agent,
             budget=replace(budget, depth=depth),
             model=arguments.model or None,
             description=arguments.description,
         )
-        async with stream:
-            async for event in stream:
-                task.apply(event)
-                self._by_run[task.run_id] = task
-        return stream.report
 
     def _forget_old(self, owner: Owner) -> None:
         ended = [task.id for task in self.list_tasks(owner) if task.has_ended]

@@ -25,9 +25,10 @@ from pydantic import Field
 
 from ..._platform.time_limits import time_limit
 from ..._version import __version__
+from ...driving import Question
 from ...errors import MudroomError
 from .following import Context, Following, answer_question, can_ask, get_owner, make_input_request
-from .host_task import HostTask, Owner, Question
+from .host_task import HostTask, Owner
 from .host_tasks import HEARTBEAT, HostTasks
 from .protocol_tasks import ENDED, NoRightToAnswer, ProtocolTasks, Response, UnknownTask
 from .results import AnswerMaker, ToolAnswer

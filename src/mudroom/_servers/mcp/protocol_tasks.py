@@ -19,9 +19,10 @@ import msgspec
 from msgspec import Struct
 
 from ..._platform.private_files import make_private_folder, replace_private_file
+from ...driving import Question
 from ...errors import MudroomError
 from .approver import CANNOT_ASK, read_answer
-from .host_task import HostTask, Owner, Question
+from .host_task import HostTask, Owner
 from .host_tasks import HostTasks
 
 KEPT_SECONDS = 7 * 86_400
@@ -155,8 +156,7 @@ class ProtocolTasks:
             raise NoRightToAnswer
         for question in _list_questions(open_task):
             if (response := responses.get(question.id)) is not None:
-                answer = read_answer(question, response.action, response.content)
-                question.answer.set_result(answer)
+                question.answer(read_answer(question, response.action, response.content))
 
     async def cancel(self, id: str, owner: Owner) -> None:
         """Cancel a task, unless it has ended. Raises UnknownTask."""
@@ -230,7 +230,7 @@ class ProtocolTasks:
             _note_progress(open_task)
             if not any(task.can_ask for task in open_task.tasks):
                 for question in _list_questions(open_task):
-                    question.answer.set_result(CANNOT_ASK)
+                    question.answer(CANNOT_ASK)
             await changed.wait()
         for task in open_task.tasks:
             task.watchers.discard(changed)
@@ -288,7 +288,7 @@ def _list_questions(open_task: _OpenTask) -> list[Question]:
         question
         for task in open_task.tasks
         for question in task.questions.values()
-        if not question.answer.done()
+        if question.is_open
     ]
 
 

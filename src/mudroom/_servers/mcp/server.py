@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from ..._core.budgets import Budget
 from ..._core.ports import Approver
 from ..._session.session import Session
+from ...driving import SessionDriver
 from ...errors import UsageError
-from ...permissions.rules import Permissions
 from ..line_input import LineInput
 from ..line_output import LineOutput
 from ..listening import (
@@ -49,8 +49,7 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
 
     Arguments:
         limits: of each task. parallel: tasks that run at the same time.
-        permissions: of the session.
-        cwd: folder of the session. home: mudroom's state folder. user_home: home of the user.
+        home: mudroom's state folder.
         nesting: servers of mudroom that this one works for.
         answer_seconds: time for the answer to a question.
         heartbeat: seconds between two messages about progress if nothing happens.
@@ -58,10 +57,7 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
 
     limits: Budget = Budget()
     parallel: int = DEFAULT_PARALLEL
-    permissions: Permissions = Permissions()
-    cwd: str
     home: str
-    user_home: str = "/"
     nesting: int = 0
     answer_seconds: float = ANSWER_SECONDS
     heartbeat: float = HEARTBEAT
@@ -168,19 +164,15 @@ class McpServer:
         """Open the session of all tasks."""
         options = self._options
         host_tasks = HostTasks(options.limits, parallel=options.parallel, nesting=options.nesting)
-        approver = McpApprover(
-            host_tasks,
-            options.permissions,
-            cwd=options.cwd,
-            user_home=options.user_home,
-            seconds=options.answer_seconds,
+        approver = McpApprover(host_tasks, options.answer_seconds)
+        driver = SessionDriver(
+            lambda plan, start: self._make_session(approver), None, on_open=approver.start_session
         )
-        async with self._make_session(approver) as session:
-            for notice in self.select_notices(session.notices):
+        async with driver:
+            for notice in self.select_notices(driver.session.notices):
                 self._notify(notice)
-            approver.tier = session.sandbox.tier
-            host_tasks.open(session)
-            yield session, host_tasks
+            host_tasks.open(driver)
+            yield driver.session, host_tasks
 
     @asynccontextmanager
     async def _open_protocol(

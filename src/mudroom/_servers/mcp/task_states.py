@@ -12,8 +12,8 @@ import mcp_types
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from ...driving import Question
 from .following import Context, make_input_request
-from .host_task import Question
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 

@@ -33,25 +33,11 @@ from .exposed_paths import (
     find_secret_dirs,
     make_git_config,
 )
+from .kernel import NAMESPACE_OPTIONS
 from .seccomp import build_filter
 
 SANDBOX_HOME = "/home/user"
 """Home folder of commands: empty, in memory, removed with the command."""
-
-NAMESPACE_OPTIONS = (
-    "--unshare-user",
-    "--unshare-pid",
-    "--unshare-ipc",
-    "--unshare-uts",
-    "--unshare-cgroup-try",
-    "--disable-userns",
-    "--as-pid-1",
-    "--die-with-parent",
-    "--new-session",
-    "--cap-drop",
-    "ALL",
-)
-"""bubblewrap's options for every command. A network namespace is added unless it is granted."""
 
 _INIT = f"""\
 exec 2> /dev/null

@@ -20,17 +20,14 @@ from ..toolchains import SYSTEM_DIRS, find_toolchains
 from .daemon.protocol import DaemonSetup, ResourceLimits
 from .daemon_client import DaemonClient
 from .exposed_paths import ETC_DIRS, ETC_FILES, make_git_config
+from .kernel import SYS_CREATE_RULESET, get_landlock_version
 from .seccomp import build_filter
 
-MIN_VERSION = 3
-"""First version that covers truncation (Linux 6.2). Before, a file outside could be emptied."""
 SCOPES_VERSION = 6
 """First version that covers signals and abstract sockets (Linux 6.12)."""
 _TCP_VERSION = 4
 
-_SYS_CREATE_RULESET = 444
 _SYS_ADD_RULE = 445
-_CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
 _NET_BIND_AND_CONNECT_TCP = 3
 _SCOPE_SOCKETS_AND_SIGNALS = 3
@@ -58,13 +55,6 @@ _MORE_ETC = [
     "host.conf",
     "gai.conf",
 ]
-
-
-def get_landlock_version() -> int:
-    """Return the version of the kernel's Landlock, 0 if it has none."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    version = libc.syscall(_SYS_CREATE_RULESET, None, ctypes.c_size_t(0), _CREATE_RULESET_VERSION)
-    return max(0, int(version))
 
 
 class LandlockSandbox(SelfTestedSandbox):
@@ -158,7 +148,7 @@ def create_ruleset(
     if version >= SCOPES_VERSION:
         attributes += struct.pack("=Q", _SCOPE_SOCKETS_AND_SIGNALS)
     size = ctypes.c_size_t(len(attributes))
-    ruleset = int(libc.syscall(_SYS_CREATE_RULESET, attributes, size, 0))
+    ruleset = int(libc.syscall(SYS_CREATE_RULESET, attributes, size, 0))
     if ruleset < 0:
         raise WorkspaceError(f"this kernel has no Landlock: {os.strerror(ctypes.get_errno())}")
     os.set_inheritable(ruleset, False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,9 +49,4 @@ def prepare_session(
     )
     notices = select_new_notices(settings.home, plan.cwd, session.notices)
     session.notices[:] = notices
-    return PlannedSession(
-        session=session,
-        permissions=loaded.permissions,
-        home=settings.home,
-        user_home=os.environ.get("HOME", "/"),
-    )
+    return PlannedSession(session=session, home=settings.home)

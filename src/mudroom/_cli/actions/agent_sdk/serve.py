@@ -200,7 +200,6 @@ class _SessionPlanner:
             outputs = load_json_schema(settings.json_schema)
         return PlannedSession(
             session=session,
-            permissions=permissions,
             outputs=outputs,
             servers=servers,
             load_prompts=partial(list_file_prompts, session) if values.reads_files else tuple,

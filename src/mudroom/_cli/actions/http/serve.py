@@ -64,7 +64,6 @@ def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int
     options = ServerOptions(
         **asdict(make_listen_options(chosen)),
         home=settings.home,
-        user_home=os.environ.get("HOME", "/"),
         workspaces=parse_workspaces(cwd, chosen.workspaces),
         limits=to_budget(settings),
         login_header=chosen.login_header,

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from ...._core.ports import Approver, SessionStore, WorkerProcesses
-from ...._servers.http.setup import CommandLine, ListedAgent, PlannedSession, SessionPlan
+from ...._servers.http.setup import CommandLine, ListedAgent, SessionPlan
+from ...._session.session import Session
 from ..agents import list_usable_agents
 from ..load_permissions import load_permissions
 from ..load_settings import load_settings
@@ -26,7 +27,7 @@ def make_command_line(
         workers: worker processes of all sessions; None if each follows the settings.
     """
 
-    def prepare(plan: SessionPlan, approver: Approver, store: SessionStore) -> PlannedSession:
+    def prepare(plan: SessionPlan, approver: Approver, store: SessionStore) -> Session:
         settings = load_settings(plan.cwd, **flags)
         settings = replace(settings, permission_mode=plan.mode or settings.permission_mode)
         programs = load_programs(settings, plan.cwd)
@@ -38,7 +39,7 @@ def make_command_line(
         start = SessionStart(
             resume=plan.id if plan.is_recorded else "", id="" if plan.is_recorded else plan.id
         )
-        session = create_session(
+        return create_session(
             settings,
             plan.cwd,
             loaded,
@@ -50,7 +51,6 @@ def make_command_line(
             prices=True,
             **options,
         )
-        return PlannedSession(session=session, permissions=loaded.permissions)
 
     return CommandLine(prepare=prepare, list_agents=_list_agents)
 

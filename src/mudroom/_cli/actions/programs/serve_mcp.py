@@ -61,10 +61,7 @@ def serve_mcp(cwd: str, flags: Mapping[str, object], chosen: McpServeFlags) -> i
     options = ServerOptions(
         limits=to_budget(settings),
         parallel=chosen.parallel or DEFAULT_PARALLEL,
-        permissions=loaded.permissions,
-        cwd=os.path.realpath(cwd),
         home=settings.home,
-        user_home=os.environ.get("HOME", "/"),
         nesting=nesting,
     )
 

@@ -1,0 +1,501 @@
+"""ServerConformance: what each server owes its client, whatever its protocol.
+
+A `Client` says how a protocol asks for it. A new server gets one more client here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import mcp_types
+import pytest
+from msgspec.structs import replace
+from tests.driving.line_server import LineServer
+from tests.driving.prompts import get_last_prompt
+from tests.waiting import SECONDS, wait_until
+
+from mudroom import Session
+from mudroom._core.budgets import Budget
+from mudroom._servers.agent_sdk.setup import PlannedSession, SessionParts, SessionPlan
+from mudroom._servers.agent_sdk.setup import ServerOptions as SdkOptions
+from mudroom._servers.mcp.server import ServerOptions as McpOptions
+from mudroom.driving import Questions, SessionStart
+from mudroom.errors import SessionPaused
+from mudroom.permissions import Permissions
+from mudroom.testing import Request, ScriptedModel, call
+
+from .acp.conftest import SUBAGENTS, Editor
+from .conftest import SdkHost
+from .http_clients.conftest import Site
+from .mcp_hosts.conftest import McpHost, get_values
+
+DONE, CANCELLED = "done", "cancelled"
+
+
+class Script:
+    """The model of all servers: it writes a file, waits, or is done at once, as the prompt says.
+
+    Attributes:
+        prompts: last prompts of its requests, in their order.
+        firsts: first prompts of the conversations of these requests.
+    """
+
+    def __init__(self) -> None:
+        self.prompts: list[str] = []
+        self.firsts: list[str] = []
+        self.released = asyncio.Event()
+
+    async def answer(self, request: Request) -> Any:
+        """Answer a request."""
+        prompt = get_last_prompt(request)
+        self.prompts.append(prompt)
+        self.firsts.append(request.prompt)
+        if "write" in prompt and not request.results:
+            return call("write", file_path="made.txt", content="text\n")
+        if "slow" in prompt:
+            await self.released.wait()
+        return f"{prompt} is done"
+
+    async def wait_for(self, prompt: str) -> None:
+        """Wait until the model has a prompt."""
+        await wait_until(lambda: prompt in self.prompts)
+
+
+class Client(ABC):
+    """One client of one server."""
+
+    is_conversation = True
+    """False for a server whose prompts have no conversation in common."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.script = Script()
+        self.questions: list[Any] = []
+
+    @property
+    def project(self) -> Path:
+        """The folder in which the session works."""
+        return self.folder
+
+    @abstractmethod
+    def serve(self, *, resumes: bool = False) -> Any:
+        """Run the server, and open a session in the block, or resume that of the last block."""
+
+    @abstractmethod
+    def send(self, prompt: str) -> asyncio.Task[str]:
+        """Send a prompt; the task returns how it ended: DONE, CANCELLED, or an error."""
+
+    @abstractmethod
+    async def cancel(self) -> None:
+        """Stop the prompt that works."""
+
+    @abstractmethod
+    async def decide(self, *, allow: bool) -> None:
+        """Answer the open question."""
+
+    async def wait_for_question(self) -> None:
+        """Wait until the server has asked."""
+        await wait_until(lambda: self.questions)
+
+    @abstractmethod
+    async def count_open_questions(self) -> int:
+        """Return the questions that the client could still answer."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Have the server stop its work so that a later one continues it."""
+
+
+class SdkClient(Client):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.session = ""
+        self._ids = 0
+
+    @asynccontextmanager
+    async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
+        options = SdkOptions(asks_host=True, resumes=resumes)
+        host = self.host = SdkHost(self.folder, self.script.answer, options, "default")
+        host.answers["can_use_tool"] = self._ask
+        prepare = host.prepare
+
+        def prepare_resumed(plan: SessionPlan, parts: SessionParts) -> PlannedSession:
+            return prepare(plan if plan.resume else replace(plan, resume=self.session), parts)
+
+        if resumes:
+            host.prepare = prepare_resumed
+        with suppress(SessionPaused):
+            async with host.serve() as self.server:
+                await host.request("initialize")
+                yield
+        for question in self.questions:
+            question.cancel()
+        await asyncio.gather(*host._tasks, return_exceptions=True)
+
+    async def _ask(self, _: Any) -> Any:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.questions.append(answer)
+        return await answer
+
+    def send(self, prompt: str) -> asyncio.Task[str]:
+        self._ids += 1
+        uuid = f"line {self._ids}"
+        self.host.send_prompt(prompt, uuid=uuid, priority="later")
+        return asyncio.create_task(self._wait(uuid))
+
+    async def _wait(self, uuid: str) -> str:
+        def is_end(line: Any) -> bool:
+            return line["type"] == "result" and uuid in line.get("user_message_uuids", [])
+
+        line = await self.host.wait_for(is_end)
+        self.session = line["session_id"]
+        return DONE if line["subtype"] == "success" else CANCELLED
+
+    async def cancel(self) -> None:
+        await self.host.request("interrupt")
+
+    async def decide(self, *, allow: bool) -> None:
+        behavior = {"behavior": "allow"} if allow else {"behavior": "deny", "message": "No."}
+        self.questions[-1].set_result(behavior)
+
+    async def count_open_questions(self) -> int:
+        lines = self.host.lines
+        withdrawn = {
+            line["request_id"] for line in lines if line["type"] == "control_cancel_request"
+        }
+        asked = self.host.list_lines("control_request")
+        return len([line for line in asked if line["request_id"] not in withdrawn])
+
+    def stop(self) -> None:
+        line = next(line for line in self.host.lines if line["type"] == "system")
+        self.session = line["session_id"]
+        self.server.pause()
+
+
+class EditorClient(Client):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.session = ""
+
+    @asynccontextmanager
+    async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
+        options = {"prompt_budget": Budget(depth=4)}
+        editor = self.editor = Editor(self.folder, self.script.answer, SUBAGENTS, options)
+        self.questions = editor.requests
+        editor.answer = lambda _: None
+        async with editor.serve() as self.server:
+            if resumes:
+                fields: dict[str, Any] = {
+                    "sessionId": self.session,
+                    "cwd": str(self.folder),
+                    "mcpServers": [],
+                }
+                await editor.request("session/load", **fields)
+            else:
+                self.session = await editor.open()
+            yield
+
+    def send(self, prompt: str) -> asyncio.Task[str]:
+        number = self.editor.start_prompt(self.session, prompt)
+        return asyncio.create_task(self._wait(number))
+
+    async def _wait(self, number: int) -> str:
+        line = await self.editor.wait_for_answer(number)
+        reason: str = line.get("result", line.get("error", {})).get("stopReason", str(line))
+        return {"end_turn": DONE, "cancelled": CANCELLED}.get(reason, reason)
+
+    async def cancel(self) -> None:
+        self.editor.notify("session/cancel", sessionId=self.session)
+
+    async def decide(self, *, allow: bool) -> None:
+        self.editor.choose(self.questions[-1], "allow" if allow else "reject")
+
+    async def count_open_questions(self) -> int:
+        withdrawn = [
+            line["params"]["requestId"]
+            for line in self.editor.lines
+            if line.get("method") == "$/cancel_request"
+        ]
+        return len([line for line in self.questions if line["id"] not in withdrawn])
+
+    def stop(self) -> None:
+        self.server.pause()
+
+
+class HttpClient(Client):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.session = ""
+
+    @property
+    def project(self) -> Path:
+        return self.folder / "project"
+
+    @asynccontextmanager
+    async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
+        site = Site(self.folder, self.script.answer, {"drain_seconds": 0.0}, {})
+        try:
+            async with site.connect() as self.client:
+                if not resumes:
+                    self.session = (await self.client.create())["id"]
+                yield
+        finally:
+            site.close()
+
+    def send(self, prompt: str) -> asyncio.Task[str]:
+        return asyncio.create_task(self._run(prompt))
+
+    async def _run(self, prompt: str) -> str:
+        path = f"/v1/sessions/{self.session}/events"
+        body = {"type": "user.message", "text": prompt}
+        while True:  # the same message again returns the state of the first
+            _, item = await self.client.send("POST", path, body, key=prompt)
+            if item["state"] == "done":
+                return {"GOAL": DONE, "CANCELLED": CANCELLED}.get(item["reason"], str(item))
+            await asyncio.sleep(0.01)
+
+    async def cancel(self) -> None:
+        await self.client.post(self.session, "user.interrupt")
+
+    async def wait_for_question(self) -> None:
+        while not await self.count_open_questions():  # noqa: ASYNC110  (a client can only ask)
+            await asyncio.sleep(0.01)
+
+    async def decide(self, *, allow: bool) -> None:
+        (question,) = (await self.client.get(f"/v1/sessions/{self.session}"))["questions"]
+        fields = {"question": question["id"], "allow": allow}
+        await self.client.post(self.session, "question.answer", **fields)
+
+    async def count_open_questions(self) -> int:
+        return len((await self.client.get(f"/v1/sessions/{self.session}")).get("questions", ()))
+
+    def stop(self) -> None:
+        pass  # the end of the block does it
+
+
+class McpClient(Client):
+    is_conversation = False
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._tasks = 0
+
+    @property
+    def project(self) -> Path:
+        return self.folder / "project"
+
+    @asynccontextmanager
+    async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
+        self.project.mkdir(exist_ok=True)
+        options = McpOptions(home=str(self.folder / "home"), parallel=1)
+        host = McpHost(self.project, self.script.answer, options, "default")
+        async with host.connect("legacy", elicitation_callback=self._ask) as self.client:
+            yield
+
+    async def _ask(self, *_: Any) -> mcp_types.ElicitResult:
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.questions.append(answer)
+        text = "allow once" if await answer else "no"
+        return mcp_types.ElicitResult(action="accept", content={"answer": text})
+
+    def send(self, prompt: str) -> asyncio.Task[str]:
+        self._tasks += 1
+        return asyncio.create_task(self._run(prompt))
+
+    async def _run(self, prompt: str) -> str:
+        result = await self.client.call_tool("task", {"prompt": prompt})
+        reason: str = get_values(result)["reason"]
+        return {"GOAL": DONE, "CANCELLED": CANCELLED}.get(reason, reason)
+
+    async def cancel(self) -> None:
+        await self.client.call_tool("task_cancel", {"task": "t1"})
+
+    async def decide(self, *, allow: bool) -> None:
+        self.questions[-1].set_result(allow)
+
+    async def count_open_questions(self) -> int:
+        return sum(not question.done() for question in self.questions)
+
+    def stop(self) -> None:
+        raise NotImplementedError("tasks of one server are not continued by the next")
+
+
+class GuestClient(Client):
+    """A client of a server that uses nothing but public doors."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.session = ""
+        self.lines: list[Any] = []
+        self._ids = 0
+
+    @asynccontextmanager
+    async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
+        self.lines.clear()
+        self._input: asyncio.Queue[str | None] = asyncio.Queue()
+        self.server = LineServer(self._make_session, self._receive, resumes=resumes)
+        running = asyncio.create_task(self.server.serve(self._read()))
+        yield
+        self._input.put_nowait(None)
+        await running
+
+    def _make_session(self, questions: Questions, start: SessionStart) -> Session:
+        options: dict[str, Any] = start.options
+        if start.is_recorded and start.id is None:
+            options = {"resume": self.session}
+        return Session(
+            model=ScriptedModel(self.script.answer),
+            cwd=str(self.folder),
+            home=str(self.folder / "home"),
+            sandbox="off",
+            environ={},
+            permissions=Permissions(can_ask=True),
+            approver=questions,
+            **options,
+        )
+
+    def _receive(self, line: str) -> None:
+        self.lines.append(json.loads(line))
+        if self.lines[-1]["type"] == "question":
+            self.questions.append(self.lines[-1]["question"])
+
+    async def _read(self) -> AsyncGenerator[str]:
+        while (line := await self._input.get()) is not None:
+            yield line
+
+    def _write(self, kind: str, **fields: Any) -> None:
+        self._input.put_nowait(json.dumps({"type": kind, **fields}))
+
+    def _list(self, kind: str) -> list[Any]:
+        return [line for line in self.lines if line["type"] == kind]
+
+    def send(self, prompt: str) -> asyncio.Task[str]:
+        self._ids += 1
+        self._write("prompt", id=str(self._ids), text=prompt)
+        return asyncio.create_task(self._wait(str(self._ids)))
+
+    async def _wait(self, id: str) -> str:
+        await wait_until(lambda: any(line["id"] == id for line in self._list("end")))
+        reasons: list[str] = [line["reason"] for line in self._list("end") if line["id"] == id]
+        (reason,) = reasons
+        return {"GOAL": DONE, "CANCELLED": CANCELLED}.get(reason, reason)
+
+    async def cancel(self) -> None:
+        self._write("cancel")
+
+    async def decide(self, *, allow: bool) -> None:
+        self._write("answer", question=self.questions[-1], allow=allow)
+
+    async def count_open_questions(self) -> int:
+        return len(self._list("question")) - len(self._list("withdrawn"))
+
+    def stop(self) -> None:
+        self.session = self._list("open")[0]["session"]
+        self.server.pause()
+
+
+CLIENTS: list[Callable[[Path], Client]] = [
+    SdkClient,
+    EditorClient,
+    HttpClient,
+    McpClient,
+    GuestClient,
+]
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest, tmp_path: Path) -> Client:
+    return request.param(tmp_path)
+
+
+async def test_a_prompt_runs_to_its_end(client: Client) -> None:
+    async with asyncio.timeout(SECONDS), client.serve():
+        assert await client.send("one") == DONE
+    assert client.script.prompts == ["one"]
+
+
+async def test_prompts_wait_for_one_another(client: Client) -> None:
+    async with asyncio.timeout(SECONDS), client.serve():
+        first = client.send("slow")
+        await client.script.wait_for("slow")
+        second = client.send("two")
+        assert await _settle(second) is None
+        assert client.script.prompts == ["slow"]
+        client.script.released.set()
+        assert [await first, await second] == [DONE, DONE]
+    assert client.script.prompts == ["slow", "two"]
+
+
+async def test_a_cancelled_prompt_ends_and_the_next_one_runs(client: Client) -> None:
+    async with asyncio.timeout(SECONDS), client.serve():
+        first = client.send("slow")
+        await client.script.wait_for("slow")
+        await client.cancel()
+        assert await first == CANCELLED
+        assert await client.send("two") == DONE
+    assert client.script.prompts == ["slow", "two"]
+
+
+@pytest.mark.parametrize("allow", [True, False])
+async def test_a_question_is_answered(client: Client, *, allow: bool) -> None:
+    async with asyncio.timeout(SECONDS), client.serve():
+        prompt = client.send("write")
+        await client.wait_for_question()
+        assert not (client.project / "made.txt").exists()
+        await client.decide(allow=allow)
+        assert await prompt == DONE
+    assert (client.project / "made.txt").exists() == allow
+
+
+async def test_a_cancel_withdraws_the_question(client: Client) -> None:
+    async with asyncio.timeout(SECONDS), client.serve():
+        prompt = client.send("write")
+        await client.wait_for_question()
+        await client.cancel()
+        assert await prompt == CANCELLED
+        while await client.count_open_questions():  # noqa: ASYNC110  (a client can only ask)
+            await asyncio.sleep(0.01)
+        assert await client.send("two") == DONE
+    assert not (client.project / "made.txt").exists()
+
+
+async def test_a_later_server_resumes_the_conversation(client: Client) -> None:
+    if not client.is_conversation:
+        pytest.skip("its tasks have no conversation in common")
+    async with asyncio.timeout(SECONDS):
+        async with client.serve():
+            assert await client.send("one") == DONE
+            client.stop()
+        async with client.serve(resumes=True):
+            assert await client.send("two") == DONE
+    assert client.script.firsts == ["one", "one"]
+    assert client.script.prompts == ["one", "two"]
+
+
+async def test_work_of_a_server_that_was_stopped_continues(client: Client) -> None:
+    if not client.is_conversation:
+        pytest.skip("its tasks have no conversation in common")
+    async with asyncio.timeout(SECONDS):
+        async with client.serve():
+            prompt = client.send("slow")
+            await client.script.wait_for("slow")
+            client.stop()
+        prompt.cancel()
+        client.script.released.set()
+        async with client.serve(resumes=True):
+            assert await client.send("two") == DONE
+        await asyncio.gather(prompt, return_exceptions=True)
+    assert client.script.prompts == ["slow", "slow", "two"]
+
+
+async def _settle(task: asyncio.Task[str]) -> str | None:
+    """Give a task some steps of the event loop; return its result, None if it still works."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+    return task.result() if task.done() else None
