@@ -21,7 +21,6 @@ PROGRAMS = {
     "tmux": ("tmux", r"tmux"),
     "zsh": ("zsh", r"\bzsh\b"),
     "fish": ("fish", r"\bfish\b"),
-    "groff": ("groff", r"groff"),
     "strace": ("strace", r"strace"),
     "gcc": ("gcc", r"\bgcc\b"),
     "postgresql": ("pg_config", r"PostgreSQL"),

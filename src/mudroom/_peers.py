@@ -66,7 +66,7 @@ class Peer(Generic[Message, Result]):
     ) -> Result:
         """Send a request and wait for its answer.
 
-        Put `asyncio.timeout` around it if the other program may never answer.
+        Put `time_limit` around it if the other program may never answer.
 
         Arguments:
             make_request: returns the request with this number.
