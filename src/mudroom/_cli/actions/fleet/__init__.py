@@ -1,1 +1,1 @@
-"""Actions for the worker processes of running sessions."""
+pass
