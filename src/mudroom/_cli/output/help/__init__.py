@@ -1,1 +1,1 @@
-"""Help texts of the command line."""
+pass
