@@ -97,9 +97,11 @@ class WorkedTime:
 
     def apply(self, event: StoredEvent) -> None:
         kind = type(event)
+        # Before an opening or a resume, no process worked.
         if self._working and kind is not SessionOpened and kind is not RunResumed:
             self.seconds += event.at - self._last_at
         self._last_at = event.at
+        # The process before has ended; what it left unfinished works again only after a resume.
         if kind is SessionOpened:
             self._working.clear()
         elif kind is RunStarted or kind is RunResumed:
@@ -170,6 +172,7 @@ class OpenEvents:
         ]
         self.task_count = max(self.task_count, int(root))
         reported = _find_reported_costs(events[-1])
+        # With the costs from the report, no price of an answer is looked up.
         amounts = PastAmounts(self._compute_price if reported is None else _count_no_price)
         amounts.usd = reported or 0.0
         for event in events:

@@ -78,6 +78,7 @@ class SessionToolSources:
         return notices
 
     async def close(self) -> None:
+        # The tasks use the sources, so they end before the sources close.
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _STREAM_BUFFER = 1 << 18  # bytes
 # Changes to larger files are not shown as a difference.
 MAX_PROPOSED_BYTES = 1 << 20
-# Shared by all runs: a path always gets the same lock, held from reading to renaming.
+# Shared by all runs: a path always gets the same lock, held from reading to renaming. Two paths may
+# share one, which costs only time.
 _LOCKS = tuple(threading.Lock() for _ in range(64))
 
 

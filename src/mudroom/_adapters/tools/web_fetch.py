@@ -137,6 +137,8 @@ def is_public_address(text: str) -> bool:
     except ValueError:
         return False
     if isinstance(address, ipaddress.IPv6Address):
+        # An IPv6 address can carry an IPv4 address, even that of this machine: the carried one
+        # counts.
         embedded = address.ipv4_mapped or address.sixtofour
         if address in _EMBEDDED_IPV4:
             embedded = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
@@ -145,6 +147,7 @@ def is_public_address(text: str) -> bool:
         if embedded is None and address not in _GLOBAL_IPV6:
             return False
         address = embedded or address
+    # Python counts multicast addresses as global.
     return address.is_global and not address.is_multicast
 
 
@@ -191,6 +194,7 @@ def _find_redirect(url: str, response: Response) -> str:
 async def _read_page(url: str, response: Response) -> _Page:
     parts: list[bytes] = []
     size = 0
+    # Reading goes on past the limit once: only then is it known that the page has more.
     while size <= MAX_BYTES and (part := await response.read()):
         parts.append(part)
         size += len(part)

@@ -11,6 +11,7 @@ from .encodings import MAX_INSPECTED, Encoding, detect_encoding, trim_sample
 from .file_text import REPLACEMENT, FileText, decode_file, list_lines, show_text
 
 MAX_LINE_CHARACTERS = 2_000
+# A character has at most 4 bytes in UTF-8, and a line end at most 2.
 _MAX_ROW_BYTES = 4 * MAX_LINE_CHARACTERS + 2
 _MAX_CHARACTERS = 48_000  # of one call; the engine shortens results over 50,000
 _LINE_OVERHEAD = 8  # characters of a line's number, tab and end
