@@ -81,7 +81,7 @@ class RecordReader:
     Arguments:
         wanted: keys of the input's lines; other runs are left out.
         again: reasons whose lines run again.
-        results: the output, which nobody has published yet.
+        results: the output, which is not published yet.
     """
 
     def __init__(

@@ -164,7 +164,7 @@ class ResultFile:
             self._new.unlink(missing_ok=True)
 
     def _close_file(self) -> None:
-        """Write what is left and close the file. Raises OSError with the path."""
+        """Write the rest and close the file. Raises OSError with the path."""
         try:
             self._file.close()
         except OSError as error:

@@ -35,7 +35,7 @@ B = TypeVar("B", bound=UserBlock | AssistantBlock)
 
 
 class Cleared(Struct, frozen=True):
-    """What was cleared in a conversation: new texts of results and new arguments, by call id.
+    """Cleared parts of a conversation: new texts of results and new arguments, by call id.
 
     Some may be in runs that this one continues.
     """

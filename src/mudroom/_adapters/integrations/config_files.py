@@ -193,7 +193,7 @@ class EntryReader:
         self._used.update(names)
 
     def report_unused(self) -> None:
-        """Report the fields that nobody has read."""
+        """Report the fields that were not read."""
         unused = [name for name in self.entry if name not in self._used]
         if unused and self.is_usable:
             self.add_note(f"not used here: {', '.join(unused)}")

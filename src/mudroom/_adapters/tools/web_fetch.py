@@ -78,7 +78,7 @@ def make_web_fetch_tool(
     Arguments:
         mark_page: marks text in a page that looks like instructions.
         private_addresses: IP addresses that are not public but may be contacted, by URLs that name
-            them. A host name that leads to one is refused: whoever owns the name chose the address.
+            them. A host name that leads to one is refused: the owner of the name chose the address.
     """
 
     async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:

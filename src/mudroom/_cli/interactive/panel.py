@@ -107,7 +107,7 @@ class Panel:
         return f"{self._choose_spinner()} {self._describe_work()}" if self.is_working else ""
 
     def _describe_work(self) -> str:
-        """Return the keys for the work that goes on."""
+        """Return the keys for the work in progress."""
         work = self.conversation.background_work if self.conversation else ()
         if work:
             return f"{len(work)} in the background, ctrl+c twice: stop all"

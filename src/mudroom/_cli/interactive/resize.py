@@ -80,7 +80,7 @@ class ReflowRenderer(Renderer):
         return time.monotonic() < self._settled_at
 
     def render(self, app: Application[None], layout: Layout, is_done: bool = False) -> None:
-        """Draw what has changed; draw everything if the width has changed."""
+        """Draw the changes; draw everything if the width has changed."""
         with self._stable_output.hold_size() as size:
             self._follow_width(size)
             before = self._measure_rows() if self._last_size == size else []

@@ -47,7 +47,7 @@ def split_model(model: str) -> tuple[str, str]:
 
 
 def describe_run(session: str, brief: Brief) -> Attributes:
-    """Describe a run by what is known at its start."""
+    """Describe a run by the facts known at its start."""
     provider, model = split_model(brief.model)
     attributes: Attributes = {
         **_describe_operation("invoke_agent", "AGENT", session, brief.run_id),
@@ -67,7 +67,7 @@ def describe_run(session: str, brief: Brief) -> Attributes:
 
 
 def describe_turn(session: str, brief: Brief, turn: int) -> Attributes:
-    """Describe a model call by what is known at its start."""
+    """Describe a model call by the facts known at its start."""
     provider, model = split_model(brief.model)
     return {
         **_describe_operation("chat", "LLM", session, brief.run_id),
@@ -114,7 +114,7 @@ def describe_usage(usage: Usage) -> Attributes:
 
 
 def describe_call(session: str, brief: Brief, call_id: str, tool: str) -> Attributes:
-    """Describe a tool call by what is known at its start."""
+    """Describe a tool call by the facts known at its start."""
     name = normalize_tool_name(tool)
     attributes: Attributes = {
         **_describe_operation("execute_tool", "TOOL", session, brief.run_id),

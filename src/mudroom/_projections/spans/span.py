@@ -54,7 +54,7 @@ class OpenSpan:
     """A span that has not ended.
 
     Attributes:
-        span: what is known from its start.
+        span: the facts known at its start.
         attributes, events: those of its end, added while it is open.
     """
 

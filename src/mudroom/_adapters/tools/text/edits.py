@@ -346,7 +346,7 @@ def fold_line_ends(text: str) -> FoldedText:
 
 
 def fold_look_alikes(text: str) -> FoldedText:
-    """Make line ends, spaces, dashes and quotes the same, drop what has no width, and compose.
+    """Make line ends, spaces, dashes and quotes the same, drop invisible characters, and compose.
 
     Composed and decomposed letters (NFC and NFD) become the same.
     """

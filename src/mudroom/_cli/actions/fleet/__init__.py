@@ -1,1 +1,1 @@
-pass
+"""Actions for the worker processes of running sessions."""

@@ -1,1 +1,1 @@
-pass
+"""Help texts of the command line."""
