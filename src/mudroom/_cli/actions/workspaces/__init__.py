@@ -1,4 +1,4 @@
-"""`mudroom workspaces`: lists, shows, compares, applies and drops work of isolated workspaces."""
+"""`mudroom workspaces`: list, show, compare, apply and drop the work of isolated workspaces."""
 
 from __future__ import annotations
 
