@@ -175,7 +175,7 @@ def _check_module(path: str, functions: Sequence[DemoFunction], context: Context
 
 
 def quote_lines(request: Request, context: Context) -> Plan:
-    """Quote lines of files at the top that look like what is asked for, found ones first."""
+    """Quote lines of files at the top that look like the wanted ones, found ones first."""
     context.require("read", "glob", "grep")
     say = context.say
     most, pattern, *globs = load_data("outline")["quotations"][request.kind]

@@ -52,7 +52,7 @@ class Context(Struct, frozen=True):
             raise CannotAnswer(self.say("no_tool", listed=missing))
 
     def describe_problems(self, problems: list[str]) -> str:
-        """Note what was not searched, "" if everything was. Problems end a run not done."""
+        """Note unsearched places, "" if there are none. Problems end a run not done."""
         self.problems.extend(filter(None, problems))
         reasons = self.say.join(dict.fromkeys(filter(None, problems)))
         return self.say("not_all_searched", reasons=reasons) if reasons else ""

@@ -48,7 +48,7 @@ class WrongLines(UsageError):
 
     Arguments:
         name: the input's name.
-        errors: numbers of lines and what is wrong; the first ones if there are many.
+        errors: numbers of lines and their problems; the first ones if there are many.
     """
 
     def __init__(self, name: str, errors: Sequence[tuple[int, str]]) -> None:

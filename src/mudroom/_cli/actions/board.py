@@ -83,7 +83,7 @@ def _parse_entry(entry: str) -> tuple[str, Any]:
 
 
 def complete_task(cwd: str, task_ids: Iterable[int]) -> int:
-    """Mark tasks as done, and print what is ready now."""
+    """Mark tasks as done, and print the tasks that are ready now."""
     with open_board(cwd) as board:
         for task_id in task_ids:
             ready = board.mark_done(task_id)

@@ -182,7 +182,7 @@ class KeyActions:
             self._queue.put(line)
 
     def escape(self) -> None:
-        """Esc: close what is open, else stop the run; pressed twice, clear the line or rewind."""
+        """Esc: close an open view, else stop the run; pressed twice, clear the line or rewind."""
         panel = self._panel
         now = time.monotonic()
         twice = now - self._escaped_at < DOUBLE_PRESS_SECONDS

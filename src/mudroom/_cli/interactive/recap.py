@@ -84,7 +84,7 @@ def _print_answer(scrollback: Scrollback, run: RunView, session_id: str) -> None
 
 
 async def print_exit_line(conversation: Conversation) -> None:
-    """Print how to resume the session, and what it spent; nothing for a session without prompts."""
+    """Print how to resume the session, and its costs; nothing for a session without prompts."""
     tree = conversation.tree
     if not tree.roots:
         return  # Nothing is stored.

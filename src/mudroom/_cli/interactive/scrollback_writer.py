@@ -74,7 +74,7 @@ class ScrollbackWriter:
         self._latest: tuple[ToolCallStarted, ToolResult, RunView | None] | None = None
 
     def format_pending(self, columns: int, height: int) -> list[Line]:
-        """Return what is not written yet: calls of a group, thinking, the end of the answer."""
+        """Return the rest to write: calls of a group, thinking, the end of the answer."""
         scrollback = self._scrollback
         lines = self._group.format_lines(columns, scrollback.glyphs)
         lines += self._thinking.format_lines(columns, scrollback.glyphs)

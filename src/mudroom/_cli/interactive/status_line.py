@@ -35,7 +35,7 @@ class StatusLine:
         self._find_window = find_window
 
     def rewind(self, run_id: str) -> None:
-        """Return to the state before a root run; what was spent stays."""
+        """Return to the state before a root run; the costs stay."""
         self.receipts.rewind(run_id)
         self.shares.rewind(run_id)
 

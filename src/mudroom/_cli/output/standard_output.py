@@ -65,7 +65,7 @@ class SafeTextStream(io.TextIOWrapper):
 
 
 def make_streams_safe() -> None:
-    """Replace stdout and stderr by streams that neutralise what is written to them."""
+    """Replace stdout and stderr by streams that neutralise all text written to them."""
     for name in STREAM_NAMES:
         stream: TextIO = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, SafeTextStream):

@@ -158,7 +158,7 @@ class Opening(Struct, frozen=True):
 
     Arguments:
         spec: what the run needs. factory: opens folders with the options of the session.
-        stack: closes what was opened, when the run ends.
+        stack: closes all that was opened, when the run ends.
         stop: set when nobody waits for the files any more.
     """
 

@@ -85,7 +85,7 @@ class RunControls(ABC):
         return handle is not None and handle.wrap_up()
 
     def detach(self, run_id: str | None = None) -> bool:
-        """Let a call that waits for a child or command return; the work goes on in the background.
+        """Let a call return that waits for a child or command; that continues in the background.
 
         The parent reads its result in a notification. Returns False if no call waits for it. If the
         parent works in a worker process, the result only states whether it works.

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 class WorkerServices(NamedTuple):
-    """Services of a session's runs in a worker process, and what is closed after them."""
+    """Services of a session's runs in a worker process, and the rest to close after them."""
 
     services: SessionServices
     models: ModelRegistry

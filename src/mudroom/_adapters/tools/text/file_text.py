@@ -26,7 +26,7 @@ class FileText(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The text as `read` shows it: of the same length, with U+FFFD for what is not text."""
+        """The text as `read` shows it: of the same length, with U+FFFD for other bytes."""
         return show_text(self.text)
 
     def encode(self, text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What the ACP server needs from the command line. Each function imports what it uses."""
+"""What the ACP server needs from the command line. Each function has its own imports."""
 
 from __future__ import annotations
 

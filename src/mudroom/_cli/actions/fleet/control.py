@@ -96,7 +96,7 @@ def _find_sessions(home: str, start: str) -> list[str]:
 
 
 def _select(status: FleetStatus, worker: str) -> tuple[int, ...]:
-    """Return the numbers of the workers that a word names. Raises UsageError."""
+    """Return the numbers of the workers that an argument names. Raises UsageError."""
     chosen = [
         each.number
         for each in status.workers

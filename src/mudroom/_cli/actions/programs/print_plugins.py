@@ -1,4 +1,4 @@
-"""Lists plugins: what is in them, what they add to a request, and what they may start."""
+"""Lists plugins: their parts, what they add to a request, and what they may start."""
 
 from __future__ import annotations
 

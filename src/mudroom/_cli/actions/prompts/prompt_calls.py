@@ -40,7 +40,7 @@ class PromptCall(Struct, frozen=True):
 
     Arguments:
         rules: allow rules for this call only.
-        notices: lines for the user about what is not used.
+        notices: lines for the user about unused parts.
     """
 
     file: PromptFile
