@@ -51,7 +51,7 @@ class ManifestFormat(Struct, frozen=True):
 
 
 class Intent(Struct, frozen=True):
-    """One kind of request: patterns of which one must match, and the words that it may contain."""
+    """One kind of request: patterns, one of which must match, and the words that it may contain."""
 
     name: str
     patterns: tuple[str, ...]
@@ -71,14 +71,14 @@ Row = TypeVar("Row")
 
 @cache
 def load_data(name: str) -> dict[str, Any]:
-    """Return one file of `data/`."""
+    """Load one file of `data/`."""
     text = Path(__file__).with_name("data").joinpath(f"{name}.toml").read_text("utf-8")
     return tomllib.loads(text)
 
 
 @cache
 def load_rows(file: str, table: str, row: type[Row]) -> tuple[Row, ...]:
-    """Return one array of tables of a file of `data/`."""
+    """Load one array of tables from a file of `data/`."""
     return msgspec.convert(load_data(file)[table], tuple[row, ...])
 
 
@@ -91,17 +91,17 @@ def find_outline_rules(path: str) -> OutlineRules:
 
 
 def load_pattern(name: str) -> re.Pattern[str]:
-    """Return a pattern that matches any of one list of `intents.toml`, letter case ignored."""
+    """Make a pattern that matches any of one list of `intents.toml`, ignoring case."""
     return join_patterns(tuple(load_data("intents")[name]))
 
 
 @cache
 def join_patterns(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern that matches any of the patterns, letter case ignored."""
+    """Make a pattern that matches any of the patterns, ignoring case."""
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
 
 
 def matches_any(path: str, globs: tuple[str, ...]) -> bool:
-    """Return True when the name of a file, or its path for a glob with a slash, matches."""
+    """Return whether a file's name matches, or its path for a glob with a slash."""
     name = path.rpartition("/")[2]
     return any(fnmatch(f"/{path}", f"*/{g}") if "/" in g else fnmatch(name, g) for g in globs)

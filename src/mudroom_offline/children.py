@@ -1,4 +1,4 @@
-"""Child runs: split work into prompts, start the children, and read their reports."""
+"""Child runs: splits work into prompts, starts the children, and reads their reports."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _MAX_CHILDREN = 16
 
 
 class ChildAnswer(Struct, frozen=True):
-    """The text of a child's report; `problem` is not empty when the child did not finish."""
+    """The text of a child's report; `problem` is not empty if the child did not finish."""
 
     text: str
     problem: str
 
 
 def split_batches(files: list[str]) -> list[list[str]]:
-    """Split files into batches, in order: of five, or larger ones for many files."""
+    """Split files into batches of five, or larger ones for many files, keeping their order."""
     size = min(_MAX_BATCH, max(_BATCH, -(-len(files) // _MAX_CHILDREN)))
     return [files[start : start + size] for start in range(0, len(files), size)]
 
@@ -40,6 +40,7 @@ def run_children(
     whole = yield from read_files(report.spill for report in reports if report.spill)
     answers: list[ChildAnswer] = []
     for title, output, report in zip(titles, outputs, reports, strict=True):
+        # The engine's warning continues with the report, which is shown anyway.
         warning = report.warning.partition("; what follows is")[0]
         warning = warning or (report.text if output.error else "")
         text = whole[report.spill].text.strip() if report.spill else report.text

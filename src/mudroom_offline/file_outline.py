@@ -1,4 +1,4 @@
-"""Description of one file: its first words and the lines that may define something, quoted."""
+"""Describes one file: its first words and the lines that may define something, quoted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE_LENGTH = 60
 
 
 def describe_file(file: FileText, say: Translator) -> str:
-    """Return one line: the number of lines, the first words, and lines with definitions."""
+    """Describe a file in one line: number of lines, first words, and lines with definitions."""
     if file.problem and not file.text:
         return say("no_line_read", error=file.problem)[:_LENGTH]
     count = say.count(file.text.count("\n") + 1, "line")
@@ -28,8 +28,9 @@ def describe_file(file: FileText, say: Translator) -> str:
 
 
 def blank_code(text: str) -> str:
-    """Return Markdown with empty lines in place of blocks of code, comments and HTML."""
+    """Blank out code, comments and HTML in Markdown."""
     blocks = load_data("outline")["not_prose"]
+    # With as many line feeds, so that the numbers of the other lines stay right.
     return re.sub(blocks, lambda match: "\n" * match[0].count("\n"), text)
 
 
@@ -50,7 +51,7 @@ def _quote_first_words(path: str, text: str, say: Translator) -> list[str]:
 
 
 def _find_head_comment(text: str) -> tuple[int, int]:
-    """Return the first comment that is not a licence or a setting and has only such before it."""
+    """Find the first comment that is not a licence or a setting, and has only such before it."""
     outline = load_data("outline")
     head = "\n".join(text.split("\n")[:HEAD_LINES])
     for match in re.finditer(outline["block"], head):
@@ -65,7 +66,7 @@ def _find_head_comment(text: str) -> tuple[int, int]:
 
 
 def _quote_definitions(file: FileText, text: str, say: Translator) -> list[str]:
-    """Quote lines of a known form with their numbers; a leading _ leaves a name out."""
+    """Quote lines of a known form with their numbers, without names that begin with "_"."""
     rules = find_outline_rules(file.path)
     matches = [match for pattern in rules.names for match in re.finditer(pattern, text)]
     numbers: dict[str, int] = {}
@@ -80,5 +81,6 @@ def _quote_definitions(file: FileText, text: str, say: Translator) -> list[str]:
 
 def _mark_as_code(line: str) -> str:
     line = line if len(line) <= _LINE_LENGTH else f"{line[:_LINE_LENGTH]}…"
+    # In Markdown, a fence must be longer than any row of backticks inside.
     marks = "`" * (max([0, *map(len, re.findall("`+", line))]) + 1)
     return f"{marks} {line} {marks}" if "`" in line else f"`{line}`"

@@ -13,6 +13,7 @@ from .next_step import FinalAnswer, find_next_step
 from .plans import CannotAnswer, Translator
 from .requests import is_chinese
 
+# Characters of one piece of a streamed answer; smaller ones look like typing.
 _CHUNK = 400
 _PACED_CHUNK = 24
 
@@ -42,7 +43,7 @@ class OfflineModel:
 
 
 class RuleConversation:
-    """One conversation with the rules."""
+    """Conversation that is answered by the rules."""
 
     def __init__(
         self, config: RequestConfig, pace: float, sleep: Callable[[float], Awaitable[None]]
@@ -59,7 +60,10 @@ class RuleConversation:
         self._characters += len(str(message.content))
 
     async def request_answer(
-        self, *, tools: bool = True, max_tokens: int | None = None
+        self,
+        *,
+        tools: bool = True,
+        max_tokens: int | None = None,
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Stream the next answer, whole. Raises ModelRefused for a request that no rule covers."""
         try:
@@ -81,6 +85,7 @@ class RuleConversation:
             reason = StopReason.CALLS
             content = step
             length = sum(len(call.name) + len(str(call.arguments)) for call in step)
+        # About four characters a token, as budgets and screens need some figure.
         usage = Usage(input_tokens=-(-self._characters // 4), output_tokens=-(-length // 4))
         yield AssistantMessage(
             content, stop_reason=reason, model="rules", wire="offline", usage=usage

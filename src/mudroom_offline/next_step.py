@@ -1,4 +1,4 @@
-"""The next step of a conversation as a pure function of its messages."""
+"""The next step of a conversation, as a pure function of its messages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COMMENT = re.compile(r"\s*(?:#(?!\s*define)|//|/?\*|--|;|%|>>>|\.\.\.)")
 
 
 def find_symbol(request: Request, context: Context) -> Plan:
-    """List the lines that contain a name, first those that look like a definition."""
+    """List the lines that contain a name, those that look like a definition first."""
     context.require("grep")
     say = context.say
     names = find_symbols(request.text)
@@ -47,6 +47,7 @@ def find_symbol(request: Request, context: Context) -> Plan:
     plain = re.escape(name).replace(r"\-", "-")  # ripgrep and Python both understand it
     word = re.sub(r"^(?=\w)|(?<=\w)$", r"\\b", plain)
     listing = (yield from grep_all(request, [(word, "**/*")], "content"))[0]
+    # The list was cut: search for definitions once more, so that they are not what is missing.
     if listing.problem and listing.rows:
         definition = load_data("languages")["keyword_definition"].replace("NAME", plain)
         first = (yield from grep_all(request, [(definition, "**/*")], "content"))[0]
@@ -139,7 +140,7 @@ def _choose_functions(text: str) -> Sequence[DemoFunction]:
 
 
 def _write_module(path: str, functions: Sequence[DemoFunction], context: Context) -> Plan:
-    """Write the module, unless there is such a file, also one that git ignores."""
+    """Write the module, unless there is such a file, even one that git ignores."""
     say = context.say
     listed, read = yield [plan_call("glob", pattern=path), plan_call("read", file_path=path)]
     if listed.error or parse_listing(listed).rows or not read.error:
@@ -174,7 +175,7 @@ def _check_module(path: str, functions: Sequence[DemoFunction], context: Context
 
 
 def quote_lines(request: Request, context: Context) -> Plan:
-    """Quote the lines of files at the top that look like what is asked for, found ones first."""
+    """Quote lines of files at the top that look like the wanted ones, found ones first."""
     context.require("read", "glob", "grep")
     say = context.say
     most, pattern, *globs = load_data("outline")["quotations"][request.kind]
@@ -287,7 +288,7 @@ _PLANS: dict[str, Callable[[Request, Context], Plan]] = {
 
 
 class FinalAnswer(Struct, frozen=True):
-    """The text at the end of a run; `is_whole` is False when a part of the prompt is not done."""
+    """The text at the end of a run; `is_whole` is False if a part of the prompt is not done."""
 
     text: str
     is_whole: bool = True
@@ -374,6 +375,7 @@ def _replay(
     plan: Steps[FinalAnswer], outputs: list[list[ToolResultBlock]]
 ) -> list[ToolCallBlock] | FinalAnswer:
     """Run the plan from its start over the outputs so far. Return its next calls or its answer."""
+    # A conversation keeps no state: the same messages lead to the same step, also after a resume.
     try:
         step = next(plan)
         for turn in outputs:

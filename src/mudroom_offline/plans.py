@@ -22,16 +22,16 @@ class Translator(Struct, frozen=True):
         return load_data("texts")[key][self.is_chinese].format(**values)
 
     def count(self, number: int, unit: str) -> str:
-        """Return a number and its unit, for example "1 file" or "2,000 files"."""
+        """Format a number and its unit, for example "1 file" or "2,000 files"."""
         plural = "s" if number != 1 and not self.is_chinese else ""
         return f"{number:,} {self(unit)}{plural}"
 
     def join(self, items: Iterable[str]) -> str:
-        """Return a list as running text."""
+        """Join a list as running text."""
         return ("、" if self.is_chinese else ", ").join(items)
 
     def join_first(self, items: Iterable[str], mark: str = "", most: int = 3) -> str:
-        """Return the first different items, each between two marks."""
+        """Join the first different items, each between two marks."""
         unique = [f"{mark}{item}{mark}" for item in dict.fromkeys(items)]
         return self.join([*unique[:most], "…"] if len(unique) > most else unique)
 
@@ -46,13 +46,13 @@ class Context(Struct, frozen=True):
     problems: list[str] = field(default_factory=list[str])  # why the answer is not complete
 
     def require(self, *names: str) -> None:
-        """Raise CannotAnswer when one of the tools is not offered."""
+        """Raise CannotAnswer if one of the tools is not offered."""
         missing = self.say.join(f"`{name}`" for name in names if name not in self.tools)
         if missing:
             raise CannotAnswer(self.say("no_tool", listed=missing))
 
     def describe_problems(self, problems: list[str]) -> str:
-        """Return a note that not all was searched, "" if it was. Problems end a run not done."""
+        """Note unsearched places, "" if there are none. Problems end a run not done."""
         self.problems.extend(filter(None, problems))
         reasons = self.say.join(dict.fromkeys(filter(None, problems)))
         return self.say("not_all_searched", reasons=reasons) if reasons else ""
@@ -72,7 +72,7 @@ class Request(Struct, frozen=True):
 
 
 class CannotAnswer(Exception):
-    """Raised by a plan that cannot do the request. The message says why, in the user's language."""
+    """A plan cannot do the request. The message says why, in the user's language."""
 
 
 Answer = TypeVar("Answer")
@@ -81,7 +81,7 @@ Plan = Steps[str]
 
 
 def plan_call(tool: str, **arguments: Any) -> ToolCallBlock:
-    """Return a call of a tool, still without an id. Arguments that are None are left out."""
+    """Make a call of a tool, still without an id. Arguments that are None are left out."""
     return ToolCallBlock("", tool, {k: v for k, v in arguments.items() if v is not None})
 
 

@@ -1,6 +1,6 @@
 """Prompts: the requests in a prompt, and the folders, files and patterns that a request names.
 
-A clause is understood only when it matches a pattern of one kind of request and has no word
+A clause is understood only if it matches a pattern of one kind of request and has no word
 outside that kind's vocabulary. So a condition, a negation or another purpose is never ignored.
 """
 
@@ -35,7 +35,7 @@ _ABOUT_A_PLACE = ("count", "summarise", "find")
 
 
 def is_chinese(text: str) -> bool:
-    """Return True when the prompt is in Chinese, also with English words in it."""
+    """Return whether the prompt is in Chinese, even with English words in it."""
     return bool(_CJK.search(_LIST_ITEM.sub("", text)))
 
 
@@ -61,14 +61,14 @@ def parse_prompt(prompt: str) -> tuple[list[Request], list[str]]:
 
 
 def is_writing_form(prompt: str) -> bool:
-    """Return True when the whole prompt, without spaces at its ends, is an instruction to write."""
+    """Return whether the whole prompt, without spaces at its ends, is an instruction to write."""
     names = "|".join(row.name for row in load_rows("demo", "function", DemoFunction))
     forms = [x.replace("NAME", f"(?-i:{names})") for x in load_data("intents")["writing_forms"]]
     return bool(join_patterns(tuple(forms)).fullmatch(_normalize(prompt).strip(" ")))
 
 
 def find_unknown_words(text: str, kind: str) -> list[str]:
-    """Return the words of a text that a kind of request does not know; for "", any kind."""
+    """List the words of a text that a kind of request does not know; for "", any kind."""
     if not kind:
         rows = load_rows("intents", "intent", Intent)
         return min((find_unknown_words(text, row.name) for row in rows), key=len)
@@ -78,7 +78,7 @@ def find_unknown_words(text: str, kind: str) -> list[str]:
 
 
 def find_symbols(text: str) -> list[str]:
-    """Return the names a request asks about: quoted ones, else those that look like identifiers."""
+    """List the names a request asks about: quoted ones, else those that look like identifiers."""
     text = _remove_folder(text)
     bare = _PATH_LIKE.sub(" ", text)
     quoted = ["".join(groups) for groups in _QUOTED.findall(text)]
@@ -90,7 +90,7 @@ def find_symbols(text: str) -> list[str]:
 
 
 def find_folders(text: str) -> list[str]:
-    """Return the folders that a request names."""
+    """List the folders that a request names."""
     bare = re.sub(r"https?://\S+", " ", text)
     names: list[str] = []
     for pattern in load_data("intents")["folders"]:
@@ -104,7 +104,7 @@ def find_folders(text: str) -> list[str]:
 
 
 def find_patterns(text: str) -> list[str]:
-    """Return the globs, file names and kinds of file that a request names."""
+    """List the globs, file names and kinds of file that a request names."""
     text = _remove_folder(text)
     names = [glob for glob in _GLOB.findall(text) if glob.strip("*")]
     if not names:
@@ -117,19 +117,19 @@ def find_patterns(text: str) -> list[str]:
 
 
 def find_names(text: str) -> list[str]:
-    """Return the paths without wildcards that `find_patterns` returns."""
+    """List the paths without wildcards that `find_patterns` returns."""
     return [x for y in find_patterns(text) if "*" not in (x := y.removeprefix("**/"))]
 
 
 def _normalize(prompt: str) -> str:
-    """Return a prompt in simplified characters; names of files and quoted code keep theirs."""
+    """Write a prompt in simplified characters; names of files and quoted code keep theirs."""
     for place in _TRADITIONAL["spaces"]:
         prompt = re.sub(place, r"\1 ", prompt)
     return _KEPT_OR_TRADITIONAL.sub(lambda found: found[1] or _PAIRS[found[0]], prompt)
 
 
 def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | None]]:
-    """Yield kind, text and folder. The kind is "" when the place of a request is not sure."""
+    """Yield kind, text and folder. The kind is "" if the place of a request is not sure."""
     folders: list[str] = []
     patterns: list[str] = []
     last = "help"
@@ -151,7 +151,7 @@ def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | 
 
 
 def _split_requests(prompt: str) -> list[tuple[str, str]]:
-    """Return kind and text of each request; a clause without one belongs to the one before it."""
+    """List kind and text of each request; a clause without one belongs to the one before it."""
     whole = _classify(prompt)
     clauses = load_pattern("clause_end").split(prompt)
     if whole and (_LIST_ITEM.search(prompt) or not any(map(_classify, clauses))):
@@ -187,6 +187,7 @@ def _classify(clause: str) -> str:
 def _load_vocabulary(kind: str) -> tuple[frozenset[str], re.Pattern[str]]:
     intent = next(row for row in load_rows("intents", "intent", Intent) if row.name == kind)
     words = [*intent.words.split(), *load_data("intents")["common_words"].split()]
+    # The longest first, because a short word may be the beginning of a longer one.
     chinese = sorted((word for word in words if _CJK.match(word)), key=len, reverse=True)
     return frozenset(words), re.compile("|".join(chinese))
 
@@ -195,6 +196,7 @@ def _remove_names(text: str, kind: str) -> str:
     paths = {*_FILE.findall(text), *_GLOB.findall(text)}
     text = _remove_folder(text)
     if kind in _TAKES_FILES:
+        # The longest first, because one path may be the end of another.
         for path in sorted(paths, key=len, reverse=True):
             text = re.sub(rf"`?{re.escape(path)}`?", " ", text)
         text = load_pattern("language_name").sub(" ", _SUFFIX.sub(" ", text))

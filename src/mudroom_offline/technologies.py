@@ -20,7 +20,7 @@ _NAME = re.compile(r"\s*([A-Za-z@][\w./@-]*)(?![\w.-]*[:+])")
 
 
 class Dependency(Struct, frozen=True):
-    """An entry of a manifest as it is written there."""
+    """An entry of a manifest, as it is written there."""
 
     name: str
     text: str  # a requirement, a name with its value, or a line
@@ -38,7 +38,7 @@ class Manifest(Struct):
 
 
 def find_format(path: str) -> ManifestFormat | None:
-    """Return the rules for a manifest, None for another file."""
+    """Return the rules for a manifest, None for any other file."""
     rows = load_rows("manifests", "manifest", ManifestFormat)
     return next((rules for rules in rows if matches_any(path, rules.files)), None)
 
@@ -69,7 +69,7 @@ def _read_data(data: object, manifest: Manifest) -> None:
 
 
 def _read_values_at(data: object, path: str, section: str = "") -> Iterator[tuple[str, object]]:
-    """Yield keys and values at a path of keys with slashes between them; "*" is any letters."""
+    """Yield keys and values at a path of keys, separated by slashes; "*" is any letters."""
     key, _, rest = path.partition("/")
     if not path:
         yield section[1:], data
@@ -93,6 +93,7 @@ def _read_dependencies(value: object, section: str) -> Iterator[Dependency]:
 
 def _read_text(text: str, manifest: Manifest) -> None:
     rules = manifest.rules
+    # Comments become empty lines, so that the numbers of the other lines stay right.
     manifest.tools = re.sub(rules.comment, lambda match: "\n" * match[0].count("\n"), text)
     lines = text.split("\n")
     for match in re.finditer(rules.dependency, manifest.tools):
@@ -177,7 +178,7 @@ def _survey_project(request: Request, *, with_tests: bool) -> Steps[Project]:
 
 
 def _is_in(folders: list[str], path: str, request: Request) -> bool:
-    """Return True when a path goes through one of the folders below the folder asked for."""
+    """Return whether a path goes through one of the folders below the folder asked for."""
     below = f"/{path.removeprefix(f'{request.folder}/')}"
     return any(f"/{name}/" in below for name in folders)
 
@@ -194,6 +195,7 @@ def _count_languages(
     """Count the files of each language outside of the folders that are left out."""
     table: dict[str, list[str]] = load_data("languages")["suffixes"]
     counts = dict.fromkeys(table, 0)
+    # A glob cannot leave folders out: count all files, then take off those in these folders.
     for sign, start in ((1, "**/"), (-1, f"**/{{{','.join(project.left_out)}}}/**/")):
         if not (names := [name for name in counts if sign > 0 or counts[name]]):
             break

@@ -27,7 +27,7 @@ _FILES_PER_TURN = 20
 
 
 class FileText(Struct):
-    """The text of a file as far as it was read; `problem` says why not all is here."""
+    """The text of a file as far as it was read; `problem` says why some is missing."""
 
     path: str
     text: str
@@ -60,7 +60,7 @@ def read_files(paths: Iterable[str]) -> Steps[dict[str, FileText]]:
 
 
 def parse_listing(output: ToolResultBlock) -> Listing:
-    """Return the rows of a list without the note in parentheses that may stand at its end."""
+    """Read the rows of a list without the note in parentheses that may stand at its end."""
     rows = [row.removeprefix("./") for row in output.text.split("\n") if row.strip()]
     has_note = rows and rows[-1].startswith("(") and rows[-1].endswith(")")
     note = rows.pop()[1:-1] if has_note else ""
@@ -78,7 +78,7 @@ def parse_listing(output: ToolResultBlock) -> Listing:
 
 
 def find_place(request: Request, say: Translator) -> Steps[Request]:
-    """Return the request with its path as the folder when there is such a folder."""
+    """Use the request's path as its folder if there is such a folder."""
     names = find_names(request.text)
     calls = [plan_call("glob", pattern=f"{x}/**/*", path=request.folder) for x in names]
     outputs = (yield calls) if calls else []
@@ -110,7 +110,7 @@ def list_files(request: Request, patterns: list[str]) -> Steps[Listing]:
 
 
 def join_globs(patterns: list[str]) -> str:
-    """Return one glob that matches the files of all. With a slash, names match at the top only."""
+    """Join globs into one for the files of all. With a slash, names match at the top only."""
     is_path = len(patterns) == 1 and "/" in patterns[0]
     return patterns[0] if is_path else f"{{{','.join([*patterns, '-/-'])}}}"
 
@@ -127,7 +127,7 @@ def grep_all(
 
 
 def format_block(rows: list[str], say: Translator, most: int = 60) -> str:
-    """Return rows unchanged between two fences, up to a limit, and the number of the others."""
+    """Put rows unchanged between two fences, up to a limit, and the number of the others."""
     if not rows:
         return ""
     text = "\n".join(rows[:most])
@@ -137,7 +137,7 @@ def format_block(rows: list[str], say: Translator, most: int = 60) -> str:
 
 
 def format_table(head: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:
-    """Return a Markdown table."""
+    """Make a Markdown table."""
     names = list(head)
     lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     for row in rows:
@@ -147,7 +147,7 @@ def format_table(head: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _parse_file(path: str, output: ToolResultBlock) -> FileText:
-    """Return the lines of a `read` result; other rows say why some lines are missing."""
+    """Read the lines of a `read` result; other rows say why some lines are missing."""
     rows = output.text.split("\n")
     matches = [_NUMBERED.match(row) for row in rows]
     text = "\n".join(match[2] for match in matches if match)

@@ -18,10 +18,10 @@ from .line_formats import BatchLine
 from .results import ResultFile, ResultFormat, encode_result
 from .status import BatchStatus, Rates, RequestCounter
 
+# Lines in a row that end because the provider is unreachable, before no further line starts.
 _MAX_UNAVAILABLE = 20
-"""Lines in a row that end because the provider is unreachable, before no further line starts."""
+# Finished lines that are skipped before other tasks get the event loop.
 _SKIPPED_AT_ONCE = 2_000
-"""Finished lines that are skipped before other tasks get the event loop."""
 
 
 class BatchPlan(Struct, frozen=True):
@@ -29,7 +29,7 @@ class BatchPlan(Struct, frozen=True):
 
     Arguments:
         total: number of lines. lines: yields them.
-        agent: agent of lines that name none. model: "" for that of the agent.
+        agent: agent of lines that name none. model: "" for the agent's.
         usd_limit: US dollars for all lines; None for no limit.
     """
 
@@ -47,7 +47,7 @@ class Batch:
     """A batch that runs in an open session.
 
     `Session.map` has one agent and one limit for all prompts, and gives the reports in their order.
-    Lines have their own, each result is written when it is there, and interrupted runs go on.
+    Lines have their own, each result is written when it is there, and interrupted runs continue.
 
     Arguments:
         record: what earlier processes did.
@@ -77,7 +77,6 @@ class Batch:
 
     @property
     def done(self) -> int:
-        """Number of lines that have a result."""
         return self._record.reasons.total()
 
     @property
@@ -100,12 +99,12 @@ class Batch:
         except* SessionPaused:
             pass
         except* Exception as errors:  # noqa: BLE001  (raised again below)
+            # The first error cancelled the other lines, so it is the one to report.
             raise errors.exceptions[0] from None
         finally:
             stop_watching()
 
     def stop(self, cause: str) -> None:
-        """Start no further lines."""
         self.stop_cause = self.stop_cause or cause
 
     def cancel(self) -> None:
@@ -119,7 +118,6 @@ class Batch:
         self._session.pause()
 
     def make_status(self, *, has_ended: bool = False) -> BatchStatus:
-        """Return the numbers of this moment."""
         plan, record = self._plan, self._record
         now = time.monotonic()
         done = self.done
@@ -130,6 +128,7 @@ class Batch:
             total=plan.total,
             done=done,
             running=self._running,
+            # `+` leaves out the reasons whose count is 0, because the runs were repeated.
             reasons=dict(+record.reasons),
             parallel=plan.parallel,
             state="ended" if has_ended else "stopping" if self.stop_cause else "running",
@@ -146,6 +145,7 @@ class Batch:
 
     def _find_obstacle(self) -> str:
         repeated = len(self._requests.repeated)
+        # Half of the running lines wait for the provider: more lines would wait, too.
         if repeated and repeated >= self._running / 2:
             return "provider"
         return "parallel" if self._running >= self._plan.parallel else ""
@@ -166,10 +166,11 @@ class Batch:
                 yield TaskKey(digest, record.attempts.get(digest, 0), line.id), line
 
     async def _take_place(self) -> bool:
-        """Wait until one more line may run. Return False if none may start any more."""
+        """Wait until one more line may run. Returns False if none may start any more."""
         await self._places.acquire()
         limit = self._plan.usd_limit
         if limit is not None and self._record.usd >= limit:
+            # Checked before each line, so the lines that run may spend a little more.
             self.stop("the budget is used up")
         if not self.stop_cause:
             self._running += 1

@@ -1,4 +1,4 @@
-"""What earlier processes of a batch did, from the journal of its session."""
+"""What earlier processes of a batch did, read from the journal of its session."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .._core.events import RunFinished, RunStarted, StoredEvent
 from .._core.runs import Reason, Report
 from .results import ResultFile, ResultFormat, encode_result
 
+# The event types that a record is read from.
 RECORD_TYPES = (RunStarted, RunFinished)
-"""Event types that a record is read from."""
 
 
 class TaskKey(Struct, frozen=True, gc=False):
-    """Key of the run of a line, as its brief has it: `<digest>.<attempt> <id>`.
+    """Key of a line's run, as its brief has it: `<digest>.<attempt> <id>`.
 
     Arguments:
         digest: see `BatchLine.compute_key`.
@@ -33,7 +33,7 @@ class TaskKey(Struct, frozen=True, gc=False):
 
 
 def parse_key(text: str) -> TaskKey | None:
-    """Return the key of a brief, None if it is not one of a batch."""
+    """Parse the key of a brief, None if it is not one of a batch."""
     numbers, _, line_id = text.partition(" ")
     digest, _, attempt = numbers.partition(".")
     try:
@@ -45,8 +45,8 @@ def parse_key(text: str) -> TaskKey | None:
 class BatchRecord:
     """What a batch has done. `Batch` keeps the sums up to date.
 
-    A line may have run several times: its last result counts, and while its last run is open it
-    has none.
+    A line may have run several times: its last result counts, and it has none while its last run is
+    open.
 
     Attributes:
         finished: the reason of each line that had a result at the start, by the digest of its key.
@@ -67,12 +67,10 @@ class BatchRecord:
         self.superseded: Counter[str] = Counter()
 
     def count(self, report: Report[Any]) -> None:
-        """Add what a run spent."""
         self.usd += report.usd or 0.0
         self.tokens += report.usage.total_tokens
 
     def finish(self, key: TaskKey, reason: Reason) -> None:
-        """Add the result of a line."""
         self.finished[key.digest] = reason
         self.reasons[reason.value] += 1
 
@@ -81,9 +79,9 @@ class RecordReader:
     """Reads the record of a batch, and writes the results it finds.
 
     Arguments:
-        wanted: keys of the lines of the input; other runs are left out.
+        wanted: keys of the input's lines; other runs are left out.
         again: reasons whose lines run again.
-        results: the output, which nobody has published yet.
+        results: the output, which is not published yet.
     """
 
     def __init__(
@@ -101,9 +99,9 @@ class RecordReader:
         self._replaced: dict[str, Reason] = {}
 
     def apply(self, event: StoredEvent) -> None:
-        """Add the next event of RECORD_TYPES."""
         record = self.record
         if isinstance(event, RunStarted):
+            # Children of a line have briefs, too.
             key = None if event.brief.parent else parse_key(event.brief.key)
             if key and key.digest in self._wanted:
                 self._start(event.run, key)

@@ -11,8 +11,8 @@ from msgspec import Struct
 from ..errors import UsageError
 from .line_formats import BatchLine, LineError, parse_line
 
+# Wrong lines that an error names.
 _MAX_ERRORS = 10
-"""Wrong lines that an error names."""
 
 
 class InputFacts(Struct):
@@ -32,7 +32,6 @@ class InputFacts(Struct):
     ignored: Counter[str]
 
     def add(self, line: BatchLine, *, with_key: bool) -> None:
-        """Add a task."""
         self.total += 1
         if with_key:
             self.keys.add(line.compute_key())
@@ -48,8 +47,8 @@ class WrongLines(UsageError):
     """Lines of an input that cannot be run.
 
     Arguments:
-        name: of the input.
-        errors: numbers of lines and what is wrong; the first ones if there are many.
+        name: the input's name.
+        errors: numbers of lines and their problems; the first ones if there are many.
     """
 
     def __init__(self, name: str, errors: Sequence[tuple[int, str]]) -> None:
@@ -68,7 +67,7 @@ class InputFile:
 
     Arguments:
         path: a file with one line of JSON per task.
-        name: of the input in errors, "" for the path.
+        name: how errors name the input, "" for the path.
     """
 
     def __init__(self, path: Path, *, name: str = "") -> None:
@@ -76,7 +75,7 @@ class InputFile:
         self.name = name or str(path)
 
     def read(self) -> Iterator[BatchLine]:
-        """Yield the tasks in their order. Raises UsageError for a file that changed meanwhile."""
+        """Yield the tasks in order. Raises UsageError for a file that has changed meanwhile."""
         for number, text in self._read_texts():
             try:
                 line = parse_line(number, text)
@@ -85,7 +84,7 @@ class InputFile:
             yield line
 
     def check(self, *, with_keys: bool) -> InputFacts:
-        """Read the whole input. Raises UsageError that names the wrong lines.
+        """Read the whole input. Raises UsageError, which names the wrong lines.
 
         Arguments:
             with_keys: compute the keys of the tasks, to compare them with a record.
@@ -103,6 +102,7 @@ class InputFile:
                 if earlier != number:
                     errors.append((number, f"line {earlier} has the id {line.id!r}"))
                 facts.add(line, with_key=with_keys)
+            # One more than is shown tells that there are more.
             if len(errors) > _MAX_ERRORS:
                 break
         if errors:

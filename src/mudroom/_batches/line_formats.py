@@ -16,17 +16,17 @@ from .._session.prompts import parse_prompt
 from ..errors import UsageError, quote_value
 
 _NATIVE_KEYS = ("custom_id", "prompt", "agent", "model", "budget", "outputs")
+# Earlier name of the key custom_id in native lines, which is still read.
 _OLD_ID = "id"
-"""Earlier name of the key custom_id in native lines; it is still read."""
 _OPENAI_KEYS = ("custom_id", "method", "url", "body")
 _OPENAI_URLS = ("/v1/chat/completions", "/v1/responses")
 _USED_BODY_KEYS = {"model", "messages", "input", "response_format", "text"}
+# Of a task's key.
 _DIGEST_BYTES = 8
-"""Size of the key of a task."""
 
 
 class LineError(Exception):
-    """A line that cannot be run."""
+    pass
 
 
 class BatchLine(Struct, frozen=True, gc=False):
@@ -35,10 +35,10 @@ class BatchLine(Struct, frozen=True, gc=False):
     Arguments:
         number: number of the line in the file, from 1.
         id: unique in the file.
-        agent, model: "" for those of the batch.
+        agent, model: "" for the batch's.
         budget: limits of the run, as the line has them.
         outputs: names or JSON Schema of the values that the run must emit; None for none.
-        ignored: keys of the body of an OpenAI line that are not used.
+        ignored: keys of an OpenAI line's body that are not used.
     """
 
     number: int
@@ -57,12 +57,11 @@ class BatchLine(Struct, frozen=True, gc=False):
         return int.from_bytes(blake2b(encoded, digest_size=_DIGEST_BYTES).digest(), "big")
 
     def make_budget(self) -> Budget | None:
-        """Return the limits of the line, None if it has none."""
         return Budget(**self.budget) if self.budget else None
 
 
 class _NativeLine(Struct, forbid_unknown_fields=True, gc=False):
-    """A native line as it is most often; every other line is parsed step by step."""
+    """A native line as it is most often."""
 
     prompt: str
     custom_id: str | UnsetType = UNSET
@@ -71,11 +70,12 @@ class _NativeLine(Struct, forbid_unknown_fields=True, gc=False):
     model: str = ""
 
 
+# Decoding into a struct is fast; every other line is parsed step by step.
 _native_decoder = msgspec.json.Decoder(_NativeLine)
 
 
 def parse_line(number: int, text: bytes) -> BatchLine:
-    """Return the task of one line. Raises LineError."""
+    """Parse the task of one line. Raises LineError."""
     try:
         native = _native_decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -146,7 +146,7 @@ def _parse_openai(number: int, fields: dict[str, Any]) -> BatchLine:
 
 
 def _join_messages(body: dict[str, Any]) -> str:
-    """Return the texts of the messages as one prompt."""
+    """Join the texts of the messages into one prompt."""
     messages = body.get("messages", body.get("input"))
     if isinstance(messages, str):
         return messages
@@ -174,12 +174,12 @@ def _join_parts(content: object) -> str:
 
 
 def _get_fields(value: object) -> dict[str, Any]:
-    """Return the fields of an object, none of any other value."""
+    """Return the fields of an object, none for any other value."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _get_schema(body: dict[str, Any]) -> object:
-    """Return the JSON Schema of the answer, None for a text."""
+    """Return the JSON Schema of the answer, None for plain text."""
     wanted = body.get("response_format") or _get_fields(body.get("text")).get("format")
     if wanted is None:
         return None
@@ -203,7 +203,7 @@ def _check_keys(fields: dict[str, Any], known: tuple[str, ...]) -> None:
 
 
 def _choose_id(number: int, custom_id: object, old: object) -> str:
-    """Return the id of a native line, by its own name or the earlier one. Raises LineError."""
+    """Return the id of a native line, under its own name or the earlier one. Raises LineError."""
     if custom_id is not UNSET and old is not UNSET:
         raise LineError("it has custom_id and id, which mean the same; use custom_id")
     given = old if custom_id is UNSET else custom_id
@@ -211,7 +211,7 @@ def _choose_id(number: int, custom_id: object, old: object) -> str:
 
 
 def check_line_id(value: object) -> str:
-    """Return the id of a line. Raises LineError."""
+    """Check the id of a line. Raises LineError."""
     if not isinstance(value, str) or not value or not value.isprintable():
         raise LineError(f"the id is {quote_value(value)}, not a text of one line")
     return value

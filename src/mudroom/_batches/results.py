@@ -1,4 +1,4 @@
-"""Results of a batch: lines of the output, and the file that has them."""
+"""Results of a batch: the lines of the output, and the file with them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from msgspec.structs import asdict
 
 from .._core.runs import Report
 
+# Formats of lines: mudroom's own, and that of OpenAI's batches.
 ResultFormat = Literal["native", "openai"]
-"""Formats of lines: mudroom's own, and that of OpenAI's batches."""
 
 
 _encoder = msgspec.json.Encoder(enc_hook=repr)
@@ -27,8 +27,8 @@ class ResultLine(Struct, frozen=True):
     """One line of the output.
 
     Arguments:
-        custom_id: id of the line of the input.
-        run: id of its run in the session of the batch.
+        custom_id: id of the input's line.
+        run: id of its run in the batch's session.
         error: cause of the reason ERROR, "" for none.
     """
 
@@ -45,7 +45,6 @@ class ResultLine(Struct, frozen=True):
 
 
 def encode_result(line_id: str, report: Report[Any], kind: ResultFormat) -> bytes:
-    """Return the line of a report, with its end of line."""
     if kind == "native":
         return _encoder.encode(_make_native(line_id, report)) + b"\n"
     return _encoder.encode(_make_openai(line_id, report)) + b"\n"
@@ -67,7 +66,7 @@ def _make_native(line_id: str, report: Report[Any]) -> ResultLine:
 
 
 def _make_openai(line_id: str, report: Report[Any]) -> dict[str, Any]:
-    """Return a line like those of the output files of OpenAI's batches."""
+    """Make a line like those in the output files of OpenAI's batches."""
     result: dict[str, Any] = {"id": f"batch_req_{report.run_id}", "custom_id": line_id}
     if not report.ok:
         error = {"code": report.reason.value, "message": report.error or report.text}
@@ -100,7 +99,8 @@ def _make_completion(text: str, report: Report[Any]) -> dict[str, Any]:
 
 
 def get_new_path(path: Path) -> Path:
-    """Return the path at which the lines of an output are before it is replaced."""
+    """Return the path of an output's lines before they replace it."""
+    # In the same folder, because a file cannot be renamed to another file system.
     return path.with_name(f".{path.name}.new")
 
 
@@ -143,6 +143,7 @@ class ResultFile:
         else:
             os.replace(self._new, self.path)
         self._is_published = True
+        # Unbuffered: each line reaches readers at once.
         self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115
 
     def _list_kept(self, superseded: Counter[str]) -> Iterator[bytes]:
@@ -156,14 +157,14 @@ class ResultFile:
                     yield line
 
     def close(self) -> None:
-        """Close the file; one without its own name is removed. Raises OSError."""
+        """Close the file and remove one that was not published. Raises OSError."""
         try:
             self._close_file()
         finally:
             self._new.unlink(missing_ok=True)
 
     def _close_file(self) -> None:
-        """Write what is left and close the file. Raises OSError with the path."""
+        """Write the rest and close the file. Raises OSError with the path."""
         try:
             self._file.close()
         except OSError as error:
@@ -191,6 +192,7 @@ _decode_id = msgspec.json.Decoder(_LineId).decode
 def sort_results(path: Path, ids: Iterable[str]) -> None:
     """Write the lines of an output in the order of these ids. Raises OSError with the path."""
     with path.open("rb") as file:
+        # Only the places of the lines are kept in memory, not their texts.
         places: dict[str, int] = {}
         place = 0
         for line in file:

@@ -14,15 +14,15 @@ from .._core.json_values import get_decoder
 from .._platform.private_files import make_private_folder
 
 _SAMPLE_SECONDS = 5.0
+# The rate, and the time that is left, come from this many last seconds.
 _WINDOW_SECONDS = 300.0
-"""The rate, and the time that is left, come from this many last seconds."""
 
 
 class BatchStatus(Struct, frozen=True):
     """Numbers of a batch at one moment.
 
     Arguments:
-        session: id of the session of the batch. output: path of its output.
+        session: id of the batch's session. output: path of its output.
         total, done, running: lines; `done` counts all that have a result.
         reasons: results by reason.
         parallel: lines that may run at the same time.
@@ -63,8 +63,6 @@ class BatchStatus(Struct, frozen=True):
 
 
 class Rates:
-    """Lines and requests of the last minutes."""
-
     def __init__(self, now: float) -> None:
         self._samples: deque[tuple[float, int, int]] = deque([(now, 0, 0)])
 
@@ -88,7 +86,7 @@ class RequestCounter:
     Attributes:
         repeated: runs whose model call failed and is repeated.
         unavailable: runs whose last model call failed, and may succeed later: the provider could
-            not be reached, or the time of the run was over while the call was repeated.
+            not be reached, or the run's time was over while the call was repeated.
     """
 
     def __init__(self) -> None:
@@ -97,7 +95,6 @@ class RequestCounter:
         self.unavailable: set[str] = set()
 
     def observe(self, event: AnyEvent) -> None:
-        """Handle the next event."""
         match event:
             case ModelCallRetried():
                 self.repeated[event.run] += 1
@@ -118,7 +115,7 @@ class RequestCounter:
 
 
 class StatusFile:
-    """File in the state folder with the last status of a batch. It is no part of the record."""
+    """The file in the state folder with a batch's last status. It is no part of the record."""
 
     def __init__(self, home: str, session: str) -> None:
         self._path = Path(home, "batches", session, "status.json")
@@ -126,6 +123,7 @@ class StatusFile:
     def write(self, status: BatchStatus) -> None:
         """Replace the status. Raises OSError."""
         make_private_folder(self._path.parent)
+        # With the process id, because two processes may write the status of one batch.
         new = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
             new.write_bytes(msgspec.json.encode(status))
@@ -135,7 +133,7 @@ class StatusFile:
             raise
 
     def read(self) -> BatchStatus | None:
-        """Return the last status, None if there is none."""
+        """Read the last status, None if there is none."""
         try:
             return get_decoder(BatchStatus).decode(self._path.read_bytes())
         except (OSError, msgspec.DecodeError):
@@ -143,7 +141,6 @@ class StatusFile:
 
 
 def list_batches(home: str) -> list[str]:
-    """Return the ids of the sessions of all batches."""
     try:
         return sorted(os.listdir(Path(home, "batches")))
     except OSError:

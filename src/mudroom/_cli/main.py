@@ -1,4 +1,4 @@
-"""Entry point of the program: each error becomes one line on stderr and an exit code."""
+"""The program's entry point: each error becomes one line on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .._platform.open_files import raise_open_file_limit
 from .._version import __version__
 from .output.standard_output import STREAM_NAMES, discard_stdout, make_streams_safe
 
+# With this environment variable, errors come with tracebacks.
 DEBUG_VARIABLE = "MUDROOM_DEBUG"
-"""Environment variable: print tracebacks of errors."""
 
 _VERSION_FLAGS = ("--version", "-V", "-v")
 
@@ -58,7 +58,7 @@ def _print_version() -> int:
 
 
 def _replace_closed_streams() -> None:
-    """Open what the parent process closed, so that no other file gets its number."""
+    # What the parent process closed is opened again, so that no other file gets its number.
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
@@ -72,10 +72,8 @@ def _replace_closed_streams() -> None:
 
 
 def _exit_after_signal(code: int) -> None:
-    """Exit without the clean-up of the interpreter, which restores the default signal handlers.
-
-    Otherwise a second signal during the clean-up would replace the exit code.
-    """
+    """Exit without the clean-up of the interpreter, which restores the default signal handlers."""
+    # During that clean-up, a second signal would replace the exit code.
     from contextlib import suppress
 
     for stream in (sys.stdout, sys.stderr):
@@ -116,6 +114,7 @@ def run(arguments: list[str]) -> int:
         if text:
             print_notice(text)
         if isinstance(error, OSError):
+            # Flushing these again at exit would fail again.
             discard_stdout()
         return code
 
@@ -148,6 +147,7 @@ def _describe_error(error: Exception) -> tuple[str, int]:
         case ModuleNotFoundError():
             return _describe_missing_package(error), 1
         case BrokenPipeError():
+            # The reader, such as head, has what it wants.
             return "", 0
         case FileNotFoundError() if not _has_current_folder():
             text = "the current folder does not exist any more"

@@ -27,7 +27,6 @@ _STOPS = {
 
 
 def to_anthropic_block(block: AssistantBlock) -> dict[str, Any]:
-    """Return a block of an answer."""
     match block:
         case TextBlock():
             return {"type": "text", "text": block.text}
@@ -72,7 +71,7 @@ def _to_search_result(call_id: str, pages: list[dict[str, Any]]) -> dict[str, An
 
 
 def to_anthropic_usage(usage: Usage) -> dict[str, int]:
-    """Return token counts; those of the cache are not part of the input."""
+    """Convert token counts; those of the cache are not part of the input."""
     return {
         "input_tokens": usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
         "cache_creation_input_tokens": usage.cache_write_tokens,
@@ -82,15 +81,14 @@ def to_anthropic_usage(usage: Usage) -> dict[str, int]:
 
 
 def to_anthropic_stop_reason(message: AssistantMessage) -> str:
-    """Return the stop reason in the terms of the Messages API.
+    """Convert a stop reason to a term of the Messages API.
 
-    If the API has no term for it, return the provider's own reason.
+    If the API has no term for it, this is the provider's own reason.
     """
     return _STOPS.get(message.stop_reason, message.provider_stop_reason or "unknown")
 
 
 def to_anthropic_message(message: AssistantMessage, model: str, stop: str) -> dict[str, Any]:
-    """Return an answer in the shape of the Messages API."""
     head = {"id": message.id, "type": "message", "role": "assistant", "model": model}
     tail = {"stop_reason": stop, "stop_sequence": None, "usage": to_anthropic_usage(message.usage)}
     return {**head, "content": [to_anthropic_block(block) for block in message.content], **tail}

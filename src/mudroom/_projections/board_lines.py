@@ -13,12 +13,12 @@ MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 _SUBJECT_LENGTH = 200
 _OWNER_LENGTH = 60
 _METADATA_LENGTH = 2_000
+# The most characters of a completed task's report in the prompt of a task that depends on it.
 _REPORT_LENGTH = 20_000
-"""Maximum characters of a completed task's report in the prompt of a task that depends on it."""
 
 
 def format_task(task: BoardTask) -> str:
-    """Return a task as one line: "[ ] #2 Write code (waits for #1)"."""
+    """Format a task as one line: "[ ] #2 Write code (waits for #1)"."""
     line = f"{MARKS[task.status]} #{task.id} {quote(sanitize_line(task.subject, _SUBJECT_LENGTH))}"
     if task.status == "in_progress" and task.owner:
         return f"{line} ({quote(sanitize_line(task.owner, _OWNER_LENGTH))})"
@@ -28,7 +28,7 @@ def format_task(task: BoardTask) -> str:
 
 
 def format_details(task: BoardTask) -> str:
-    """Return a task with its dependencies, its description and its report."""
+    """Format a task with its dependencies, its description and its report."""
     lines = [format_task(task)]
     for label, ids in (("depends on", task.blockers), ("blocks", task.blocks)):
         if ids:
@@ -43,7 +43,7 @@ def format_details(task: BoardTask) -> str:
 
 
 def format_prompt(task: BoardTask, blockers: Iterable[BoardTask]) -> str:
-    """Return the prompt of a task: its texts, its last report, and those that it depends on."""
+    """Write the prompt of a task: its texts, its last report, and those that it depends on."""
     parts = [task.subject]
     if task.description:
         parts.append(task.description)
@@ -58,17 +58,17 @@ def format_prompt(task: BoardTask, blockers: Iterable[BoardTask]) -> str:
 
 
 def count_tasks(tasks: Sequence[BoardTask]) -> str:
-    """Return how many tasks are completed and ready: "(1/3 completed, 1 ready)"."""
+    """Count completed and ready tasks: "(1/3 completed, 1 ready)"."""
     done = sum(task.status == "completed" for task in tasks)
     ready = sum(task.is_ready for task in tasks)
     return f"({done}/{len(tasks)} completed, {ready} ready)"
 
 
 def format_ready(task_ids: Sequence[int]) -> str:
-    """Return what a completion made ready: "; ready now: #2, #3", or ""."""
+    """Say what a completion made ready: "; ready now: #2, #3", or ""."""
     return f"; ready now: {format_ids(task_ids)}" if task_ids else ""
 
 
 def format_ids(task_ids: Iterable[int]) -> str:
-    """Return ids as text: "#1, #2"."""
+    """Format ids: "#1, #2"."""
     return ", ".join(f"#{task_id}" for task_id in task_ids)

@@ -1,4 +1,4 @@
-"""The messages that a model sees: the transcript of a run with the edits of the engine."""
+"""The messages that a model sees: a run's transcript, with the engine's edits."""
 
 from __future__ import annotations
 
@@ -37,18 +37,17 @@ B = TypeVar("B", bound=UserBlock | AssistantBlock)
 class Cleared(Struct, frozen=True):
     """Cleared parts of a conversation: new texts of results and new arguments, by call id.
 
-    Some may be in runs that the cleared one continues.
+    Some may be in runs that this one continues.
     """
 
     texts: Mapping[str, str] = {}
     arguments: Mapping[str, dict[str, Any]] = {}
 
     def add(self, later: Cleared | ResultsCleared) -> Cleared:
-        """Return these parts and later ones."""
+        """Combine these parts with later ones."""
         return Cleared({**self.texts, **later.texts}, {**self.arguments, **later.arguments})
 
     def clear_messages(self, messages: Iterable[Message]) -> tuple[Message, ...]:
-        """Return messages without the cleared parts."""
         return tuple(map(self._clear_message, messages))
 
     def _clear_message(self, message: Message) -> Message:
@@ -63,11 +62,9 @@ class Cleared(Struct, frozen=True):
         return message
 
     def clear_blocks(self, blocks: Iterable[B]) -> list[B]:
-        """Return blocks without the cleared parts."""
         return [self.clear_block(block) for block in blocks]
 
     def clear_block(self, block: B) -> B:
-        """Return a block without the cleared part, if it has one."""
         if isinstance(block, ToolResultBlock) and block.call_id in self.texts:
             return replace(block, text=self.texts[block.call_id], images=())
         if isinstance(block, ToolCallBlock) and block.id in self.arguments:
@@ -76,7 +73,7 @@ class Cleared(Struct, frozen=True):
 
 
 class ContextBuilder(TranscriptBuilder):
-    """Messages of one run as its model sees them, rebuilt while its events arrive.
+    """The messages of one run as its model sees them, rebuilt while its events arrive.
 
     Attributes:
         cleared: the cleared parts.
@@ -89,7 +86,6 @@ class ContextBuilder(TranscriptBuilder):
         self.is_compacted = False
 
     def apply(self, event: StoredEvent) -> None:
-        """Add the next event of the run."""
         if type(event) is ResultsCleared:
             cleared = Cleared().add(event)
             self.cleared = self.cleared.add(event)
@@ -105,10 +101,10 @@ class ContextBuilder(TranscriptBuilder):
 
 
 def is_left_out(brief: Brief, report: Report | None, messages: Sequence[Message]) -> bool:
-    """Return whether a run that is the last one of its conversation adds nothing to it.
+    """Tell if the last run of a conversation adds nothing to it.
 
-    It is a compaction that wrote no summary, or a prompt that no model has read, such as one that a
-    hook refused.
+    Such a run is a compaction that wrote no summary, or a prompt that no model has read, such as
+    one that a hook refused.
 
     Arguments:
         report: None if the run has not ended.
@@ -119,12 +115,12 @@ def is_left_out(brief: Brief, report: Report | None, messages: Sequence[Message]
 
 
 class ConversationContext:
-    """Messages of a conversation as its model sees them, updated with each event of all runs.
+    """The messages of a conversation as its model sees them, updated with each event of all runs.
 
-    Those of a working prompt are among them.
+    Those of a prompt that is still at work are among them.
 
     Attributes:
-        latest_run: id of the last root run of the conversation; "" before the first.
+        latest_run: id of the conversation's last root run; "" before the first.
     """
 
     def __init__(self) -> None:
@@ -133,7 +129,6 @@ class ConversationContext:
         self._builders: dict[str, ContextBuilder] = {}
 
     def apply(self, event: AnyEvent) -> None:
-        """Add the next event."""
         # `type(event) is ...` takes a fifth of the time of `isinstance`; long sessions are read.
         if type(event) is RunStarted and not event.brief.depth:
             self.latest_run = event.run
@@ -151,11 +146,11 @@ class ConversationContext:
             self.latest_run = brief.continues
 
     def rewind(self, run_id: str) -> None:
-        """Return to the state before a root run."""
+        """Go back to the state before a root run."""
         self.latest_run = self._briefs[run_id].continues
 
     def list_messages(self) -> tuple[Message, ...]:
-        """Return the messages, back to the last compaction."""
+        """List the messages, back to the last compaction."""
         known: list[tuple[Message, ...]] = []
         cleared = Cleared()
         run_id = self.latest_run

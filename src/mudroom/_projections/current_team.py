@@ -15,7 +15,7 @@ from .team import Teammate
 
 
 def list_teammates(tree: RunTree) -> list[Teammate]:
-    """Return the named children, oldest first.
+    """List the named children, oldest first.
 
     Those of root runs that are no prompts, such as tasks of a board, are among them.
     """
@@ -26,18 +26,18 @@ def list_teammates(tree: RunTree) -> list[Teammate]:
 
 
 def list_names(tree: RunTree) -> list[str]:
-    """Return the names of the named children that can work."""
+    """List the names of those named children that can work."""
     teammates = list_teammates(tree)
     return [each.name for each in teammates if not (each.is_replaced or each.is_stopped)]
 
 
 def list_idle(tree: RunTree) -> list[Teammate]:
-    """Return the named children that a message starts again."""
+    """List the named children that a message starts again."""
     return [teammate for teammate in list_teammates(tree) if teammate.is_idle]
 
 
 def list_unread(tree: RunTree, run: RunView) -> list[InboxMessage]:
-    """Return the messages that a run has not read; of a named child, those of its next run, too."""
+    """List the messages that a run has not read; for a named child, also those to its next run."""
     unread = {} if run.report else dict(run.unread)
     for teammate in list_teammates(tree):
         if teammate.run_id == run.run_id:
@@ -46,7 +46,7 @@ def list_unread(tree: RunTree, run: RunView) -> list[InboxMessage]:
 
 
 def describe_state(teammate: Teammate) -> str:
-    """Return the state of a named child as text: "idle, 2 runs, 0 unread"."""
+    """Describe a named child's state: "idle, 2 runs, 0 unread"."""
     state = "replaced by a newer child" if teammate.is_replaced else str(teammate.state)
     if teammate.is_idle and teammate.report and not teammate.report.ok:
         state += f", last run: {describe_reason(teammate.report.reason)}"

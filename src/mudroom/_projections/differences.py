@@ -1,4 +1,4 @@
-"""Differences of two texts as lines that screens show, with line numbers."""
+"""The differences between two texts as numbered lines for screens."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from .._core.tools import PreviewLine
 
+# Single lines are compared only up to so many changed ones; a larger change is shown as a whole.
 _MAX_COMPARED_LINES = 4_000
-"""Changed lines up to which single lines are compared; a larger change is shown as a whole."""
 
 
 def diff_texts(
     before: str, after: str, *, context: int = 2, first_line: int = 1
 ) -> list[PreviewLine]:
-    """Return the changed lines with their numbers, and `context` unchanged lines around them.
+    """List the changed lines with their numbers, and `context` unchanged lines around them.
 
     Removed lines have their old number, all others their new number.
 
@@ -37,7 +37,7 @@ def diff_texts(
 
 
 def _count_equal(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return the number of equal lines at the start."""
+    """Count the lines that are equal at the start."""
     count = 0
     for before, after in zip(old, new, strict=False):
         if before != after:

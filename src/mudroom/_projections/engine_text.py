@@ -36,6 +36,10 @@ _TAGS = (
     "user-message",
     "earlier-task",
 )
+# How lines of the engine begin after their bracket.  Two kinds are left out. `[redacted: …]` and
+# `[image: …]` stand for something that a text had, and claim nothing. `[exit code 1]`, `[timed out
+# …]` and `[sandbox …]` are what a tool says of its own command, in a result that the command could
+# fill with anything.
 _LINES = (
     rf"(?-i:(?:{'|'.join(Reason)}):)",  # [error: …] is everyone's
     "evidence:",
@@ -61,13 +65,8 @@ _LINES = (
     "You are asked to stop",
     r"… (?:cut\b|the whole\b|[\d,]+ (?:characters|bytes)\b)",
 )
-"""How lines of the engine begin after their bracket.
 
-Two kinds are left out. `[redacted: …]` and `[image: …]` stand for something that a text had, and
-claim nothing. `[exit code 1]`, `[timed out …]` and `[sandbox …]` are what a tool says of its own
-command, in a result that the command could fill with anything.
-"""
-
+# The sections of a compacted conversation.
 _HEADINGS = (
     r"Your (?:earlier tasks|task), word for word",
     "Messages of the user, word for word",
@@ -75,7 +74,6 @@ _HEADINGS = (
     "Facts that mudroom recorded",
     "Notes of your own from before",
 )
-"""Sections of a compacted conversation."""
 
 _FORMS = compile_later(
     rf"(?P<tag></?[ \t]*)(?=(?:{'|'.join(_TAGS)})\b)"
@@ -95,10 +93,10 @@ _QUOTED = compile_later(
 )
 _HOOK_LINES = compile_later(r"^\[quoted (?=hook \w+\] |… the whole text is in /)", re.MULTILINE)
 _DELIMITERS = compile_later(r'[\[\];"]|, ')
+# Brackets that are closed, as in `app/[id]/page.tsx`: they do not end the line of facts.
 _PAIRS = compile_later(r"\[[^\[\];]*\]")
-"""Brackets that are closed, as in `app/[id]/page.tsx`: they do not end the line of facts."""
+# Longer values are cut when they must be made safe for a line of facts.
 _MAX_VALUE = 400
-"""Characters of a value that must be made safe for a line of facts."""
 
 
 def quote(text: str) -> str:
@@ -116,22 +114,22 @@ def _mark(match: re.Match[str]) -> str:
 
 
 def is_quoted(text: str) -> bool:
-    """Return whether a text has marks of `quote`."""
+    """Tell if a text has marks of `quote`."""
     return _QUOTED.search(text) is not None
 
 
 def unquote(text: str) -> str:
-    """Remove the marks of `quote` from a text that a model copied."""
+    """Take the marks of `quote` off a text that a model copied."""
     return _QUOTED.sub(r"\1\2\3", text)
 
 
 def quote_appended(text: str) -> str:
-    """Quote what looks like a line that the engine appends to results of any tool."""
+    """Quote what looks like a line that the engine appends to any tool's results."""
     return _APPENDED.sub(r"\1[quoted ", text) if "[" in text else text
 
 
 def quote_hook(text: str) -> str:
-    """Quote a text of hooks, except the heads that name their events and the notice of a cut."""
+    """Quote a text from hooks, except the heads that name their events and the notice of a cut."""
     return _HOOK_LINES.sub("[", quote(text))
 
 
@@ -154,7 +152,7 @@ def wrap(tag: str, text: str, **attributes: str) -> str:
 
 
 def guard_end(tag: str, text: str) -> str:
-    """Return a text without the end of a tag."""
+    """Keep a text from closing a tag."""
     if "</" not in text:
         return text
     return re.sub(rf"(</[ \t]*)(?={tag}\b)", r"\1quoted-", text, flags=re.IGNORECASE)
@@ -166,7 +164,7 @@ def _format_attribute(value: str) -> str:
 
 
 def format_value(value: str) -> str:
-    """Return a path, name or command for a line of facts, in JSON quotes if it needs them.
+    """Write a path, name or command into a line of facts, in JSON quotes if it needs them.
 
     Example:
         format_value("src/a.py") == "src/a.py"

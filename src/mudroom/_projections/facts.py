@@ -21,17 +21,17 @@ from .._core.runs import Brief, Report
 from .engine_text import quote
 from .safe_text import describe_call, sanitize_line
 
+# So many lines of one list are kept, the newest.
 _MAX_LISTED = 300
-"""Maximum lines of one list; the newest are kept."""
 _MAX_COMMANDS = 100
+# Characters of one row; a path may have 4,096.
 _MAX_ROW = 4_200
-"""Characters of one row; a path may have 4,096."""
 _REPORT_LENGTH = 300
 _TASK_LENGTH = 300
 
 
 class ConversationFacts(Struct):
-    """Facts about the runs of a conversation; each list is in the order of the events.
+    """Facts about a conversation's runs; each list is in the order of the events.
 
     Attributes:
         task: prompt of the run, if it is a child.
@@ -44,7 +44,7 @@ class ConversationFacts(Struct):
         commands: background commands that work, by id.
         unread: messages that wait for the next request.
         todo: the last todo list.
-        claims: tasks of the board that the runs work on, by id.
+        claims: tasks on the board that the runs work on, by id.
         kept_results: whole results of tools that keep them, such as skills, by call.
     """
 
@@ -68,7 +68,7 @@ class ConversationFacts(Struct):
 def collect_facts(
     events: Iterable[StoredEvent], runs: Collection[str], kept_tools: Collection[str]
 ) -> ConversationFacts:
-    """Return the facts about the runs of one conversation.
+    """Collect the facts about the runs of one conversation.
 
     Arguments:
         runs: ids of the runs.
@@ -168,7 +168,6 @@ def _move_to_end(values: dict[str, str], key: str, value: str) -> None:
 
 
 def format_facts(facts: ConversationFacts) -> str:
-    """Return the facts as text for a model."""
     sections = (
         ("Files changed (last turn)", [f"{path} ({at})" for path, at in facts.changed.items()]),
         ("Files read (last turn)", [f"{path} ({at})" for path, at in facts.read.items()]),

@@ -1,4 +1,4 @@
-"""Files that the runs of a session changed, by prompt: by tools for files, and by commands."""
+"""Files that a session's runs changed, by prompt: with tools for files, and with commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FileChange(Struct, frozen=True):
 
 
 class FileChanges:
-    """A fold of events into changed files. Runs that work in a copy of the folder are left out."""
+    """Folds events into changed files, without runs that work in a copy of the folder."""
 
     def __init__(self) -> None:
         self._runs_elsewhere: set[str] = set()
@@ -36,7 +36,6 @@ class FileChanges:
         self._observed: list[tuple[int, str]] = []
 
     def apply(self, event: AnyEvent) -> None:
-        """Add the next event."""
         if isinstance(event, RunStarted):
             if event.brief.workspace.kind is not WorkspaceKind.SHARED:
                 self._runs_elsewhere.add(event.brief.run_id)
@@ -49,7 +48,7 @@ class FileChanges:
             self._observed.extend((number, path) for path in event.result.observed_changes)
 
     def list_changes(self, first: int = 0, last: int | None = None) -> list[FileChange]:
-        """Return the files that tools changed, each once.
+        """List the files that tools changed, each once.
 
         Arguments:
             first, last: numbers of the first and the last prompt; default: all.
@@ -62,7 +61,7 @@ class FileChanges:
         return list(changes.values())
 
     def list_observed(self, first: int = 0, last: int | None = None) -> list[str]:
-        """Return the other files that changed while commands ran, each once."""
+        """List the other files that changed while commands ran, each once."""
         written = {change.path for change in self.list_changes(first, last)}
         paths = dict.fromkeys(_select(self._observed, first, last))
         return [path for path in paths if path not in written]

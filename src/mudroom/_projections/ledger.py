@@ -1,4 +1,4 @@
-"""Ledger: size of the text that children read, that came back, and that the parent saved."""
+"""The ledger: how much text children read, how much came back, and what the parent saved."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TextSum:
         self.bytes = 0
 
     def add(self, text: str) -> None:
-        """Count a text; a last line without a line feed counts as a line."""
+        """Count a text; a last line without a line feed counts, too."""
         self.lines += text.count("\n")
         if text and not text.endswith("\n"):
             self.lines += 1
@@ -92,7 +92,7 @@ class TextSum:
 
 
 class LedgerBuilder:
-    """Sums of a ledger, updated with each event. It keeps no texts."""
+    """The sums of a ledger, updated with each event. Keeps no texts."""
 
     def __init__(self) -> None:
         self._children: set[str] = set()
@@ -107,7 +107,6 @@ class LedgerBuilder:
         self._has_unknown_usage = False
 
     def apply(self, event: AnyEvent) -> None:
-        """Add the next event."""
         if isinstance(event, RunStarted):
             self._add_run(event.brief)
         elif isinstance(event, TurnFinished):
@@ -154,13 +153,12 @@ class LedgerBuilder:
             self._returned.add(event.result.text)
 
     def _add_message(self, event: MessageDelivered) -> None:
-        """Count a message of a child to the root run: reports of background children are such."""
+        """Count a message from a child to the root run; background children report in messages."""
         if event.run in self._roots and event.origin in self._children:
             self._returned.add(event.text)
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger of the events so far."""
         without_children = 0
         if self._parent_tokens:
             own_tokens = max(0, self._parent_tokens - self._returned.tokens)
@@ -183,14 +181,13 @@ class LedgerBuilder:
 
 
 class PromptLedgers:
-    """Ledgers of a session and of its last prompt, updated with each event."""
+    """The ledgers of a session and of its last prompt, updated with each event."""
 
     def __init__(self) -> None:
         self._session = LedgerBuilder()
         self._prompt = LedgerBuilder()
 
     def apply(self, event: AnyEvent) -> None:
-        """Add the next event."""
         if isinstance(event, RunStarted) and not event.brief.depth:
             self._prompt = LedgerBuilder()
         self._session.apply(event)
@@ -208,7 +205,7 @@ class PromptLedgers:
 
 
 def describe_ledger(ledger: Ledger) -> str:
-    """Return the ledger as sentences; figures with ~ or "about" are estimates."""
+    """Describe the ledger in sentences; figures with ~ or "about" are estimates."""
     hooks = f" Hooks added {describe_hook_text(ledger)}." if ledger.hook_bytes else ""
     if not ledger.children:
         return f"No children ran. Parent context: {ledger.parent_tokens:,} tokens.{hooks}"
@@ -224,7 +221,7 @@ def describe_ledger(ledger: Ledger) -> str:
 
 
 def describe_hook_text(ledger: Ledger) -> str:
-    """Return the size of the text that hooks added to contexts."""
+    """Describe how much text hooks added to contexts."""
     return f"{format_size(ledger.hook_bytes)} of text (~{_round_tokens(ledger.hook_tokens)} tokens)"
 
 
@@ -242,7 +239,7 @@ def _format_amount(lines: int, size: int, tokens: int) -> str:
 
 
 def _round_tokens(tokens: int) -> str:
-    """Return the number with three significant digits."""
+    """Round to three significant digits."""
     if tokens < 1000:
         return str(tokens)
     return f"{round(tokens, 3 - len(str(tokens))):,}"

@@ -1,4 +1,4 @@
-"""Work of isolated workspaces in words: what became of the changes of a child."""
+"""Merges in words: what became of a child's changes in an isolated workspace."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from .run_view import RunView
 
 
 def describe_merge(run: RunView) -> str:
-    """Return what became of the work of a run: "merged 2 files", "conflict in 1 file", "checking".
+    """Say what became of a run's work: "merged 2 files", "conflict in 1 file", "checking".
 
-    Returns "" for a run that shared the files of its parent, or whose merge has not ended.
+    "" for a run that shared its parent's files, or whose merge has not ended.
     """
     if run.is_checking:
         return "checking"

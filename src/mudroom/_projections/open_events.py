@@ -1,4 +1,4 @@
-"""Events that a session needs when it continues, and the amounts that its runs have spent."""
+"""What a session needs when it continues: events, and the amounts that its runs have spent."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ComputePrice = Callable[[str, Usage], float | None]
 
 _MIN_REPORTED_USD = 0.0001
 
+# Events of a task that later runs of the session may need.
 _LASTING = {TeamMessageSent, WorkMerged, CheckStarted, CheckFinished}
-"""Events of a task that later runs of the session may need."""
 
 
 # `type(event) is ...` takes a fifth of the time of `isinstance`, and no event has a subclass here.
 class PastAmounts:
-    """Amounts that recorded runs have spent.
+    """What recorded runs have spent.
 
     Attributes:
         usd: known costs. is_price_known: false if the price of an answer is not known.
@@ -68,7 +68,6 @@ class PastAmounts:
             self._summarising.add(event.run)
 
     def add(self, other: PastAmounts) -> None:
-        """Add the amounts of other runs."""
         self.usage += other.usage
         self.usd += other.usd
         self.is_price_known = self.is_price_known and other.is_price_known
@@ -85,10 +84,10 @@ class PastAmounts:
 
 
 class WorkedTime:
-    """Time in which a recorded run worked.
+    """The time in which a recorded run worked.
 
     Attributes:
-        seconds: their number so far.
+        seconds: how many so far.
     """
 
     def __init__(self) -> None:
@@ -97,11 +96,12 @@ class WorkedTime:
         self._last_at = 0.0
 
     def apply(self, event: StoredEvent) -> None:
-        """Add the next event of the session."""
         kind = type(event)
+        # Before an opening or a resume, no process worked.
         if self._working and kind is not SessionOpened and kind is not RunResumed:
             self.seconds += event.at - self._last_at
         self._last_at = event.at
+        # The process before has ended; what it left unfinished works again only after a resume.
         if kind is SessionOpened:
             self._working.clear()
         elif kind is RunStarted or kind is RunResumed:
@@ -111,7 +111,7 @@ class WorkedTime:
 
 
 class OpenEvents:
-    """Events of a recorded session, without those of tasks that have ended.
+    """The events of a recorded session, without those of tasks that have ended.
 
     A task that later runs may need is kept: it has named children, or work of its own.
 
@@ -144,7 +144,6 @@ class OpenEvents:
         return list(self._events.values())
 
     def apply(self, event: StoredEvent) -> None:
-        """Add the next event."""
         self.count += 1
         self.time.apply(event)
         self._events[self.count] = event
@@ -164,17 +163,16 @@ class OpenEvents:
             self._drop(root)
 
     def extend(self, events: Iterable[StoredEvent]) -> None:
-        """Add further events."""
         for event in events:
             self.apply(event)
 
     def _drop(self, root: str) -> None:
-        """Leave out the events of a task that has ended."""
         events: Sequence[StoredEvent] = [
             self._events.pop(position) for position in self._tasks.pop(root)
         ]
         self.task_count = max(self.task_count, int(root))
         reported = _find_reported_costs(events[-1])
+        # With the costs from the report, no price of an answer is looked up.
         amounts = PastAmounts(self._compute_price if reported is None else _count_no_price)
         amounts.usd = reported or 0.0
         for event in events:
@@ -187,27 +185,27 @@ class OpenEvents:
 
 
 def _get_selection(start: RunStarted) -> object:
-    """Return the tools that a run was offered, and those that its agent names."""
+    """Look up the tools that a run was offered, and those that its agent names."""
     return start.brief.agent.tools, start.brief.tools
 
 
 def _count_no_price(model: str, usage: Usage) -> float:
-    """Return 0.0 for an answer whose price is counted already."""
+    """Price an answer at 0.0, because its costs are counted already."""
     return 0.0
 
 
 def _find_reported_costs(end: StoredEvent) -> float | None:
-    """Return the US dollars that the report of a task has, None if they are too inexact.
+    """Find the US dollars in a task's report; None if they are too inexact.
 
-    A look at the price of each answer takes most of the time of a resume with many tasks. Reports
-    have six digits behind the point: the error is below half a percent of each task.
+    Looking up the price of each answer takes most of the time of a resume with many tasks. Reports
+    have six digits after the point, so the error is below half a percent for each task.
     """
     usd = end.report.usd if isinstance(end, RunFinished) else None
     return usd if usd is not None and usd >= _MIN_REPORTED_USD else None
 
 
 def _is_lasting(event: StoredEvent) -> bool:
-    """Return whether a run starts that others may continue, or whose work may be open."""
+    """Tell if a run starts runs that others may continue, or if its work may be open."""
     if type(event) is not RunStarted:
         return False
     brief = event.brief

@@ -51,7 +51,7 @@ class OpenWork(Struct, frozen=True, kw_only=True):
 
 
 def list_open_work(tree: RunTree, *, now: float) -> list[OpenWork]:
-    """Return the runs and commands that have not ended, each after the run that started it.
+    """List the runs and commands that have not ended, each after the run that started it.
 
     Arguments:
         now: time in seconds since 1970.
@@ -77,7 +77,7 @@ def list_open_work(tree: RunTree, *, now: float) -> list[OpenWork]:
 
 
 def describe_work(work: Iterable[OpenWork]) -> str:
-    """Return the numbers of children and commands, such as "2 children and 1 command", or ""."""
+    """Count the children and commands, such as "2 children and 1 command", or ""."""
     kinds = [each.kind for each in work]
     runs = kinds.count("run")
     commands = kinds.count("command")

@@ -1,4 +1,4 @@
-"""Events of runs that an earlier process left unfinished, with the runs below each run."""
+"""Events of runs that an earlier process left unfinished, with the runs below each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .._core.run_ids import find_parent_id
 
 
 class PastEvents(MutableMapping[str, list[StoredEvent]]):
-    """Events of runs by run id, and an index of the runs below each run.
+    """The events of runs by run id, and an index of the runs below each run.
 
     Arguments:
         events: the first events.
@@ -34,7 +34,6 @@ class PastEvents(MutableMapping[str, list[StoredEvent]]):
             del self._children[parent][run_id]
 
     def clear(self) -> None:
-        """Forget all events."""
         self._by_run.clear()
         self._children.clear()
 
@@ -48,7 +47,7 @@ class PastEvents(MutableMapping[str, list[StoredEvent]]):
         return len(self._by_run)
 
     def walk_below(self, run_id: str) -> Iterator[str]:
-        """Yield the ids of the runs below a run, each before the runs below it."""
+        """Yield the ids of the runs below this one, each before those below it."""
         for child in self._children.get(run_id, ()):
             yield child
             if child in self._children:

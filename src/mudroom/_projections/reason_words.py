@@ -1,4 +1,4 @@
-"""Words for the reasons why runs ended. All screens use them; machine formats have the names."""
+"""Words for why runs ended. All screens use them; machine formats have the names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .._core.runs import Reason
 
 
 class ReasonWords(NamedTuple):
-    """Words for one reason.
+    """The words for one reason.
 
     Arguments:
         outcome: stands alone, as in a list.
@@ -32,5 +32,5 @@ REASON_WORDS = {
 
 
 def describe_reason(reason: str) -> str:
-    """Return the words for a reason, or its name if it is one of a newer version."""
+    """Describe a reason; a name from a newer version stays as it is."""
     return REASON_WORDS[Reason(reason)].outcome if reason in REASON_WORDS else reason

@@ -33,8 +33,8 @@ from .run_view import CommandView, RunState, RunView
 from .safe_text import describe_call, make_call_title, sanitize_line
 from .team import Roster
 
+# So many characters at the end of a streaming answer are kept.
 TAIL_LENGTH = 400
-"""Maximum characters kept of the end of an answer that is streaming."""
 
 _STOPPED = {Reason.TIMEOUT, Reason.MAX_TURNS, Reason.CANCELLED, Reason.BUDGET, Reason.LOOP}
 
@@ -88,11 +88,11 @@ class RunTree:
                     self.runs[child].is_checking = isinstance(event, CheckStarted)
 
     def rewind(self, run_id: str) -> None:
-        """Return to the state before a root run; the runs stay in the tree."""
+        """Go back to the state before a root run; the runs stay in the tree."""
         self.latest_root = self.runs[run_id].continues
 
     def list_conversation(self) -> list[RunView]:
-        """Return the root runs of the conversation, oldest first, without rewound ones."""
+        """List the conversation's root runs, oldest first, without rewound ones."""
         runs: list[RunView] = []
         run = self.runs.get(self.latest_root)
         while run:
@@ -101,26 +101,26 @@ class RunTree:
         return runs[::-1]
 
     def children(self, run_id: str) -> tuple[RunView, ...]:
-        """Return the runs directly below a run, in the order in which they started."""
+        """List the runs directly below a run, in the order in which they started."""
         return tuple(self._children.get(run_id, ()))
 
     def list_waited_for(self, run_id: str) -> list[RunView]:
-        """Return the children that open calls of a run wait for."""
+        """List the children that a run's open calls wait for."""
         calls = self.runs[run_id].open_calls
         children = self.children(run_id)
         return [child for child in children if child.call_id in calls and not child.report]
 
     def find_command(self, work_id: str) -> CommandView | None:
-        """Return a background command that works, None if it has ended.
+        """Find a background command that works; None if it has ended.
 
         Arguments:
-            work_id: its id, "1.4.b2" for the second one of turn 4 of run "1".
+            work_id: its id, "1.4.b2" for the second one in turn 4 of run "1".
         """
         run = self.runs.get(find_parent_id(work_id))
         return run.commands.get(work_id) if run else None
 
     def list_background_commands(self, run_id: str) -> list[CommandView]:
-        """Return the background commands of a run and of all runs below it."""
+        """List the background commands of a run and of all runs below it."""
         runs = self.walk(run_id)
         # Copied: another thread may change the commands while they are read.
         commands = [command for run in runs for command in list(run.commands.values())]

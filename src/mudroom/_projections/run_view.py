@@ -15,7 +15,7 @@ from .safe_text import sanitize_line
 
 
 class RunState(StrEnum):
-    """State of a run. WAITING: it waits for child runs, in tool calls or to end."""
+    """What a run does. WAITING: it waits for child runs, in tool calls or to end."""
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -113,25 +113,25 @@ class RunView(Struct, kw_only=True, eq=False):
 
     @property
     def title(self) -> str:
-        """Name on screens: the description, else the prompt."""
+        """What screens call the run: its description, else its prompt."""
         return self.description or self.prompt
 
     @property
     def label(self) -> str:
-        """Name of a named child with the number of a later run, else agent and run id."""
+        """The name of a named child with the number of a later run, else agent and run id."""
         return self.short_label if self.name else f"{self.short_label}#{self.run_id}"
 
     @property
     def short_label(self) -> str:
-        """Name of a named child with the number of a later run, else the agent."""
+        """The name of a named child with the number of a later run, else the agent."""
         return format_name(self.name, self.number) or sanitize_line(self.agent)
 
     def count_seconds(self, now: float) -> float:
-        """Return the duration of the run in seconds, until `now` if it has not finished."""
+        """Count the seconds that the run took, until `now` if it has not finished."""
         return max(0.0, (self.finished_at or now) - self.started_at)
 
 
 def format_name(name: str, number: int = 1) -> str:
-    """Return the name of a named child, safe to print, with the number of a later run."""
+    """Format a named child's name, safe to print, with the number of a later run."""
     name = sanitize_line(name)
     return f"{name}, run {number}" if name and number > 1 else name

@@ -1,4 +1,4 @@
-"""Text that is safe to show: without control characters or secrets; tool calls in one line."""
+"""Text that is safe to show: no control characters or secrets, and tool calls in one line."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .._platform.lazy_pattern import compile_later
 
 E = TypeVar("E", bound=AnyEvent)
 
+# For the line that describes a run's last action.
 ACTION_LENGTH = 160
-"""Maximum characters of the line that describes a run's last action."""
 
 _CONTROL_SEQUENCES = compile_later(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves
@@ -40,13 +40,13 @@ _HIDDEN_IN_JSON = compile_later(
     r"|[\U000e0000-\U000e007f]"
 )
 _LONE_SURROGATE = compile_later("[\ud800-\udfff]")
+# Characters that would not be seen, or that look like the marks of `escape_hidden`.
 _VISIBLE_TWICE = compile_later(
     r"\\(?=u\{)|\[(?=[0-9]+ (?:blanks|empty lines)\])| (?=\n|\Z)"
     # Blank or without width, although they count as printable.
     r"|[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0]"
     r"|[\U000e0100-\U000e01ef]"
 )
-"""Matches characters that would not be seen, or that look like the marks of `escape_hidden`."""
 _LONG_GAP = compile_later(r" {24,}|\n{5,}")
 _LINE_BREAKS = compile_later(r"\r\n?|[\u2028\u2029\x85\x0b\x0c]")
 
@@ -103,7 +103,7 @@ def escape_line(text: str) -> str:
 
 
 def format_arguments(arguments: Mapping[str, Any]) -> str:
-    """Return all arguments of a call as lines without hidden text.
+    """List all arguments of a call as lines without hidden text.
 
     Further lines of a text are indented, and a text that looks like another value has quotes, so
     that no value looks like another argument.
@@ -124,7 +124,7 @@ def _format_argument(value: object) -> str:
 
 
 def make_call_title(arguments: Mapping[str, Any], tool: Tool | None = None) -> str:
-    """Return one line that says what a tool call is about, "" if no argument is a text.
+    """Say in one line what a tool call is about; "" if no argument is a text.
 
     Arguments:
         arguments: under their names in the tool's parameters.
@@ -138,10 +138,10 @@ def make_call_title(arguments: Mapping[str, Any], tool: Tool | None = None) -> s
 
 
 def describe_call(call: ToolCallBlock, title: str = "") -> str:
-    """Return a tool call as one line: the tool and its title, "read src/x.py".
+    """Describe a tool call in one line by the tool and its title: "read src/x.py".
 
     Arguments:
-        title: as recorded; "" in records of earlier versions.
+        title: as recorded; "" in records from earlier versions.
     """
     return sanitize_line(f"{call.name} {title or make_call_title(call.arguments)}")
 
@@ -151,7 +151,7 @@ def redact_answer(
     redact: Callable[[str], str],
     keeps: Callable[[AssistantBlock], bool] = lambda block: False,
 ) -> AssistantMessage:
-    """Return an answer without secrets; the same object if it has none.
+    """Remove secrets from an answer; one without any comes back as the same object.
 
     Arguments:
         redact: removes secrets from a text.
@@ -166,7 +166,7 @@ def redact_answer(
 
 
 def _has_secret(blocks: Iterable[AssistantBlock], redact: Callable[[str], str]) -> bool:
-    """Return whether any text of the blocks has a secret, mostly by one search."""
+    """Tell if any text in the blocks has a secret, in most cases with one search."""
     texts: list[str] = []
     for block in blocks:
         if isinstance(block, ToolCallBlock):
@@ -181,7 +181,7 @@ def _has_secret(blocks: Iterable[AssistantBlock], redact: Callable[[str], str]) 
 
 
 def _add_texts(value: object, texts: list[str]) -> None:
-    """Append the texts of a JSON value to a list, those of its keys too."""
+    """Append the texts in a JSON value to a list, its keys included."""
     if isinstance(value, str):
         texts.append(value)
     elif isinstance(value, dict):
@@ -196,7 +196,7 @@ def _add_texts(value: object, texts: list[str]) -> None:
 def _join_split_secrets(
     blocks: Sequence[AssistantBlock], redact: Callable[[str], str]
 ) -> Iterator[AssistantBlock]:
-    """Yield the blocks; those of one text become one block if a secret may be in several."""
+    """Yield the blocks, with those of one text joined if a secret may be spread over several."""
     for _, group in groupby(blocks, key=lambda block: isinstance(block, TextBlock)):
         texts = list(group)
         joined = "".join([block.text for block in texts if isinstance(block, TextBlock)])
@@ -229,7 +229,7 @@ def _redact_value(value: object, redact: Callable[[str], str]) -> object:
 
 
 def redact_event(event: E, redact: Callable[[str], str]) -> E:
-    """Return an event as it is shown: without the secrets that the record has to keep.
+    """Make an event fit to show, without the secrets that the record has to keep.
 
     The record keeps the exact arguments of the calls that act, because a resumed run must make the
     same calls, and reasoning that its provider signed.

@@ -1,4 +1,4 @@
-"""Summary of one session for lists: the terminal and the viewer show the same."""
+"""The summary of one session for lists: the terminal and the viewer show the same."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .._core.json_values import clean_text, get_decoder
 from .._core.run_ids import find_root_id, list_above
 from .._core.runs import Report
 
+# All that a summary needs; a reader may leave out other events.
 SUMMARY_TYPES = (SessionOpened, RunStarted, RunFinished)
-"""The event types that a summary needs; a reader may leave out all others."""
 
 
 class SessionSummary(Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
 
 
 class SummaryState(Struct):
-    """Everything that a summary needs of the events up to a position.
+    """Everything that a summary needs from the events up to a position.
 
     A store can save it, so that a list reads only the events after it.
 
@@ -76,9 +76,9 @@ class SummaryState(Struct):
         position: position of the last event; set by its caller.
         reason: why the last root run ended; "" if it has not finished.
         open_roots: root runs without an end, each with the tokens of its finished runs by run id;
-            those of a run include the runs below it.
+            a run's tokens include those of the runs below it.
         tokens: tokens of finished root runs.
-        usd: sum of the known costs of finished root runs. priced: number of these costs.
+        usd: sum of the known costs of finished root runs. priced: how many costs that are.
         seconds: sum of the durations of finished root runs.
         size: number of runs in `open_roots`.
     """
@@ -99,7 +99,6 @@ class SummaryState(Struct):
     size: int = 0
 
     def apply(self, event: AnyEvent) -> None:
-        """Add an event."""
         if isinstance(event, SessionOpened):
             self.folder = clean_text(event.cwd)
         elif isinstance(event, RunStarted) and event.brief.parent:
@@ -110,8 +109,9 @@ class SummaryState(Struct):
             self._finish(clean_text(event.run), event.report)
 
     def _finish(self, run: str, report: Report) -> None:
-        """Count the tokens of a run; of a finished root run only the sums stay."""
+        """Count a run's tokens; once a root run has finished, only the sums stay."""
         if run in self.open_roots:
+            # This report includes the tokens of the runs below, so theirs are forgotten.
             self.size -= 1 + len(self.open_roots.pop(run))
             self.tokens += report.usage.total_tokens
             self.seconds += report.seconds
@@ -136,7 +136,7 @@ class SummaryState(Struct):
 
     @property
     def costs(self) -> float | None:
-        """Costs of the finished root runs; None if the price of one is not known."""
+        """What the finished root runs cost; None if the price of one is not known."""
         finished = self.prompts - len(self.open_roots)
         return self.usd if self.priced and self.priced == finished else None
 
@@ -175,13 +175,12 @@ class _SavedState(Struct):
 
 
 def encode_state(state: SummaryState) -> str:
-    """Encode a state as JSON."""
     state.drop_counted_runs()
     return msgspec.json.encode(_SavedState(state)).decode()
 
 
 def decode_state(text: str) -> SummaryState:
-    """Decode a state. A text that is no state gives an empty one, for all events."""
+    """Decode a state. A text that is none gives an empty state, which needs all events."""
     try:
         return get_decoder(_SavedState).decode(text).sums
     except msgspec.DecodeError:
@@ -189,10 +188,10 @@ def decode_state(text: str) -> SummaryState:
 
 
 def find_folder(first: StoredEvent | None, summary: str) -> str:
-    """Return the folder that a session last worked in, "" if no event is recorded.
+    """Find the folder that a session last worked in, "" if no event is recorded.
 
     Arguments:
-        first: its first event. summary: the saved state of its summary, which names the folder of
+        first: its first event. summary: the saved state of its summary, which names the folder at
             the last opening: a project can move. "" for none.
     """
     folder = decode_state(summary).folder if summary else ""
@@ -206,7 +205,7 @@ def summarize_session(
     is_live: bool = False,
     state: SummaryState | None = None,
 ) -> SessionSummary:
-    """Complete a summary from the events of the session.
+    """Complete a summary from the session's events.
 
     Arguments:
         summary: id, time, size and name, which events do not have.
@@ -223,8 +222,9 @@ def _has_finished_ancestor(run: str, finished: Container[str]) -> bool:
     return any(above in finished for above in list_above(run))
 
 
+# So many events must lie between two saved states. A list of sessions reads about as many of each
+# session.
 SAVE_INTERVAL = 256
-"""Minimum events between two saved states. A list of sessions reads about as many of each."""
 
 
 class SummarySaver:
@@ -284,7 +284,7 @@ class SummarySaver:
         return encode_state(state)
 
     def encode_unsaved(self) -> str:
-        """Return the text to save when the journal closes, "" if the store has it already."""
+        """Encode what to save when the journal closes; "" if the store has it already."""
         if self._state.position == self._saved_position:
             return ""
         self._saved_position = self._state.position

@@ -32,29 +32,27 @@ from .._core.messages import Usage
 from .._core.run_ids import find_root_id
 from .._core.runs import Brief, InboxMessage, Report
 
+# Calls of this tool are no work: messages without any other call may go back and forth for ever.
 MESSAGE_TOOL = "send_message"
-"""Tool whose calls are no work: messages without any other call may go back and forth for ever."""
 
 
 def normalize_name(text: str) -> str:
-    """Return a name as children have it: in lower case, without "@" and spaces.
+    """Normalise a name to the form that children have: lower case, without "@" and spaces.
 
-    Letters in several forms, such as full-width ones, have one form.
+    Letters that have several forms, such as full-width ones, get one form.
     """
     words = unicodedata.normalize("NFKC", text).strip().lower().removeprefix("@").split()
     return unicodedata.normalize("NFKC", "-".join(words))
 
 
 class TeammateState(StrEnum):
-    """State of a named child."""
-
     WORKING = "working"
+    # Its last run has ended. A message starts the next one.
     IDLE = "idle"
-    """Its last run has ended. A message starts the next one."""
+    # Its last run ended with a plan, which its parent approves or refuses.
     WAITS_FOR_APPROVAL = "waits for approval"
-    """Its last run ended with a plan, which its parent approves or refuses."""
+    # It was stopped. No message starts it again, and another child may have its name.
     STOPPED = "stopped"
-    """It was stopped. No message starts it again, and another child may have its name."""
 
 
 class Teammate(Struct, kw_only=True, eq=False):
@@ -90,37 +88,35 @@ class Teammate(Struct, kw_only=True, eq=False):
 
     @property
     def report(self) -> Report | None:
-        """Report of its last run; None while it works."""
+        """The report of its last run; None while it works."""
         return self.reports.get(self.run_id)
 
     @property
     def is_stopped(self) -> bool:
-        """True if it was stopped."""
         return bool(self.stopped_in)
 
     @property
     def is_replaced(self) -> bool:
-        """True if a newer child has the name."""
+        """Whether a newer child has the name."""
         return bool(self.replaced_in)
 
     @property
     def is_idle(self) -> bool:
-        """True if it does not work, and a message starts its next run."""
+        """Whether a message would start its next run, because it does not work."""
         return bool(self.report) and not self.is_stopped and not self.is_replaced
 
     @property
     def first_run(self) -> str:
-        """Id of its first run, which no other child has."""
+        """The id of its first run, which no other child has."""
         return self.briefs[0].run_id
 
     @property
     def run_id(self) -> str:
-        """Id of its last run."""
+        """The id of its last run."""
         return self.briefs[-1].run_id
 
     @property
     def agent(self) -> str:
-        """Name of its agent."""
         return self.briefs[-1].agent.name
 
     @property
@@ -159,38 +155,37 @@ class Roster:
         }
 
     def apply(self, event: AnyEvent) -> None:
-        """Add the next event."""
         handler = self._handlers.get(type(event))
         if handler:
             handler(event)
 
     def has_message(self, message_id: str) -> bool:
-        """Return whether a message to a named child has this id."""
+        """Tell if a message to a named child has this id."""
         return message_id in self._parents
 
     def get_last_brief(self, parent: str, teammate: Teammate) -> Brief:
-        """Return the brief of the last run of a named child in the conversation of a run.
+        """Look up the brief of a named child's last run, in the conversation of a run.
 
-        A rewind removes later ones.
+        Runs that a rewind removed do not count.
         """
         parents = self.list_conversation(parent)
         return next(each for each in reversed(teammate.briefs) if each.parent in parents)
 
     def get_number(self, run_id: str) -> int:
-        """Return the number of a run among those of its named child, from 1."""
+        """Count which run of its named child this is, from 1."""
         return self._numbers.get(run_id, 1)
 
     def list_unread(self, parent: str, teammate: Teammate) -> list[InboxMessage]:
-        """Return the messages in the conversation of a run that a named child has not read."""
+        """List the messages in a run's conversation that a named child has not read."""
         parents = self.list_conversation(parent)
         return [each for each in teammate.unread.values() if self._parents[each.id] in parents]
 
     def is_stopped(self, parent: str, teammate: Teammate) -> bool:
-        """Return whether a named child was stopped in the conversation of a run."""
+        """Tell if a named child was stopped in a run's conversation."""
         return not self.list_conversation(parent).isdisjoint(teammate.stopped_in)
 
     def has_due_message(self, parent: str, teammate: Teammate) -> bool:
-        """Return whether unread messages of a named child start it in a run of its parent.
+        """Tell if unread messages to a named child start it, in a run of its parent.
 
         They were sent during this run, or between two prompts before it.
         """
@@ -200,11 +195,11 @@ class Roster:
         )
 
     def get(self, run_id: str) -> Teammate | None:
-        """Return the named child that a run belongs to."""
+        """Look up the named child that a run belongs to."""
         return self._by_run.get(run_id)
 
     def find(self, parent: str, name: str) -> Teammate | None:
-        """Return the named child of a run, or of the runs that it continues; the newest one.
+        """Find a named child of a run, or of the runs that it continues; the newest one.
 
         Arguments:
             name: its name in any spelling that `normalize_name` knows, or the id of one of its
@@ -220,7 +215,7 @@ class Roster:
         return None
 
     def list_teammates(self, parent: str) -> list[Teammate]:
-        """Return the named children of a run and of the runs that it continues, oldest first."""
+        """List the named children of a run and of the runs that it continues, oldest first."""
         parents = self.list_conversation(parent)
         return [
             teammate
@@ -229,20 +224,20 @@ class Roster:
         ]
 
     def list_current(self, parent: str) -> list[Teammate]:
-        """Return `list_teammates` as their conversation has them now.
+        """List the same children as their conversation has them now.
 
-        These copies are without what a rewind removed: runs, messages, stops.
+        These are copies, without the runs, messages and stops that a rewind removed.
         """
         parents = self.list_conversation(parent)
         return list(self._select(lambda run_id: run_id in parents))
 
     def list_current_of_roots(self, *roots: str) -> list[Teammate]:
-        """Return the named children of all runs below root runs and the runs that they continue."""
+        """List the named children of root runs and of those they continue, as they are now."""
         kept = {run_id for root in roots for run_id in self.list_conversation(root)}
         return list(self._select(lambda run_id: find_root_id(run_id) in kept))
 
     def _select(self, is_kept: Callable[[str], bool]) -> Iterator[Teammate]:
-        """Yield the named children with only what belongs to some runs of their parents."""
+        """Yield the named children with only what belongs to some of their parents' runs."""
         for teammate in list(self.teammates):
             briefs = [brief for brief in teammate.briefs if is_kept(brief.parent)]
             if briefs:
@@ -259,11 +254,11 @@ class Roster:
                 )
 
     def count_exchanges(self, first: Teammate, second: Teammate) -> int:
-        """Return the number of messages in a row between two, without another act of either."""
+        """Count the messages in a row between two that do nothing else."""
         return self._exchanges.get(frozenset((first.first_run, second.first_run)), 0)
 
     def count_unread(self, parent: str) -> dict[str, int]:
-        """Return the numbers of messages that the named children of a run have not read, by name.
+        """Count the messages that a run's named children have not read, by name.
 
         Those to children that have not begun count, too.
         """
@@ -277,7 +272,7 @@ class Roster:
         return counts
 
     def list_conversation(self, run_id: str) -> set[str]:
-        """Return the ids of a run and of the runs that it continues."""
+        """List the ids of a run and of the runs that it continues."""
         runs: set[str] = set()
         while run_id and run_id not in runs:
             runs.add(run_id)

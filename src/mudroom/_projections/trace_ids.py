@@ -1,4 +1,4 @@
-"""Ids of traces and spans: computed from the session, so that each reader finds the same ones."""
+"""Ids of traces and spans, computed from the session, so that each reader finds the same ones."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class SpanContext(Struct, frozen=True):
     is_sampled: bool = True
 
     def __str__(self) -> str:
-        """Return the value of the header `traceparent`."""
+        """Format the header `traceparent`."""
         return f"00-{self.trace_id:032x}-{self.span_id:016x}-{int(self.is_sampled):02x}"
 
 
 def parse_traceparent(text: str) -> SpanContext | None:
-    """Return the span that a header `traceparent` names, None if it names none."""
+    """Parse a header `traceparent`; None if it names no span."""
     match = _TRACEPARENT.fullmatch(text.strip())
     if match is None or text.strip().startswith("ff"):
         return None
@@ -56,35 +56,34 @@ class TraceIds(Struct, frozen=True, omit_defaults=True):
     traceparent: str = ""
 
     def find_outer_span(self) -> SpanContext | None:
-        """Return the span of the program that started the session, None for none."""
+        """Find the span of the program that started the session, if there is one."""
         return parse_traceparent(self.traceparent)
 
     def make_trace_id(self, run_id: str) -> int:
-        """Return the id of the trace that has the spans of a run."""
+        """Make the id of the trace that has a run's spans."""
         if outer := self.find_outer_span():
             return outer.trace_id
         return self._hash(16, "trace", find_root_id(run_id))
 
     def make_run_span_id(self, run_id: str, part: int) -> int:
-        """Return the id of the span of a run. `part`: processes that executed it so far, from 1."""
+        """Make the id of a run's span. `part`: number of the process that executes it, from 1."""
         return self._hash(8, "run", run_id, str(part))
 
     def make_turn_span_id(self, run_id: str, turn: int, attempt: int) -> int:
-        """Return the id of the span of a model call. `attempt`: of this turn, from 1."""
+        """Make the id of a model call's span. `attempt`: of this turn, from 1."""
         return self._hash(8, "turn", run_id, str(turn), str(attempt))
 
     def make_call_span_id(self, run_id: str, call_id: str) -> int:
-        """Return the id of the span of a tool call."""
         return self._hash(8, "call", run_id, call_id)
 
     def make_call_traceparent(self, run_id: str, call_id: str) -> str:
-        """Return the header `traceparent` for what a tool call sends or starts."""
+        """Make the header `traceparent` for what a tool call sends or starts."""
         outer = self.find_outer_span()
         span_id = self.make_call_span_id(run_id, call_id)
         is_sampled = outer is None or outer.is_sampled
         return str(SpanContext(self.make_trace_id(run_id), span_id, is_sampled))
 
     def _hash(self, size: int, *names: str) -> int:
-        """Return a number of `size` bytes other than 0."""
+        """Make a number of `size` bytes other than 0."""
         text = "\0".join((self.session, *names)).encode("utf-8", "surrogatepass")
         return int.from_bytes(hashlib.blake2b(text, digest_size=size).digest()) or 1

@@ -66,7 +66,7 @@ class TranscriptBuilder:
         self._waits_for_answer = False
 
     def apply(self, event: StoredEvent) -> None:
-        """Add the next event of the run."""
+        """Add the run's next event."""
         if type(event) is RunStarted and not self._has_started:
             self._has_started = True
             self._messages.extend(event.brief.history)
@@ -87,13 +87,13 @@ class TranscriptBuilder:
             self._reopen_last_request()
 
     def build(self) -> tuple[Message, ...]:
-        """Return the messages so far; more events may follow."""
+        """Build the messages so far; more events may follow."""
         waiting = self._make_waiting_message()
         return (*self._messages, waiting) if waiting else tuple(self._messages)
 
     @property
     def sent_messages(self) -> tuple[Message, ...]:
-        """The messages so far without the next user message."""
+        """The messages so far, without the next user message."""
         return tuple(self._messages)
 
     @property
@@ -103,7 +103,7 @@ class TranscriptBuilder:
         return waiting.content if waiting else ()
 
     def _reopen_last_request(self) -> None:
-        """Take back a request that got no answer: the run sends it again with later notes."""
+        """Take back a request that got no answer: the run sends it again, with later notes."""
         waits = self._waits_for_answer
         self._waits_for_answer = False
         if not waits or not self._messages:
@@ -114,7 +114,7 @@ class TranscriptBuilder:
             self._messages.pop()
 
     def _make_waiting_message(self) -> UserMessage | None:
-        """Return the next user message, None while a call has no result or if it is empty."""
+        """Make the next user message; None while a call has no result, or if it would be empty."""
         if any(call.id not in self._results for call in self._open_calls):
             return None
         results = [_name_like_call(self._results[call.id], call) for call in self._open_calls]
@@ -137,7 +137,7 @@ def _name_like_call(result: ToolResultBlock, call: ToolCallBlock) -> ToolResultB
 
 
 def _repeats_request(event: StoredEvent) -> bool:
-    """Return whether the run sends a request without an answer again."""
+    """Tell if the run repeats a request that got no answer."""
     if type(event) is TurnFailed:
         return event.overflow > 0
     return type(event) is RunResumed or (type(event) is RunWaiting and event.is_interrupted)

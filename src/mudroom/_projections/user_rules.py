@@ -1,4 +1,4 @@
-"""Rules in messages of the user, which every compaction keeps word for word."""
+"""Rules in the user's messages, which every compaction keeps word for word."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from .._platform.lazy_pattern import compile_later
 
+# A line that begins so is a rule.
 ADDED_RULE = "Rule: "
-"""Beginning of a line that is a rule."""
+# A line that begins so ends a rule.
 REMOVED_RULE = "Rule removed: "
-"""Beginning of a line that ends a rule."""
 
 _LINE = compile_later(
     r"(?im)^[ \t]*(?:(?:[-*•]|\d+[.)])[ \t]*)?"
@@ -20,7 +20,7 @@ _MAX_RULE_LENGTH = 500
 
 
 def find_rules(texts: Iterable[str]) -> dict[str, str]:
-    """Return the rules in messages of the user, oldest first: the text of each, and its line.
+    """Find the rules in the user's messages, oldest first: the text of each, and its line.
 
     A line that begins with `REMOVED_RULE` takes the place of the rule that it ends.
     """
@@ -34,12 +34,12 @@ def find_rules(texts: Iterable[str]) -> dict[str, str]:
 
 
 def is_marked(line: str) -> bool:
-    """Return whether the user wrote a line as a rule, or as the end of a rule."""
+    """Tell if the user wrote a line as a rule, or to end one."""
     marks = (ADDED_RULE.casefold(), REMOVED_RULE.casefold())
     return line.casefold().startswith(marks)
 
 
 def list_rules(texts: Iterable[str]) -> list[str]:
-    """Return the texts of the rules that hold after messages of the user."""
+    """List the texts of the rules that hold after the user's messages."""
     lines = find_rules(texts)
     return [rule for rule, line in lines.items() if not line.startswith(REMOVED_RULE)]

@@ -1,4 +1,4 @@
-"""Web searches of providers: their blocks in the record, with the text that users read."""
+"""Web searches by providers: their blocks in the record, with the text that users read."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 from .._core.json_values import clean_json, clean_text
 from .._core.messages import ProviderBlock
 
+# This line comes before the pages that a search found.
 FOUND = "found:"
-"""First line of the pages that a search found."""
 
 
 def make_provider_block(kind: str, data: object, text: str) -> ProviderBlock:
-    """Return a block of a provider.
+    """Make a provider's block.
 
     Arguments:
         data: the block as the provider has it. text: what users read.
@@ -25,12 +25,12 @@ def make_provider_block(kind: str, data: object, text: str) -> ProviderBlock:
 
 
 def describe_sources(sources: Iterable[tuple[str, str]]) -> str:
-    """Return the lines of pages that a search found, from their titles and addresses."""
+    """Describe the pages that a search found by their titles and addresses, one line each."""
     return "\n".join([FOUND, *(f"{title} {url}".strip() for title, url in sources)])
 
 
 def read_anthropic_step(raw: Mapping[str, Any]) -> ProviderBlock:
-    """Return the block of a search, of another step of the server, or of its result.
+    """Read the block of a search, of another step on the server, or of its result.
 
     Arguments:
         raw: a block of the Messages API.
@@ -54,7 +54,7 @@ def read_anthropic_step(raw: Mapping[str, Any]) -> ProviderBlock:
 
 
 def read_responses_search(item: Mapping[str, Any]) -> ProviderBlock:
-    """Return the block of a search, or of a page that the model opened.
+    """Read the block of a search, or of a page that the model opened.
 
     Arguments:
         item: a `web_search_call` of the Responses API.

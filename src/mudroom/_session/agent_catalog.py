@@ -1,4 +1,4 @@
-"""Agents of a session: built-in ones, those of agent files and those of the caller.
+"""Agents of a session: built-in ones, those of agent files, and the caller's.
 
 The catalog also holds skills and the texts of context files for system prompts.
 """
@@ -21,6 +21,7 @@ from .._platform.open_beneath import find_real_path
 from ..errors import UnknownName, UsageError, quote_value
 from .options import SessionOptions
 
+# Tools that a session may have, and that agent files may name.
 KNOWN_TOOLS = (
     *BUILTIN_TOOLS,
     "task",
@@ -33,10 +34,9 @@ KNOWN_TOOLS = (
     "web_fetch",
     "web_search",
 )
-"""Names of the tools that a session may have; agent files may name them."""
 
+# First words of the notice about agents that the project brought.
 AGENTS_NOTICE = "using agents of this folder"
-"""First words of the notice about agents that the project brought."""
 _CHILD_MODEL = "child_model"
 
 
@@ -69,9 +69,9 @@ def load_catalog(
     """Collect the agents; a later source replaces an agent of the same name.
 
     Arguments:
-        folder: of the project. user_home: the user's home; "" leaves it out.
-        explain_unavailable: takes a model string, returns the reason why the model cannot be used
-            here, "" if it can.
+        folder: the project's folder. user_home: the user's home; "" leaves it out.
+        explain_unavailable: takes a model string, returns why the model cannot be used here, "" if
+            it can.
         notices: messages for the user are added here.
 
     Raises UnknownName for the root agent and its output style.
@@ -110,6 +110,7 @@ def _apply_style(
     if style is None:
         known = (agent_files.NO_STYLE, *styles)
         error = UnknownName("output style", name, known, where="output_style", remedy=remedy)
+        # A settings file or an old record may name a style that this folder does not have.
         if not origin:
             raise error
         notices.append(f"{origin}: output style not used: {error}")
@@ -165,7 +166,7 @@ def _collect_agents(
 
 
 def find_agent(name: str, agents: Mapping[str, Agent], *, where: str = "") -> Agent:
-    """Return the agent of that name; case and separators do not matter. Raises UnknownName."""
+    """Find an agent by name; case and separators do not matter. Raises UnknownName."""
     if name in agents:
         return agents[name]
     by_folded_name = {agent_files.fold_name(known): agent for known, agent in agents.items()}
@@ -176,7 +177,7 @@ def find_agent(name: str, agents: Mapping[str, Agent], *, where: str = "") -> Ag
 
 
 def parse_child_models(rules: str | Mapping[str, str]) -> dict[str, str]:
-    """Return agent name -> model string; "*" stands for all other agents.
+    """Map agent names to model strings; "*" stands for all other agents.
 
     A model string without a rule is the model of all agents. Raises UsageError.
     """
@@ -214,14 +215,14 @@ def resolve_child_models(
     origin: str = "",
     notices: list[str] | None = None,
 ) -> dict[str, str]:
-    """Return agent name -> model string, with the names of the agents; "": model of the parent.
+    """Map the names of existing agents to model strings; "" is the parent's model.
 
     Arguments:
-        origin: settings file or variable of the rules, "" for none. A rule for an agent that this
-            folder does not have is then left out, because the rules apply in all folders.
+        origin: the settings file or variable with the rules, "" for none. A rule for an agent that
+            this folder does not have is then left out, because the rules apply in all folders.
         notices: a line is added for each rule that is left out.
 
-    Raises UsageError, UnknownName for an agent if there is no origin.
+    Raises UsageError, and UnknownName for an agent if there is no origin.
     """
     models: dict[str, str] = {}
     for name, model in parse_child_models(rules).items():
@@ -246,7 +247,7 @@ def _find_root_agent(requested: str | Agent, agents: Mapping[str, Agent]) -> Age
 
 
 def restrict_untrusted(agent: Agent, personal: Collection[str] | None) -> Agent:
-    """Limit an agent of an untrusted folder to reading and to the model of its parent.
+    """Limit an agent of an untrusted folder to reading and to its parent's model.
 
     Arguments:
         personal: names of agents from the user's own files; None if the folder is trusted.
@@ -259,7 +260,7 @@ def restrict_untrusted(agent: Agent, personal: Collection[str] | None) -> Agent:
 def _use_available_model(
     agent: Agent, explain_unavailable: Callable[[str], str], notices: list[str]
 ) -> Agent:
-    """Replace a model that cannot be used here by the model of the parent."""
+    """Replace a model that cannot be used here by the parent's."""
     if agent.model == "inherit":
         return agent
     reason = explain_unavailable(agent.model)
@@ -275,7 +276,7 @@ def _use_available_model(
 def _describe_files(
     loaded: agent_files.LoadedAgents, context: agent_files.ContextFiles, *, trusted: bool
 ) -> list[str]:
-    """Return messages about agents that the project brought, and about faulty files."""
+    """Describe the agents that the project brought, and faulty files."""
     messages: list[str] = []
     from_project = [name for name in loaded.paths if name not in loaded.personal_names]
     if from_project:
@@ -317,7 +318,7 @@ def _describe_missing_servers(
 
 
 def describe_platform(folder: str) -> str:
-    """Return platform and date, and the root of the repository when the folder is below it."""
+    """Return platform and date, and the root of the repository if the folder is below it."""
     date = time.strftime("%Y-%m-%d")
     text = f"Platform: {platform.system()}. Date: {date}."
     path = Path(find_real_path(folder))

@@ -1,4 +1,4 @@
-"""Builder of a session's services: chooses the adapters that the options ask for.
+"""Builds a session's services: chooses the adapters that the options ask for.
 
 `model_registry.py` chooses model adapters, `worker_setup` those of a worker process, and
 `replay/` those of a replay.
@@ -93,6 +93,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
 
     async def close(self) -> None:
         """End worker processes and servers; close tool sources, board, sandbox and journal."""
+        # First what still starts runs and records events, last what they need.
         await self.worker.close()
         await self.tool_sources.close()
         if self.mcp_servers:
@@ -127,7 +128,7 @@ async def open_resources(
 
 
 class _Builder:
-    """Builder for one session. `undo` closes what is open; empty it when all is built."""
+    """Builds one session. `undo` closes what is open; empty it when everything is built."""
 
     def __init__(self, options: SessionOptions) -> None:
         self._options = options
@@ -280,7 +281,7 @@ class _Builder:
     def _collect_tools(
         self, catalog: AgentCatalog, shared: Environment, limits: ListingLimits
     ) -> dict[str, Tool]:
-        """Return the tools of the session, without those that a rule denies."""
+        """Collect the session's tools, without those that a rule denies."""
         options = self._options
         own = (
             *make_web_tools(options.permissions, allow_net=options.allow_net),
@@ -300,13 +301,12 @@ class _Builder:
         return {name: tool for name, tool in tools.items() if not denies(name)}
 
     def _choose_listing_limits(self, model: str) -> ListingLimits:
-        """Return what descriptions may list for the model of the root agent."""
+        """Return what descriptions may list for the root agent's model."""
         window = getattr(self._models.get_model(model), "context_window", 0)
         models = providers.list_usable_models(self._environ)
         return ListingLimits(count_listed_characters(window), tuple(models))
 
     async def _choose_root_model(self, agent: Agent) -> str:
-        """Return the model string of the root agent."""
         requested = self._options.model
         if not isinstance(requested, str):
             requested = self._models.register(requested)
@@ -326,7 +326,7 @@ class _Builder:
         return "offline"
 
     async def _choose_child_models(self, agents: Mapping[str, Agent]) -> dict[str, str]:
-        """Return agent name -> model string of children; see `SessionServices.child_models`."""
+        """Map agent names to the model strings of children; see `SessionServices.child_models`."""
         options = self._options
         models = resolve_child_models(
             options.child_model, agents, options.child_model_origin, self._notices
@@ -339,7 +339,7 @@ class _Builder:
     def _open_environments(
         self, readable: tuple[str, ...], spill_folder: str
     ) -> SessionEnvironments:
-        """Open the environment of the session. Arguments: see EnvironmentFactory."""
+        """Open the session's environment. Arguments: see EnvironmentFactory."""
         options = self._options
         factory = EnvironmentFactory(
             permissions=options.permissions,

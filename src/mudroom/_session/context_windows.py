@@ -23,13 +23,13 @@ from .._platform.private_files import make_private_folder, replace_private_file
 from .model_registry import ModelRegistry, find_local_provider
 from .pricing import get_context_window
 
+# Providers of models without a window.
 _UNLIMITED = ("offline", "scripted", "replay")
-"""Providers of models without a window."""
+# Tokens, for a model at a local server that does not tell its own window.
 _LOCAL_WINDOW = 32_000
-"""Window in tokens of a model at a local server that does not say its own."""
 _DEFAULT_WINDOW = 128_000
+# The part of a refused request that is expected to fit.
 _REFUSED_PART = 0.9
-"""Part of a refused request that is expected to fit."""
 
 
 class ContextWindows:
@@ -55,7 +55,7 @@ class ContextWindows:
     def find(self, name: str) -> int:
         """Return the window of a model, 0 if no fast source knows it.
 
-        Of a model string with commas, it is the smallest window.
+        For a model string with commas, this is the smallest window.
         """
         known = [self._setting or 0] if self._setting else map(self._find_one, _split(name))
         return min(filter(None, [*known, self._learnt.get(name, 0)]), default=0)
@@ -67,15 +67,14 @@ class ContextWindows:
         return min(filter(None, (stated, kept)), default=0)
 
     def look_up(self, name: str) -> int:
-        """Return the window of a model that `find` does not know, 0 if it has no limit."""
+        """Look up the window of a model that `find` does not know; 0 if it has no limit."""
         windows = [_look_up_one(part) for part in _split(name)]
         return min(filter(None, windows), default=0)
 
     def learn(self, name: str, size: int, refusal: str) -> int:
-        """Remember the window of a model that refused a request as too long.
+        """Learn a model's window from its refusal of a request as too long.
 
-        Returns what fits, in tokens by the estimate that made the size: the estimate may be far
-        from how the model counts.
+        Returns what fits, in tokens by the estimate that made the size.
 
         Arguments:
             size: about how many tokens the request had.
@@ -94,6 +93,8 @@ class ContextWindows:
         facts = getattr(model, "facts", None)
         if isinstance(facts, ModelFacts) and facts.context_window != self._learnt[name]:
             model.change_facts(replace(facts, context_window=self._learnt[name]))
+        # The estimate may be far from how the model counts, so what fits is taken as a share of
+        # what the model says it got.
         part = stated.window / stated.request if stated.request else _REFUSED_PART
         return min(window, int(size * min(part, _REFUSED_PART)))
 
@@ -101,7 +102,7 @@ class ContextWindows:
 def make_context_policy(
     models: ModelRegistry, options: CompactionOptions, home: str
 ) -> ContextPolicy:
-    """Return when the engine shortens conversations, as the options say.
+    """Tell the engine when to shorten conversations, as the options say.
 
     Arguments:
         home: mudroom's state folder.
@@ -133,8 +134,8 @@ def _look_up_one(name: str) -> int:
 
 
 FILE_NAME = "learnt-windows.json"
+# Days after which a window is forgotten: the server may accept more by then.
 MAX_AGE_DAYS = 30
-"""Days after which a window is forgotten: the server may accept more by then."""
 _SECONDS_PER_DAY = 86_400
 
 
@@ -178,13 +179,14 @@ class LearntWindows:
         with suppress(OSError):
             make_private_folder(self.path.parent)
             with self._lock():
+                # Read again under the lock: another process may have learnt a window meanwhile.
                 windows = self.read()
                 windows[_make_key(model, base_url)] = LearntWindow(tokens, self._now())
                 replace_private_file(self.path, msgspec.json.encode(windows))
                 self._windows = windows
 
     def read(self) -> dict[str, LearntWindow]:
-        """Return the windows of the file that are not too old. A damaged file has none."""
+        """Read the windows that are not too old. A damaged file has none."""
         if not self._is_kept:
             return {}
         try:
@@ -195,7 +197,7 @@ class LearntWindows:
         return {key: window for key, window in windows.items() if window.at >= oldest}
 
     def describe(self) -> str:
-        """Return the windows and their age in one line, "" if there are none."""
+        """Describe the windows and their age in one line, "" if there are none."""
         rows = [
             f"{key} {window.tokens:,} tokens, learnt {self._format_age(window.at)}"
             for key, window in self.read().items()
@@ -208,12 +210,12 @@ class LearntWindows:
 
     @contextmanager
     def _lock(self) -> Generator[None]:
-        """Let one process at a time change the file."""
+        # A file of its own: the file with the windows is replaced, and its lock with it.
         with open(self.path.with_suffix(".lock"), "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
 
 def _make_key(model: str, base_url: str) -> str:
-    """Return the key of a model at a host, without credentials."""
+    """Make the key of a model at a host, without credentials."""
     return f"{model} at {base_url.partition('://')[2].rpartition('@')[2]}"

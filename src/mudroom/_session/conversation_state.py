@@ -1,4 +1,4 @@
-"""Conversation of a session: messages of each root run, and runs that a crash interrupted."""
+"""A session's conversation: messages of each root run, and runs that a crash interrupted."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ class ConversationState:
         self.unfinished_events.update(_select_unfinished(by_run))
         for run in roots:
             brief = _get_brief(by_run[run])
+            # Tasks and scopes are root runs, too, but not part of the conversation.
             if brief.depth > 0:
                 continue
             self.latest_run = run
@@ -74,7 +75,6 @@ class ConversationState:
             self.latest_run = rewound_to
 
     def make_run_id(self) -> str:
-        """Return the id of a new root run."""
         self.run_count += 1
         return str(self.run_count)
 
@@ -97,6 +97,7 @@ class ConversationState:
         brief = _get_brief(self.unfinished_events[run_id])
         if not brief.continues:
             return brief
+        # The record leaves the history out: it is the record of earlier runs.
         return replace(brief, history=self._list_messages_until(brief.continues))
 
     def start_run(self, brief: Brief) -> None:
@@ -117,7 +118,7 @@ class ConversationState:
         """Add the messages of a root run that ended.
 
         Arguments:
-            report: None when an exception ended the run.
+            report: None if an exception ended the run.
         """
         self._current_run = ""
         if brief.depth == 0:
@@ -154,7 +155,7 @@ class ConversationState:
 
 
 def select_finished(events: Sequence[StoredEvent]) -> list[StoredEvent]:
-    """Return the events without those of unfinished root runs and of all runs below them."""
+    """Leave out the events of unfinished root runs and of all runs below them."""
     unfinished = _select_unfinished(group_by_run(events))
     return [event for event in events if event.run not in unfinished]
 
@@ -175,7 +176,6 @@ def _find_rewind(events: Sequence[StoredEvent]) -> str | None:
 
 
 def _get_brief(events: Sequence[StoredEvent]) -> Brief:
-    """Return the brief that a run started with."""
     first = events[0]
     if not isinstance(first, RunStarted):
         raise JournalDamaged(f"the record of run {first.run} does not start with its brief")

@@ -34,7 +34,7 @@ class ModelRegistry:
     Arguments:
         environ: variables with keys and addresses.
         make_replay: returns the model of a `replay:` model string.
-        takes_images: send images to all models, also to those not known to accept them.
+        takes_images: send images to all models, even to those not known to accept them.
         windows: context windows that local servers reported, in tokens, by model string.
         images: whether a model takes images, as local servers reported it, by model string.
         make_rate_limiter: returns the rate limiter of a provider, by name; None: this registry
@@ -67,7 +67,7 @@ class ModelRegistry:
     def get_model(self, name: str) -> Model:
         """Return the model of that name; several names, with commas, are one model.
 
-        Raises UnknownName, or UsageError that names the missing key.
+        Raises UnknownName, or UsageError, which names the missing key.
         """
         if name not in self._models:
             self._models[name] = self._create_model(name)
@@ -76,7 +76,8 @@ class ModelRegistry:
     async def choose_default(self) -> str | None:
         """Return the model string that the environment suggests, None if it suggests none.
 
-        Asks a server whose address the user set, and no model, for the models it serves.
+        If the user set a server's address and no model, this asks the server which models it
+        serves.
         """
         name, served = await asyncio.to_thread(choose_default_model, self._environ)
         if name and served:
@@ -92,7 +93,7 @@ class ModelRegistry:
             self._without_tools.add(name)
 
     def explain_refused_images(self, name: str) -> str:
-        """Return why no model of a model string takes images, "" if one may take them."""
+        """Explain why no model of a model string takes images, "" if one may take them."""
         parts = [part.strip() for part in name.split(",")]
         if self._takes_images or any(self.images.get(part, True) for part in parts):
             return ""
@@ -131,7 +132,6 @@ class ModelRegistry:
                 await cast("ReplayModel", model).load()
 
     async def close(self) -> None:
-        """Close all models and connections."""
         for resource in (*self._models.values(), *self._connections.values()):
             await resource.close()
 
@@ -223,7 +223,7 @@ class ModelRegistry:
 
 
 def make_replay_model(name: str, store: SessionStore) -> Model:
-    """Return the model of a `replay:` model string; it reads its session when it is used."""
+    """Make the model of a `replay:` model string; it reads its session when it is used."""
     from .._adapters.models.replay_model import ReplayModel
 
     async def read() -> Sequence[RecordedConversation]:
@@ -263,9 +263,9 @@ def find_local_provider(name: str) -> providers.Provider | None:
 
 
 def choose_wire(provider: providers.Provider, model: str, url: str) -> str:
-    """Return the wire of a model at an address."""
     if provider.wire == "openai-auto":
         return "openai-responses" if find_facts(model, url).serves_responses else "openai"
+    # The address of Ollama's OpenAI-compatible API.
     if provider.wire == "ollama" and url.rstrip("/").endswith("/v1"):
         return "openai"
     return provider.wire
@@ -274,7 +274,7 @@ def choose_wire(provider: providers.Provider, model: str, url: str) -> str:
 def list_models(
     provider: providers.Provider, environ: Mapping[str, str], wanted: str
 ) -> list[ServedModel]:
-    """Ask the server of a provider for its models, and for details of the wanted one."""
+    """Ask a provider's server for its models, and for details of the wanted one."""
     from .._adapters.models.served_models import list_ollama_models, list_served_models
 
     url = providers.get_base_url(provider, environ)
@@ -317,7 +317,7 @@ def explain_offline(environ: Mapping[str, str]) -> str:
 
 
 def read_offline_pace(environ: Mapping[str, str]) -> float:
-    """Return the speed of the offline model in tokens per second; 0 means no limit."""
+    """Return the offline model's speed in tokens per second; 0 means no limit."""
     try:
         return max(0.0, float(environ.get("MUDROOM_OFFLINE_PACE") or 0))
     except ValueError:
@@ -329,7 +329,7 @@ def read_offline_pace(environ: Mapping[str, str]) -> float:
 
 
 def is_usable(provider: providers.Provider, environ: Mapping[str, str]) -> bool:
-    """Return whether the provider can be used: no key needed, a key set, or an own address set."""
+    """Return whether a provider can be used: it needs no key, or a key or an own address is set."""
     if provider.wire in ("offline", "library"):
         return True
     has_own_url = providers.get_base_url(provider, environ) != provider.base_url
@@ -337,7 +337,7 @@ def is_usable(provider: providers.Provider, environ: Mapping[str, str]) -> bool:
 
 
 def explain_unusable(model: str, environ: Mapping[str, str]) -> str:
-    """Return the reason why a model string cannot be used here, "" if it can."""
+    """Explain why a model string cannot be used here, "" if it can."""
     parts = [part for part in map(str.strip, model.split(",")) if not part.startswith(_REPLAY)]
     try:
         names = [providers.parse_model_name(part)[0] for part in parts]

@@ -1,4 +1,4 @@
-"""Adapters that a session and its worker processes open, and the environments of their runs."""
+"""Opens the adapters that a session and its worker processes use."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def collect_tools(
     isolate: bool = False,
     limits: ListingLimits = _NO_LIMITS,
 ) -> dict[str, Tool]:
-    """Return the built-in tools and those of the caller, by name.
+    """Collect the built-in tools and the caller's, by name.
 
     Arguments:
-        own: tools of the caller. ask: true if each command needs confirmation.
+        own: the caller's tools. ask: true if each command needs confirmation.
         isolation: true if children can have isolated workspaces. isolate: see SessionOptions.
         limits: what descriptions may list.
     """
@@ -121,7 +121,7 @@ def check_isolation(
 def make_isolated_opener(
     home: str, session: str, folder: str, max_bytes: int
 ) -> Callable[[], IsolatedWorkspaces]:
-    """Return the function that opens the isolated workspaces of a session on its first call.
+    """Return a function that opens the session's isolated workspaces on its first call.
 
     Arguments:
         home: mudroom's state folder. folder: the user's folder.
@@ -153,11 +153,12 @@ def _clean_up_isolated(home: str) -> None:
         with suppress(WorkspaceError):  # `mudroom doctor` says why they cannot be listed
             remove_abandoned(home)
 
+    # A daemon: what it does not finish, the next process does.
     threading.Thread(target=clean_up, name="workspace clean-up", daemon=True).start()
 
 
 def choose_board_offer(options: SessionOptions, agents: Iterable[Agent]) -> BoardOffer:
-    """Return which runs have the tools for the task board; "" if no run does."""
+    """Choose which runs have the tools for the task board; "" if no run does."""
     if options.board:
         return "all"
     agents = tuple(agents)
@@ -168,7 +169,7 @@ def choose_board_offer(options: SessionOptions, agents: Iterable[Agent]) -> Boar
 
 
 def open_board(home: str, folder: str, session: str, *, is_owner: bool = True) -> SessionBoard:
-    """Return the task board of the project that a folder belongs to, for a session.
+    """Open the task board of the project that a folder belongs to, for a session.
 
     Arguments:
         is_owner: false in a worker process.
@@ -181,7 +182,7 @@ def open_board(home: str, folder: str, session: str, *, is_owner: bool = True) -
 
 
 def make_board_tools(board: Board | None, offer: BoardOffer) -> tuple[Tool, ...]:
-    """Return the tools for a board; none without one."""
+    """Make the tools for a board; none without one."""
     if board is None or not offer:
         return ()
     from .._adapters.tools.board import make_board_tools
@@ -190,7 +191,7 @@ def make_board_tools(board: Board | None, offer: BoardOffer) -> tuple[Tool, ...]
 
 
 def make_web_tools(permissions: Permissions, *, allow_net: bool) -> tuple[Tool, ...]:
-    """Return `web_fetch` and `web_search`, each if the network or a rule allows it.
+    """Make `web_fetch` and `web_search`, each if the network or a rule allows it.
 
     An allow rule for an IP address, such as `WebFetch(domain:127.0.0.1)`, allows that address even
     if it is not public.
@@ -215,7 +216,6 @@ def make_web_tools(permissions: Permissions, *, allow_net: bool) -> tuple[Tool, 
 
 
 def _allows_search(permissions: Permissions) -> bool:
-    """Return whether a rule allows all web searches."""
     return any(
         rule.verdict is Verdict.ALLOW and not rule.pattern and rule.names("web_search")
         for rule in permissions.rules
@@ -223,7 +223,7 @@ def _allows_search(permissions: Permissions) -> bool:
 
 
 def explain_missing_search(agent: Agent, model: Model, options: SessionOptions) -> list[str]:
-    """Return why an agent that asks for `web_search` does not get it; nothing if it does.
+    """Explain why an agent that asks for `web_search` does not get it; nothing if it does.
 
     An agent asks if its file or an allow rule names the tool.
     """
@@ -243,7 +243,7 @@ def explain_missing_search(agent: Agent, model: Model, options: SessionOptions) 
 
 
 def open_store(store: SessionStore | str | None, home: str) -> SessionStore:
-    """Return the caller's store, that of an address, or the session files below the state folder.
+    """Open the caller's store, that of an address, or the session files below the state folder.
 
     Raises UsageError for an address that cannot be used.
     """
@@ -255,7 +255,6 @@ def open_store(store: SessionStore | str | None, home: str) -> SessionStore:
 
 
 async def open_journal(options: SessionOptions, home: str) -> Journal:
-    """Open the journal that the options name."""
     if not isinstance(options.journal, str):
         return options.journal
     if options.journal == "memory":
@@ -274,10 +273,10 @@ def open_tracing(
     redact: Callable[[str], str],
     notices: list[str],
 ) -> SessionTracing | None:
-    """Return the exporter of traces, None for a session without it; `start` starts its thread.
+    """Open the exporter of traces, None for a session without it; `start` starts its thread.
 
     Arguments:
-        environ: variables of the session.
+        environ: the session's variables.
         redact: removes secrets from texts.
         notices: a line is added if variables turn traces off.
 
@@ -306,11 +305,11 @@ def add_hooks(
     home: str,
     servers: SessionServers | None,
 ) -> SessionServices:
-    """Return the services of a session with its hooks, if it has any.
+    """Add hooks to a session's services, if it has any.
 
     Arguments:
         model: of the root agent. environ: variables of programs. home: mudroom's state folder.
-        servers: the MCP servers of the session.
+        servers: the session's MCP servers.
 
     Raises UnknownName for an event that never fires, and UsageError for programs beside an object.
     """
@@ -353,7 +352,7 @@ def add_hooks(
 def make_rule_matcher(
     toolbox: Mapping[str, Tool], folder: str, user_home: str
 ) -> Callable[[str, ToolCallBlock], bool]:
-    """Return a function that tells whether a call matches a permission rule.
+    """Make a function that tells whether a call matches a permission rule.
 
     A rule that cannot be read matches every call.
     """
@@ -362,6 +361,7 @@ def make_rule_matcher(
     def matches(text: str, call: ToolCallBlock) -> bool:
         if text not in policies:
             try:
+                # The verdict does not matter: a finding with a rule is a match.
                 rule = parse_rule(text, Verdict.DENY)
             except UsageError as error:
                 log.warning("The condition of a hook is not used: %s", error)
@@ -376,6 +376,7 @@ def make_rule_matcher(
                 )
         policy = policies[text]
         tool = toolbox.get(normalize_tool_name(call.name)) or toolbox.get(call.name)
+        # Better one call of a hook too many than a guard that is silently off.
         if policy is None or tool is None:
             return policy is None
         return any(finding.rule for finding in policy.collect_findings(tool, call.arguments))
@@ -386,7 +387,7 @@ def make_rule_matcher(
 def open_servers(
     options: SessionOptions, folder: str, home: str, environ: Mapping[str, str]
 ) -> SessionServers | None:
-    """Return the MCP servers of a session, None if it has none. Starts nothing."""
+    """Open a session's MCP servers, None if it has none. Starts nothing."""
     return make_servers(options.mcp_servers, options.permissions, folder, home, environ)
 
 
@@ -397,7 +398,7 @@ def make_servers(
     home: str,
     environ: Mapping[str, str],
 ) -> SessionServers | None:
-    """Return the servers with these configurations, None for none. Starts nothing."""
+    """Make the servers with these configurations, None for none. Starts nothing."""
     if not specs:
         return None
     from .._adapters.integrations.mcp_servers.servers import McpServers

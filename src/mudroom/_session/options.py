@@ -41,8 +41,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 PositiveInt = Annotated[int, Meta(ge=1)]
 JOURNALS = ("sqlite", "memory")
+# Of one session.
 MAX_PROCESSES = 64
-"""Worker processes of a session, at most."""
 
 
 class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
@@ -250,7 +250,7 @@ class WorkerChoice(NamedTuple):
 
 
 def parse_worker(worker: str, where: str = "") -> WorkerChoice:
-    """Return what the option `worker` chooses. Raises UsageError for an unknown worker.
+    """Parse the option `worker`. Raises UsageError for an unknown worker.
 
     Arguments:
         where: place of the value, for the error.
@@ -272,7 +272,7 @@ def parse_worker(worker: str, where: str = "") -> WorkerChoice:
 
 
 def choose_worker(options: SessionOptions) -> WorkerChoice:
-    """Return where the children of a session run. Raises UsageError for a wrong choice."""
+    """Choose where the children of a session run. Raises UsageError for a wrong choice."""
     if options.workers is None:
         return parse_worker(options.worker)
     if options.worker != "local":
@@ -298,23 +298,19 @@ def use_signature(
 
 
 class _StructSignature(Signature):
-    """A first parameter, and the parameters of a struct, which are read when they are needed.
-
-    Editors and help need them, a start does not.
-    """
+    """A first parameter, and the parameters of a struct."""
 
     def __init__(self, first: Parameter, struct: Callable[..., object]) -> None:
+        # Made when they are asked for: editors and help need them, a start does not.
         super().__init__()
         self._first = first
         self._struct = struct
 
     @property
     def parameters(self) -> MappingProxyType[str, Parameter]:
-        """The parameters by name."""
         return self._make().parameters
 
     def replace(self, **changes: Any) -> Signature:
-        """Return a usual signature with changes."""
         return self._make().replace(**changes)
 
     def _make(self) -> Signature:

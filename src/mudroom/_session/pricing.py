@@ -21,6 +21,7 @@ from .._core.messages import Usage
 from .._platform.private_files import make_private_folder, replace_private_file
 
 _FREE_PROVIDERS = {"offline", "scripted", "ollama", "lmstudio", "vllm", "llamacpp"}
+# Provider name in mudroom -> provider id in genai-prices, where they may differ.
 _PROVIDER_IDS = {
     "openai-chat": "openai",
     "openai-responses": "openai",
@@ -29,20 +30,19 @@ _PROVIDER_IDS = {
     "fireworks": "fireworks",
     "moonshotai": "moonshotai",
 }
-"""Provider name in mudroom -> provider id in genai-prices, where they may differ."""
 
+# In the state folder.
 PRICE_FILE = "prices.json"
-"""File in the state folder."""
+# Tables that the file keeps; each update of the package `genai-prices` adds one.
 _MAX_TABLES = 8
-"""Tables that the file keeps; each update of the package `genai-prices` adds one."""
+# Tokens of a request from which a price is computed. Fewer would be lost in rounding.
 _SAMPLE = 1000
-"""Tokens of a request from which a price is computed."""
 
 
 def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> float | None:
     """Return the price of tokens and web searches in US dollars, None if one of them is unknown.
 
-    The price that the provider stated counts first.
+    A price that the provider stated counts first.
 
     Arguments:
         model: a model string, "provider:model"; of several with commas, the first counts.
@@ -81,7 +81,7 @@ def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> floa
 def find_price_limit(model: str) -> int:
     """Return the input tokens of a request from which the price of a model changes.
 
-    0 if its price may change with the time; `sys.maxsize` if it never changes.
+    Returns 0 if the price may change with the time, and `sys.maxsize` if it never changes.
 
     Arguments:
         model: a model string with a known price.
@@ -102,7 +102,7 @@ def find_price_limit(model: str) -> int:
 
 @cache
 def get_context_window(model: str) -> int | None:
-    """Return the tokens that the context of a model can hold, None if unknown.
+    """Return the tokens that a model's context can hold, None if unknown.
 
     Arguments:
         model: a model string, "provider:model"; of several with commas, the first counts.
@@ -137,7 +137,6 @@ class ModelPrice(Struct, frozen=True, kw_only=True):
     max_input: int
 
     def holds_for(self, usage: Usage) -> bool:
-        """Return whether the prices hold for a request of this size."""
         return usage.input_tokens < self.max_input
 
     def calculate(self, usage: Usage) -> float | None:
@@ -154,16 +153,16 @@ class ModelPrice(Struct, frozen=True, kw_only=True):
         )
 
 
+# By model string, None for a model without a known price.
 _Models = dict[str, ModelPrice | None]
-"""Prices by model string, None for a model without a known price."""
 
 
 class _Content(Struct):
     """The file: prices by table, because installations with other tables may share the folder.
 
     Attributes:
-        tables: the tables of prices in use, the one that was added last at the end; the key is the
-            size and the time of a table.
+        tables: the tables of prices in use, the one that was added last at the end; the key is a
+            table's size and time.
     """
 
     tables: dict[str, _Models] = field(default_factory=dict[str, _Models])
@@ -201,7 +200,6 @@ class PriceFile:
         return price.calculate(usage) if price else None
 
     def _read(self) -> _Content:
-        """Return the content of the file; an empty one if there is none."""
         with suppress(OSError, msgspec.DecodeError):
             return get_decoder(_Content).decode(self.path.read_bytes())
         return _Content()
@@ -209,7 +207,7 @@ class PriceFile:
     def _learn(self, model: str, usage: Usage) -> float | None:
         """Add the price of a model to the file; return that of a request.
 
-        A file that cannot be written is left out.
+        Writes nothing if the file cannot be written.
         """
         price = _compute_price(model)
         # Another process may have added models meanwhile. If both write, one is added later.
@@ -225,7 +223,6 @@ class PriceFile:
 
 
 def _compute_price(model: str) -> ModelPrice | None:
-    """Return the price of a model, None if it is not known."""
     if calculate_cost(model, Usage(_SAMPLE)) is None:
         return None
     samples = [

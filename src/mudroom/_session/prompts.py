@@ -13,8 +13,8 @@ from .._core.messages import ImageBlock, TextBlock
 from .._core.type_checks import check_type
 from ..errors import UsageError
 
+# A prompt: text, or blocks of text and images in their order.
 Prompt = str | Sequence[TextBlock | ImageBlock]
-"""A prompt: a text, or blocks of text and images in their order."""
 
 _REMEDY = "Write what the agent should do."
 
@@ -24,7 +24,7 @@ class PromptContent(Struct, frozen=True):
 
     Arguments:
         text: the prompt as text; a placeholder stands for each image.
-        blocks: its blocks; () if it is only a text.
+        blocks: its blocks; () if it is only text.
     """
 
     text: str
@@ -54,7 +54,8 @@ def parse_prompt(prompt: object, where: str = "") -> PromptContent:
 
 
 def check_prompts(prompts: Iterable[Prompt]) -> list[Prompt]:
-    """Return the prompts of several tasks. Raises UsageError at the first that is not usable."""
+    """Check the prompts of several tasks. Raises UsageError at the first that is not usable."""
+    # A string is iterable, too: each character would become a task.
     if isinstance(prompts, str):
         raise UsageError("map takes several prompts, not one text", remedy="Use `task`.")
     check_type("prompts", prompts, Iterable, "map")

@@ -1,4 +1,4 @@
-"""Options and events of a session that is resumed or forked; its place on the disk."""
+"""Options and events of a session that is resumed or forked, and its place on the disk."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from .options import SessionOptions
 from .pricing import calculate_cost
 
 # Every option of a session is in exactly one of these three tuples, so a new one is not forgotten.
+# Options that the opening of a session records, and that a resumed session has again.
 RESTORED = (
     "agent",
     "agent_files",
@@ -51,8 +52,8 @@ RESTORED = (
     "takes_images",
     "worker",
 )
-"""Options that the opening of a session records, and that a resumed session has again."""
 
+# Options that other parts of the record bring back, such as the brief of each prompt.
 RESTORED_OTHERWISE = (
     "board",
     "cwd",
@@ -62,8 +63,8 @@ RESTORED_OTHERWISE = (
     "prices",
     "prompt_budget",
 )
-"""Options that other parts of the record bring back, such as the brief of each prompt."""
 
+# Options that only the new process can give: objects, functions, programs, trust, and secrets.
 OF_PROCESS = (
     "approver",
     "child_model_origin",
@@ -86,19 +87,17 @@ OF_PROCESS = (
     "workers",
     "workspace",
 )
-"""Options that only the new process can give: objects, functions, programs, trust, and secrets."""
 
+# Rules of the command line have the flag as their origin.
 _FLAG_PREFIX = "--"
 ORIGIN = "the record of this session"
 
 
 def get_environ(options: SessionOptions) -> Mapping[str, str]:
-    """Return the variables with keys and addresses."""
     return os.environ if options.environ is None else options.environ
 
 
 def find_home(options: SessionOptions) -> str:
-    """Return the absolute path of mudroom's state folder."""
     if options.home:
         return os.path.abspath(options.home)
     return config.find_home(get_environ(options))
@@ -128,7 +127,7 @@ async def use_recorded_options(
         drops_tasks: leave out the events of tasks that have ended.
         chosen: names of options that win over the record.
 
-    Raises UnknownName when there is no such session, JournalDamaged when it has no start.
+    Raises UnknownName if there is no such session, JournalDamaged if it has no start.
     """
     recorded = OpenEvents(calculate_cost, drops_tasks=drops_tasks)
     session = await _read_recorded(options, recorded)
@@ -145,6 +144,7 @@ async def use_recorded_options(
     briefs = [
         event.brief for event in events if type(event) is RunStarted and event.brief.depth == 0
     ]
+    # A model for one prompt only is not the session's.
     of_session = [brief for brief in briefs if not brief.has_own_model]
     reuses_model = options.model == "auto" and of_session
     options = replace(
@@ -163,12 +163,12 @@ async def use_recorded_options(
 def _choose_folder(
     options: SessionOptions, opened: SessionOpened, chosen: Collection[str]
 ) -> SessionOptions:
-    """Return the options with the folder that the resumed session works in.
+    """Give the options the folder that the resumed session works in.
 
-    It is the last one of the record, unless `cwd` is named now: the project has moved.
+    That is the last one of the record, unless `cwd` is named now: the project has moved.
 
     Arguments:
-        opened: the last opening of the session.
+        opened: the session's last opening.
 
     Raises UsageError if that folder is gone.
     """
@@ -204,6 +204,7 @@ def find_former_folders(events: Iterable[StoredEvent], folder: str) -> dict[str,
         elif type(event) is RunStarted and event.brief.continues in former:
             former[event.run] = former[event.brief.continues]
         elif type(event) is TurnStarted:
+            # A turn in the present folder: the model knows it by now.
             former.pop(event.run, None)
     return former
 
@@ -222,7 +223,7 @@ def describe_move(events: Sequence[StoredEvent], folder: str) -> str:
 
 
 def _choose_style(options: SessionOptions, events: Sequence[StoredEvent]) -> dict[str, str]:
-    """Return the options about the output style: a resumed session keeps its last one."""
+    """Choose the output style: a resumed session keeps its last one."""
     opened = [event for event in events if type(event) is SessionOpened and event.output_style]
     is_chosen_now = options.output_style and not options.output_style_origin
     if is_chosen_now or not opened:
@@ -271,10 +272,9 @@ def _has_offered_board(agent_tools: tuple[str, ...] | None, tools: tuple[str, ..
 async def copy_journal(
     options: SessionOptions, recorded: OpenEvents, journal: Journal
 ) -> OpenEvents:
-    """Copy the events of the resumed session into the journal of its fork; return the copied ones.
-
-    While another process writes that session, unfinished runs are left out.
-    """
+    """Copy the events of the resumed session into its fork's journal; return the copied ones."""
+    # While another process writes the original, its unfinished runs are not for this process to
+    # finish.
     events = recorded.events
     if await open_store(options.store, find_home(options)).find_writer(options.resume or ""):
         events = select_finished(events)
@@ -287,9 +287,8 @@ async def copy_journal(
 async def _read_recorded(options: SessionOptions, recorded: OpenEvents) -> str:
     """Read the events of the session that the options resume; return its id in the store.
 
-    It is "" for a journal of the caller, which has one session only.
-
-    Raises UsageError, JournalError.
+    Returns "" for a journal of the caller, which has one session only. Raises UsageError,
+    JournalError.
     """
     if options.journal == "memory" and not options.fork:
         raise UsageError(
@@ -308,14 +307,14 @@ async def _read_recorded(options: SessionOptions, recorded: OpenEvents) -> str:
 
 
 def list_grants(options: SessionOptions) -> tuple[str, ...]:
-    """Return the rights beyond the sandbox that the caller gave, for the record."""
+    """List the rights beyond the sandbox that the caller gave, for the record."""
     grants = ["network"] if options.allow_net else []
     grants.extend(str(rule) for rule in options.permissions.rules if rule.verdict is Verdict.ALLOW)
     return tuple(grants)
 
 
 def encode_options(options: SessionOptions) -> dict[str, Any]:
-    """Return the restored options that are not the default, as JSON values by name."""
+    """Encode the restored options that are not the default, as JSON values by name."""
     recorded: dict[str, Any] = {}
     for field in fields(SessionOptions):
         value = getattr(options, field.name)
@@ -330,7 +329,8 @@ def encode_options(options: SessionOptions) -> dict[str, Any]:
 
 
 def _select_own_rules(permissions: Permissions) -> list[Rule]:
-    """Return the rules of flags and of the caller. Files are read again, as they are then."""
+    """Select the rules of flags and of the caller."""
+    # Files are read again at the resume, with the rules that they have then.
     return [
         rule
         for rule in permissions.rules
@@ -341,7 +341,7 @@ def _select_own_rules(permissions: Permissions) -> list[Rule]:
 def restore_options(
     options: SessionOptions, openings: Sequence[SessionOpened], chosen: Collection[str]
 ) -> SessionOptions:
-    """Return the options with those that the record of the resumed session has.
+    """Add the options that the resumed session's record has.
 
     Arguments:
         chosen: names of options that the user names now; they win over the record.
@@ -374,7 +374,7 @@ def restore_options(
 
 
 def _rebase(rule: Rule, former: str, cwd: str) -> Rule:
-    """Return a rule about the folder of a session as one about the folder it has moved to."""
+    """Move a rule about the session's old folder to its new one."""
     return replace(rule, base=find_real_path(cwd)) if former and rule.base == former else rule
 
 

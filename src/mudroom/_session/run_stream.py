@@ -1,4 +1,4 @@
-"""Stream of one prompt: its events while it runs, and its report at the end."""
+"""A prompt's stream: its events while it runs, and its report at the end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 class RunStream(Generic[T]):
-    """Events of one prompt in their order, those of its child runs included.
+    """Events of one prompt in order, including those of its child runs.
 
-    The prompt starts with the first iteration. Leaving the loop early cancels the run. Inside
-    `async with` the run has ended when the block is left; without it, soon afterwards. Events that
-    are not read yet are kept in memory.
+    The prompt starts with the first iteration. Leaving the loop early cancels the run. With
+    `async with`, the run has ended when the block is left; without it, soon afterwards. Events that
+    have not been read yet are kept in memory.
 
     Example:
         stream: RunStream = session.stream("Find the author.")

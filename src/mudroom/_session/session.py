@@ -51,14 +51,14 @@ class Session(RunControls, ServerControls, TaskCalls):
 
     Attributes:
         notices: messages for the user about how the session was opened.
-        start_source: source for hooks of a new session, such as "clear" after another one. Set it
-            before the session opens. A session that is resumed or forked has a source of its own.
-        end_reason: reason for hooks why the session ends. Set it before the end.
-        chosen_options: names of the options that win over the record of a resumed session; those
-            that are given here.
+        start_source: why a new session starts, for hooks, such as "clear" after another one. Set it
+            before the session opens. A resumed or forked session has its own source.
+        end_reason: why the session ends, for hooks. Set it before the end.
+        chosen_options: names of the options that win over a resumed session's record, by default
+            those that are given here.
 
-    Errors: UsageError (no such folder, unknown model), JournalError. A failure of a model is not
-    an exception: the report of the run states it as its reason.
+    Errors: UsageError (no such folder, unknown model), JournalError. If a model fails, no exception
+    is raised: the run's report has the reason.
 
     Example:
         async with Session(model="offline", cwd=".") as session:
@@ -138,6 +138,7 @@ class Session(RunControls, ServerControls, TaskCalls):
     def budget(self, budget: Budget) -> None:
         check_type("budget", budget, Budget, "Session")
         self._budget = budget
+        # Set before the session opens, it wins over the record of a resumed one.
         if self._runner is None:
             self._options = replace(self._options, budget=budget)
             self.chosen_options |= {"budget"}
@@ -146,23 +147,23 @@ class Session(RunControls, ServerControls, TaskCalls):
 
     @property
     def id(self) -> str:
-        """The id of the session, a UUID."""
+        """The session's id, a UUID."""
         return self._options.id
 
     @property
     def cwd(self) -> str:
-        """Absolute path of the workspace."""
+        """The workspace's absolute path."""
         return self.workspace.root
 
     @property
     def model(self) -> str:
-        """Model string of the root agent."""
+        """The root agent's model string."""
         return self._require_open().resources.model
 
     def find_context_window(self, model: str) -> int:
-        """Return the tokens that the context of a model can hold, 0 without a known limit.
+        """Return the tokens that a model's context can hold, 0 without a known limit.
 
-        The runs of the session use the same number. It is 0 while the session is not open.
+        The session's runs use the same number. It is 0 while the session is not open.
 
         Example:
             print(session.find_context_window(session.model))
@@ -173,7 +174,7 @@ class Session(RunControls, ServerControls, TaskCalls):
 
     @property
     def tools(self) -> tuple[str, ...]:
-        """Names of the tools of the root agent."""
+        """Names of the root agent's tools."""
         return tuple(self._require_open().resources.services.toolbox)
 
     @property
@@ -183,7 +184,7 @@ class Session(RunControls, ServerControls, TaskCalls):
 
     @property
     def output_style(self) -> str:
-        """Name of the output style of the root agent, "default" for none."""
+        """Name of the root agent's output style, "default" for none."""
         return self._require_open().resources.output_style or "default"
 
     @property
@@ -217,9 +218,9 @@ class Session(RunControls, ServerControls, TaskCalls):
         return self._require_open().resources.services.environments.shared.sandbox
 
     def watch(self, watcher: Callable[[AnyEvent], None]) -> Callable[[], None]:
-        """Call `watcher` with every event from now on, in order, streamed text included.
+        """Call `watcher` with every event from now on, in order, including streamed text.
 
-        It must neither raise nor block. Call the returned function to stop it.
+        It must neither raise nor block. Call the returned function to stop watching.
         """
         check_type("watcher", watcher, Callable[..., Any], "watch")
         self._watchers.append(watcher)
@@ -230,7 +231,7 @@ class Session(RunControls, ServerControls, TaskCalls):
         return stop_watching
 
     def watch_history(self, watcher: Callable[[StoredEvent], None]) -> None:
-        """Call `watcher` with each event of the session that is resumed, while it opens."""
+        """Call `watcher` with each event of the resumed session, while the session opens."""
         check_type("watcher", watcher, Callable[..., Any], "watch_history")
         self._history_watchers.append(watcher)
 

@@ -1,4 +1,4 @@
-"""Program of a worker process: `python -m mudroom._session.worker_process SOCKET`.
+"""The program of a worker process: `python -m mudroom._session.worker_process SOCKET`.
 
 It reads its config from the socket, builds services, and executes the runs that the session's
 process sends, until that process closes the socket. Several sessions of that process can share it.
@@ -31,6 +31,7 @@ from ..errors import MudroomError, UsageError
 from .worker_setup.cluster import adapt_to_node
 from .worker_setup.process_services import build_worker_services
 
+# From <linux/prctl.h>.
 _PR_SET_PDEATHSIG = 1
 
 
@@ -72,6 +73,7 @@ def main() -> None:
     _die_with_session()
     collect_garbage_less_often()
     raise_open_file_limit()
+    # Ctrl-C goes to all processes of the terminal; the session decides what it means here.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = socket.socket(fileno=int(sys.argv[1]))
     with contextlib.suppress(msgspec.DecodeError):
@@ -80,10 +82,8 @@ def main() -> None:
 
 
 def _die_with_session() -> None:
-    """Have the kernel kill this process when that of the session is killed.
-
-    The end of the socket says the same, but a process that hangs does not read it.
-    """
+    """Have the kernel kill this process when the session's is killed."""
+    # The end of the socket says the same, but a process that hangs does not read it.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 

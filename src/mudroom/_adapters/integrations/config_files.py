@@ -1,4 +1,4 @@
-"""Configuration files of several programs: where they are, and checked access to their fields."""
+"""Where the configuration files of several programs are, and checked access to their fields."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from msgspec import Struct
 from ..._platform.lazy_pattern import compile_later
 from ..._platform.regular_files import MAX_BYTES, is_missing, read_regular_file
 
+# This is for `~/.claude.json`, which contains more than settings.
 MAX_STATE_BYTES = 64 << 20
-"""Bytes of the largest `~/.claude.json`, which contains more than settings."""
 
 # A string or comment without an end is one match up to the end of the text. If it were no match,
 # each of its quotes would be tried as a beginning.
@@ -28,7 +28,7 @@ class Finding(Struct, frozen=True):
     """One remark about a configuration file.
 
     Arguments:
-        where: path of the file.
+        where: the file's path.
         text: what is not used, and why.
         remedy: what to do, "" for nothing.
         is_problem: whether something has no effect that its author expects to work.
@@ -44,9 +44,9 @@ class Finding(Struct, frozen=True):
 
 
 def read_json(path: str, findings: list[Finding]) -> dict[str, Any]:
-    """Return the table of a JSON file, with or without comments.
+    """Read the table in a JSON file, with or without comments.
 
-    {} if the file is missing, or cannot be used; then a finding says why.
+    {} if the file is missing or cannot be used; in the second case a finding says why.
     """
     data = read_bytes(path, findings)
     if data is None:
@@ -59,7 +59,7 @@ def read_json(path: str, findings: list[Finding]) -> dict[str, Any]:
 
 
 def read_toml(path: str, findings: list[Finding]) -> dict[str, Any]:
-    """Return the table of a TOML file; {} as for `read_json`."""
+    """Read the table in a TOML file; {} as for `read_json`."""
     data = read_bytes(path, findings)
     if data is None:
         return {}
@@ -73,7 +73,7 @@ def read_toml(path: str, findings: list[Finding]) -> dict[str, Any]:
 
 
 def read_bytes(path: str, findings: list[Finding]) -> bytes | None:
-    """Return the content of a file. None if it is missing, or a finding says why it is not used."""
+    """Read a file. None if it is missing, or if a finding says why it is not used."""
     limit = MAX_STATE_BYTES if path.endswith("/.claude.json") else MAX_BYTES
     try:
         return read_regular_file(path, max_bytes=limit)
@@ -118,7 +118,7 @@ class EntryReader:
     """Checked access to the fields of one entry, such as a server or a hook.
 
     Arguments:
-        subject: the entry in findings, such as "server git".
+        subject: what findings call the entry, such as "server git".
 
     `is_usable` is False after a field of a wrong type.
     """
@@ -136,24 +136,22 @@ class EntryReader:
             self.reject("it is no table")
 
     def reject(self, reason: str, remedy: str = "Correct the entry.") -> None:
-        """Add a finding: the entry is not used."""
+        """Report that the entry is not used."""
         self.is_usable = False
         self._findings.append(Finding(self.path, f"{self.subject} is not used: {reason}", remedy))
 
     def add_note(self, text: str, remedy: str = "", *, is_problem: bool = False) -> None:
-        """Add a finding about a part of the entry."""
+        """Report something about a part of the entry."""
         self._findings.append(Finding(self.path, f"{self.subject}: {text}", remedy, is_problem))
 
     def read_text(self, *names: str) -> str:
-        """Return the first field of these names that is set, "" for none."""
+        """Read the first field of these names that is set, "" for none."""
         return str(self._read(names, str, "a text") or "")
 
     def read_flag(self, name: str) -> bool | None:
-        """Return a field that is true or false; None if it is not set."""
         return cast("bool | None", self._read((name,), bool, "true or false"))
 
     def read_texts(self, *names: str) -> tuple[str, ...]:
-        """Return a field that is a list of texts."""
         value = cast("list[object]", self._read(names, list, "a list of texts") or [])
         if not all(isinstance(item, str) for item in value):
             self.reject(f"{names[0]} must be a list of texts")
@@ -161,11 +159,10 @@ class EntryReader:
         return tuple(map(str, value))
 
     def read_table(self, *names: str) -> dict[str, Any]:
-        """Return a field that is a table."""
         return cast("dict[str, Any]", self._read(names, dict, "a table") or {})
 
     def read_variables(self, *names: str) -> dict[str, str]:
-        """Return a field that is a table of texts; numbers and true or false become texts."""
+        """Read a table of texts; numbers and true or false become texts."""
         values: dict[str, str] = {}
         for key, value in self.read_table(*names).items():
             if isinstance(value, bool):
@@ -177,10 +174,10 @@ class EntryReader:
         return values
 
     def read_seconds(self, *names: str, unit: float = 1.0) -> float | None:
-        """Return a field that is a time in seconds; None if it is not set.
+        """Read a time in seconds; None if it is not set.
 
         Arguments:
-            unit: seconds of one unit of the file.
+            unit: how many seconds one unit of the file has.
         """
         value = self._read(names, (int, float), "a number")
         if value is None:
@@ -192,11 +189,11 @@ class EntryReader:
         return seconds
 
     def skip(self, *names: str) -> None:
-        """Use fields that need no finding."""
+        """Mark fields as used that need no finding."""
         self._used.update(names)
 
     def report_unused(self) -> None:
-        """Add a finding with the fields that have not been read."""
+        """Report the fields that were not read."""
         unused = [name for name in self.entry if name not in self._used]
         if unused and self.is_usable:
             self.add_note(f"not used here: {', '.join(unused)}")
@@ -215,13 +212,13 @@ class EntryReader:
 
 
 def make_digest(*parts: object) -> str:
-    """Return a text that identifies these values, whatever the order of the keys in tables."""
+    """Make a text that identifies these values, whatever the order of the keys in tables."""
     data = msgspec.json.encode(parts, order="deterministic")
     return hashlib.sha256(data).hexdigest()[:32]
 
 
 def mask_variables(variables: Mapping[str, str]) -> list[str]:
-    """Return assignments `NAME=value` for a screen, without secrets."""
+    """Format assignments `NAME=value` for a screen, without secrets."""
     return [
         f"{name}={'***' if _SECRET_NAME.search(name) and '$' not in value else value}"
         for name, value in variables.items()

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterator
 from typing import Literal
 
+# The program whose tool names, and whose form of input and output, a hook expects.
 Dialect = Literal["claude", "codex", "gemini"]
-"""The program whose names of tools and forms of input and output a hook expects."""
+# Highest precedence first, each with its reader.
 PROJECT_SERVERS = (
     (".mcp.json", "claude"),
     (".cursor/mcp.json", "cursor"),
@@ -23,8 +24,8 @@ PROJECT_SERVERS = (
     (".opencode/opencode.json", "opencode"),
     (".opencode/opencode.jsonc", "opencode"),
 )
-"""Files of a project with MCP servers, highest precedence first, with their readers."""
 CLAUDE_STATE = ".claude.json"
+# These are in the user's home folder, besides CLAUDE_STATE.
 USER_SERVERS = (
     (".cursor/mcp.json", "cursor"),
     (
@@ -38,8 +39,8 @@ USER_SERVERS = (
     (".config/opencode/opencode.json", "opencode"),
     (".config/opencode/opencode.jsonc", "opencode"),
 )
-"""Files in the user's home folder with MCP servers, besides CLAUDE_STATE."""
 CURSOR_HOOKS = ".cursor/hooks.json"
+# Those of a project; the user's have the same names below the home folder.
 HOOK_FILES: tuple[tuple[str, Dialect], ...] = (
     (".claude/settings.local.json", "claude"),
     (".claude/settings.json", "claude"),
@@ -48,11 +49,10 @@ HOOK_FILES: tuple[tuple[str, Dialect], ...] = (
     (".gemini/settings.json", "gemini"),
     (CURSOR_HOOKS, "claude"),
 )
-"""Files of a project with hooks; those of the user have the same names below the home folder."""
 
 
 def list_places(folder: str) -> list[str]:
-    """Return the real paths of `folder` and its parents up to the root of the repository.
+    """List the real paths of `folder` and its parents up to the root of the repository.
 
     Only `folder` if it is in no repository.
     """
@@ -67,7 +67,7 @@ def list_places(folder: str) -> list[str]:
 
 
 def has_program_files(folder: str, user_home: str, own_file: str) -> bool:
-    """Return whether a file exists that can declare servers or hooks for a folder."""
+    """Tell if any file exists that can declare servers or hooks for a folder."""
     return any(map(os.path.lexists, _list_files(folder, user_home, own_file)))
 
 

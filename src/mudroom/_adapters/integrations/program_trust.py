@@ -1,4 +1,4 @@
-"""Trust in programs that a folder declares: the answer of the user, for each folder and set."""
+"""Trust in programs that a folder declares: the user's answer, for each folder and set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRUST_FILE = "trusted-programs.json"
 
 
 def load_trusted_programs(home: str) -> dict[str, frozenset[str]]:
-    """Return the digests of the programs that the user trusts, by folder.
+    """Load the digests of the programs that the user trusts, by folder.
 
     Raises UsageError if the file cannot be read, so that no program is started by mistake.
 
@@ -41,7 +41,7 @@ def trust_programs(home: str, place: str, digests: Iterable[str]) -> None:
     """Trust exactly these programs of a folder; an empty set removes the folder from the list.
 
     Arguments:
-        place: real path of the folder.
+        place: the folder's real path.
     """
     trusted = load_trusted_programs(home)
     trusted.pop(place, None)

@@ -1,4 +1,4 @@
-"""Rights of a slash command or skill of a folder, which need the user's trust."""
+"""What a folder's slash command or skill may do, which needs the user's trust."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from .config_files import make_digest
 
+# Digests of prompts begin so in the list of trusted programs.
 PROMPT_PREFIX = "prompt:"
-"""Begins the digests of prompts in the list of trusted programs."""
 
 
 class PromptRights(Struct, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class PromptRights(Struct, frozen=True, kw_only=True):
         origin: path of the file.
         place: folder that the file belongs to, or whose settings turned its plugin on.
         commands: shell commands as the file has them, before arguments are filled in.
-        rules: permission rules of `allowed-tools`.
+        rules: permission rules from `allowed-tools`.
     """
 
     name: str
@@ -32,7 +32,7 @@ class PromptRights(Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Identifies exactly these rights; the trust of a folder refers to it."""
+        """Identifies exactly these rights; the trust in a folder refers to it."""
         return PROMPT_PREFIX + make_digest(self.origin, self.commands, self.rules)
 
     @property

@@ -1,4 +1,4 @@
-"""Selection of the programs that a session may use: trusted ones, each only once."""
+"""Selects the programs that a session may use: trusted ones, each only once."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ NOT_TRUSTED = "not trusted"
 
 
 class ListedServer(Struct, frozen=True):
-    """A server, and why it is not used, "" if it is."""
+    """A server, and why it is not used; "" if it is."""
 
     spec: ServerSpec
     reason: str = ""
 
 
 class ListedHook(Struct, frozen=True):
-    """A hook, and why it is not used, "" if it is."""
+    """A hook, and why it is not used; "" if it is."""
 
     spec: HookSpec
     reason: str = ""
@@ -46,7 +46,7 @@ class ListedHook(Struct, frozen=True):
 
 
 class ListedPrompt(Struct, frozen=True):
-    """Rights of a slash command or skill, and why they are not used, "" if they are."""
+    """The rights of a slash command or skill, and why they are not used; "" if they are."""
 
     spec: PromptRights
     reason: str = ""
@@ -70,7 +70,6 @@ class UsablePrograms(Struct, frozen=True):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Remarks about the files of servers, hooks and plugins."""
         findings = (*self.server_findings, *self.hook_findings, *self.plugin_findings)
         return tuple(dict.fromkeys(findings))
 
@@ -97,11 +96,11 @@ class UsablePrograms(Struct, frozen=True):
 
     @property
     def trusted_prompts(self) -> frozenset[str]:
-        """The digests of the rights that slash commands and skills of the folder have."""
+        """The digests of rights that the user trusts."""
         return frozenset(item.spec.digest for item in self.listed_prompts if not item.reason)
 
     def trust_all(self) -> UsablePrograms:
-        """Return the programs as they are if the user trusts those of the folder."""
+        """Show the programs as they would be if the user trusted the folder's."""
         return replace(
             self,
             listed_servers=tuple(_judge_servers((item.spec for item in self.listed_servers), None)),
@@ -112,9 +111,9 @@ class UsablePrograms(Struct, frozen=True):
     def add_prompts(
         self, prompts: Iterable[PromptRights], home: str, *, trusts_all: bool = False
     ) -> UsablePrograms:
-        """Return the programs with the rights of slash commands and skills of the folder.
+        """Add the rights of the folder's slash commands and skills.
 
-        Each file is judged on its own: editing one command does not stop the hooks of the folder.
+        Each file is judged on its own: editing one command does not stop the folder's hooks.
 
         Arguments:
             home: mudroom's state folder, with the list of trusted programs.
@@ -132,14 +131,14 @@ class UsablePrograms(Struct, frozen=True):
 
     @property
     def programs_of_folder(self) -> tuple[Program, ...]:
-        """The programs that need trust, also those that have it."""
+        """The programs that need trust, including those that have it."""
         hooks = _select_running(item.spec for item in self.listed_hooks)
         prompts = (item.spec for item in self.listed_prompts)
         programs = (*(item.spec for item in self.listed_servers), *hooks, *prompts)
         return tuple(program for program in programs if program.place)
 
     def remember_trust(self, home: str) -> None:
-        """Trust the present programs of the folder also in later sessions.
+        """Trust the folder's present programs in later sessions, too.
 
         Arguments:
             home: mudroom's state folder.
@@ -149,7 +148,7 @@ class UsablePrograms(Struct, frozen=True):
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """A line about what is not trusted, and one about problems in files, if there are any."""
+        """A line on what is not trusted, and one on problems in files, if there are any."""
         lines: list[str] = []
         # A slash command says so itself when it is called; here it would be noise.
         untrusted = [each for each in self.untrusted if not isinstance(each, PromptRights)]
@@ -229,12 +228,11 @@ def load_usable_programs(
 
 
 def _select_running(hooks: Iterable[HookSpec]) -> list[HookSpec]:
-    """Return the hooks that run at some time."""
     return [hook for hook in hooks if not explain_never_fires(hook.event, hook.kind)]
 
 
 def _group_by_place(programs: Iterable[Program]) -> dict[str, set[str]]:
-    """Return the digests of programs that need trust, by their folder."""
+    """Collect the digests of programs that need trust, by their folder."""
     digests: dict[str, set[str]] = {}
     for program in programs:
         if program.place:
@@ -243,7 +241,7 @@ def _group_by_place(programs: Iterable[Program]) -> dict[str, set[str]]:
 
 
 def describe_count(programs: Iterable[Program]) -> str:
-    """Return the counts as text, such as "1 MCP server and 2 hooks"."""
+    """Count the programs by kind, such as "1 MCP server and 2 hooks"."""
     listed = list(programs)
     kinds = ((ServerSpec, "MCP server"), (HookSpec, "hook"), (PromptRights, "slash command"))
     counts = [(sum(isinstance(each, kind) for each in listed), noun) for kind, noun in kinds]
@@ -252,7 +250,7 @@ def describe_count(programs: Iterable[Program]) -> str:
 
 
 def describe_program(program: Program) -> str:
-    """Return the name of a server or slash command, or the event and matcher of a hook."""
+    """Name a server or slash command; a hook by its event and matcher."""
     if isinstance(program, PromptRights):
         return f"slash command {program.name}"
     if isinstance(program, ServerSpec):
@@ -263,7 +261,7 @@ def describe_program(program: Program) -> str:
 
 
 def _list_trusted_places(home: str, programs: Iterable[Program]) -> set[str]:
-    """Return the folders whose present servers and hooks are those that the user has trusted."""
+    """List the folders whose present servers and hooks are those that the user has trusted."""
     digests = _group_by_place(programs)
     trusted = load_trusted_programs(home) if digests and home else {}
     return {
@@ -281,7 +279,7 @@ def _is_untrusted(program: Program, trusted: set[str] | None) -> bool:
 def _judge_servers(
     servers: Iterable[ServerSpec], trusted: set[str] | None
 ) -> Iterator[ListedServer]:
-    """Yield the servers; of those with one name, only the first trusted one is used."""
+    """Judge the servers; of those with one name, only the first trusted one is used."""
     used: dict[tuple[str, str], ServerSpec] = {}
     for server in servers:
         if _is_untrusted(server, trusted):
@@ -296,7 +294,7 @@ def _judge_servers(
 
 
 def _judge_hooks(hooks: Iterable[HookSpec], trusted: set[str] | None) -> Iterator[ListedHook]:
-    """Yield the hooks; of identical ones, only the first is used."""
+    """Judge the hooks; of identical ones, only the first is used."""
     used: dict[str, HookSpec] = {}
     for hook in hooks:
         never = explain_never_fires(hook.event, hook.kind)

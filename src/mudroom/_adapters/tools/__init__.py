@@ -13,23 +13,19 @@ from importlib import import_module
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import Tool
 
+# The order is the one in which models see them.
 BUILTIN_TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "todo")
-"""Names of the built-in tools, in the order in which models see them."""
 
+# Sessions have these only on request; see board.py.
 BOARD_TOOLS = ("task_create", "task_update", "task_list", "task_get")
-"""Names of the tools for the task board, which sessions have only on request; see board.py."""
 
 
 def make_builtin_tools() -> dict[str, Tool]:
-    """Return the built-in tools by name."""
     return {name: _load(name) for name in BUILTIN_TOOLS}
 
 
 def find_builtin_tool(name: str) -> Tool | None:
-    """Return the built-in tool of this name, None if there is none.
-
-    The name may also be another program's name for the tool.
-    """
+    """Look up a built-in tool by its name, or by another program's name for it."""
     name = normalize_tool_name(name)
     return _load(name) if name in BUILTIN_TOOLS else None
 

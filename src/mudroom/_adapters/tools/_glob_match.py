@@ -16,14 +16,14 @@ MAX_ALTERNATIVES = 200
 _BRACES = compile_later(r"(?<!\\)\{((?:[^{}\\]|\\.)*)\}", re.DOTALL)
 _COMMA = compile_later(r"(?<!\\),")
 _SPECIAL = "*?[]{},!"
+# A letter or digit after a backslash is no escape: \xe9 is how a byte of a name is written.
 _ESCAPE = compile_later(r"\\([^0-9A-Za-z])", re.DOTALL)
-r"""A letter or digit after a backslash is no escape: \xe9 is how a byte of a name is written."""
 
 PathMatcher = Callable[[str], bool]
 
 
 def compile_glob(pattern: str) -> PathMatcher:
-    """Return a function that tells if a relative path matches.
+    """Compile a pattern to a test for relative paths.
 
     Raises ValueError when the pattern has more than MAX_ALTERNATIVES alternatives in braces.
     """
@@ -42,27 +42,26 @@ def compile_glob(pattern: str) -> PathMatcher:
 
 
 def list_names(pattern: str) -> set[str]:
-    """Return the names that a pattern spells out: files and folders that the caller means."""
+    """List the names that a pattern spells out: files and folders that the caller means."""
     alternatives = _list_alternatives(pattern, literally=True) or [pattern]
     names = {name for alternative in alternatives for name in alternative.split("/")}
     return names | set(map(unescape, names))
 
 
 def has_wildcard(name: str) -> bool:
-    """Return whether a name of a pattern can match other names than itself."""
+    """Tell if a name in a pattern can match anything but itself."""
     return any(c in "*?[{" for c in _ESCAPE.sub("", name))
 
 
 def unescape(pattern: str) -> str:
-    """Return the name that a pattern without wildcards stands for."""
     return _ESCAPE.sub(r"\1", pattern)
 
 
 def _list_alternatives(pattern: str, *, literally: bool) -> list[str] | None:
-    """Expand the braces; None when that gives too many patterns.
+    """Expand the braces, or give up with None when that makes too many patterns.
 
     Arguments:
-        literally: True adds each group as a name that has braces itself.
+        literally: True also keeps each group as part of a name, for names with braces in them.
     """
     alternatives: list[str] = []
     for alternative in _expand_braces(pattern, literally=literally):
@@ -101,7 +100,7 @@ def _compile_alternative(pattern: str) -> PathMatcher:
 
 
 def _compile_name(name: str) -> NameMatcher | None:
-    """Return a function that tells if a name matches; None for **."""
+    """Compile a name to a test, or to None for `**`, which matches any number of names."""
     plain = unescape(name)
     if not has_wildcard(name):
         return lambda other: other in (name, plain)
@@ -112,5 +111,5 @@ def _compile_name(name: str) -> NameMatcher | None:
 
 
 def _quote(escape: re.Match[str]) -> str:
-    """Return an escaped character as `fnmatch` takes it literally."""
+    """Rewrite an escaped character in the form that `fnmatch` takes literally."""
     return f"[{escape[1]}]" if escape[1] in "*?[" else escape[1]

@@ -19,10 +19,10 @@ _BLANK_LINES = re.compile(r"\n[ \n]*\n")
 
 
 def convert_html(html: str, url: str) -> str:
-    """Return the text of an HTML page. Links become `[text](address)`.
+    """Convert an HTML page to text; links become `[text](address)`.
 
     Arguments:
-        url: address of the page; relative links are resolved against it.
+        url: the page's address, to resolve relative links.
     """
     converter = _Converter(url)
     converter.feed(html)
@@ -32,8 +32,6 @@ def convert_html(html: str, url: str) -> str:
 
 
 class _Converter(HTMLParser):
-    """Converter of one page; `parts` are the pieces of its text."""
-
     def __init__(self, url: str) -> None:
         super().__init__(convert_charrefs=True)
         self.parts: list[str] = []
@@ -43,7 +41,6 @@ class _Converter(HTMLParser):
         self._pre_depth = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin an element."""
         if tag in _DROPPED or self._dropped:
             self._dropped += [tag] if tag in _DROPPED else []
             return
@@ -68,7 +65,6 @@ class _Converter(HTMLParser):
             self.parts.append("`")
 
     def handle_endtag(self, tag: str) -> None:
-        """End an element."""
         if self._dropped:
             if tag == self._dropped[-1]:
                 self._dropped.pop()
@@ -86,7 +82,6 @@ class _Converter(HTMLParser):
             self.parts.append("`")
 
     def handle_data(self, data: str) -> None:
-        """Add a text."""
         if self._dropped:
             return
         if self._pre_depth:
@@ -105,7 +100,7 @@ class _Converter(HTMLParser):
         self.parts.append(f"\n\n{text}")
 
     def _resolve_link(self, target: str) -> str:
-        """Return the absolute address of a link, "" for one that leads to no other page."""
+        """Make a link absolute; "" if it leads to no other page."""
         try:
             address = urljoin(self._url, target.strip())
         except ValueError:

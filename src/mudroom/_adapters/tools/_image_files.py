@@ -11,26 +11,26 @@ import zlib
 
 from ..._core.messages import ImageBlock
 
+# That makes 2 MB in base64; providers accept requests of about 20 to 32 MB.
 MAX_IMAGE_BYTES = 1_500_000
-"""Largest image file. In base64 it has 2 MB; providers accept requests of about 20 to 32 MB."""
+# The largest that all providers accept.
 MAX_PIXELS_PER_SIDE = 8_000
-"""Largest width and height that all providers accept."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG = b"\xff\xd8\xff"
 _GIF = (b"GIF87a", b"GIF89a")
 
+# Width and height in pixels; None for an incomplete image.
 _Size = tuple[int, int] | None
-"""Width and height in pixels; None for an incomplete image."""
 
 
 def is_image(head: bytes) -> bool:
-    """Return True if a file that begins with these bytes is a PNG, JPEG, GIF or WebP image."""
+    """Recognise a PNG, JPEG, GIF or WebP image by its first bytes."""
     return head.startswith((_PNG, _JPEG, *_GIF)) or _is_webp(head)
 
 
 def parse_image(data: bytes) -> ImageBlock | None:
-    """Return the image of a file; None if it is not a complete image."""
+    """Parse an image file; None if it is not a complete image."""
     try:
         if data.startswith(_PNG):
             return _to_block("image/png", data, _read_png_size(data))
@@ -46,7 +46,7 @@ def parse_image(data: bytes) -> ImageBlock | None:
 
 
 def parse_sendable_image(data: bytes) -> ImageBlock | None:
-    """Return the image of a file; None if it is not complete, or too large for providers."""
+    """Parse an image file; None if it is incomplete or too large for providers."""
     image = parse_image(data) if len(data) <= MAX_IMAGE_BYTES else None
     if image is None or max(image.width, image.height) > MAX_PIXELS_PER_SIDE:
         return None
@@ -60,7 +60,7 @@ def _to_block(media_type: str, data: bytes, size: _Size) -> ImageBlock | None:
 
 
 def _read_png_size(data: bytes) -> _Size:
-    """Check the checksums of all chunks up to the last one, and return the size."""
+    """Read the size, after checking the checksums of all chunks."""
     position = len(_PNG)
     while position < len(data):
         (length,) = struct.unpack_from(">I", data, position)
@@ -75,7 +75,7 @@ def _read_png_size(data: bytes) -> _Size:
 
 
 def _read_jpeg_size(data: bytes) -> _Size:
-    """Return the size in the first frame header of a file that has an end marker."""
+    """Read the size from the first frame header, if the file has an end marker."""
     if data.rfind(b"\xff\xd9") < 0:
         return None
     position = 2

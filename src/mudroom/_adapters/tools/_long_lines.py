@@ -7,8 +7,8 @@ from codecs import BOM_UTF8
 
 from ..._platform.lazy_pattern import compile_later
 
+# The search program gets this as its limit, too.
 MAX_CHARACTERS = 500
-"""Characters of a line that are shown. The search program gets it as its limit, too."""
 _BEFORE = 150  # characters in front of a match
 _MATCH = compile_later(rb"(\d+):(\d+):(\d+):")
 _CONTEXT = compile_later(rb"(\d+)-(\d+)-")
@@ -16,15 +16,15 @@ _CUT = compile_later(rb" \[\.\.\. (?:(\d+) more match(?:es)?|omitted end of long
 
 
 def show_line(descriptor: int, record: bytes, *, is_start: bool = False) -> bytes:
-    """Return `number mark text` for a line as the search program prints it with its places.
+    """Format a line, as the search program prints it with its places, as `number mark text`.
 
-    The program prints `number:column:offset:text` for a match and `number-offset-text` for context;
-    of a long line only the start, with the number of matches behind it. The window is read from
-    the open file, so that a line of any length costs no memory.
+    The program prints `number:column:offset:text` for a match and `number-offset-text` for context.
+    Of a long line it prints only the start, followed by the number of matches behind it. The
+    window is read from the open file, so a line of any length costs no memory.
 
     Arguments:
         descriptor: of the file that was searched.
-        is_start: True shows the start although there is a match behind it.
+        is_start: show the start although there is a match behind it.
     """
     if match := _MATCH.match(record):
         number, column, offset = map(int, match.groups())
@@ -51,13 +51,13 @@ def show_line(descriptor: int, record: bytes, *, is_start: bool = False) -> byte
 
 
 def read_column(record: bytes) -> tuple[int, int] | None:
-    """Return the number of a line with a match and the column of the match; None for context."""
+    """Read the line number and column of a match; None for a line of context."""
     match = _MATCH.match(record)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def _show_window(descriptor: int, start: bytes, offset: int, column: int, more: int) -> str:
-    """Return the window with a note.
+    """Format the window with a note.
 
     Arguments:
         start: of the line. offset: of the line in the file. column: of the match, from 1, in bytes.

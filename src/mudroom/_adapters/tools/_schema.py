@@ -38,10 +38,9 @@ def build_schema(
 
 
 def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
-    """Build a function that converts the arguments a model sent.
+    """Build a lenient parser for the arguments that a model sent.
 
-    It reads them leniently and drops null values. It raises ValueError with the place and the
-    reason.
+    It drops null values, and raises ValueError with the place and the reason.
     """
 
     @cache
@@ -70,7 +69,7 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
 
 
 def take_flag(arguments: dict[str, Any], name: str, default: bool = False) -> bool:
-    """Take an argument that no schema has out of the arguments. `default`: without it."""
+    """Take out an argument that is in no schema. `default`: the value if it is missing."""
     value = _take(arguments, name, "boolean")
     if value is not None and not isinstance(value, bool):
         raise ValueError(f"{name}: is not true or false")
@@ -78,7 +77,7 @@ def take_flag(arguments: dict[str, Any], name: str, default: bool = False) -> bo
 
 
 def take_integer(arguments: dict[str, Any], name: str) -> int | None:
-    """Take an argument that no schema has out of the arguments; None without it."""
+    """Take out an argument that is in no schema; None if it is missing."""
     if name not in arguments:
         return None
     value = _take(arguments, name, "integer")
@@ -94,7 +93,6 @@ def _take(arguments: dict[str, Any], name: str, kind: str) -> JsonValue:
 def _compact_value(
     node: JsonValue, definitions: dict[str, Any], parents: tuple[str, ...]
 ) -> JsonValue:
-    """Compact the schemas in a value of a schema."""
     if isinstance(node, list):
         return [_compact_value(item, definitions, parents) for item in node]
     if isinstance(node, dict):
@@ -105,7 +103,7 @@ def _compact_value(
 def _compact(
     schema: dict[str, Any], definitions: dict[str, Any], parents: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Remove from a schema what a model need not read.
+    """Remove what a model need not read.
 
     Arguments:
         parents: names of the types that are being expanded around this schema.
@@ -131,7 +129,7 @@ def _compact(
 
 
 def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Replace a union of one type and null by the type: a model leaves the argument out."""
+    """Reduce a union of one type and null to the type: a model leaves the argument out instead."""
     choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
     if len(choices) != 1:
         return schema
@@ -142,7 +140,7 @@ def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
 def _expand_type(
     name: str, definitions: dict[str, Any], parents: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Write a named type out in place; inside itself a recursive type is a plain object."""
+    """Write a named type out in place; a recursive type becomes a plain object inside itself."""
     if name in parents:
         return {"type": "object"}
     compact = _compact(definitions[name], definitions, (*parents, name))

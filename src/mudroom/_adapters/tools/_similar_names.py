@@ -13,15 +13,15 @@ from itertools import takewhile
 from ..._core.ports import Workspace
 from ...errors import WorkspaceError
 
+# The search only makes an error clearer, so it may not take long.
 MAX_SECONDS = 0.5
-"""Time that a search for a similar name may take: it only makes an error clearer."""
 
 
 @contextmanager
 def naming_similar_files(workspace: Workspace, path: str) -> Generator[None]:
-    """Add the similar file to the error that a file does not exist.
+    """Add a similar name to the error that a file does not exist.
 
-    The workspace lists only what the run may read, so no other name is told.
+    The workspace lists only what the run may read, so no other name is disclosed.
     """
     try:
         yield
@@ -38,7 +38,7 @@ def naming_similar_files(workspace: Workspace, path: str) -> Generator[None]:
 
 
 def find_similar_file(workspace: Workspace, path: str) -> str | None:
-    """Find the file, or folder, whose name is the same but for case and the form of letters."""
+    """Find the file or folder whose name is the same but for case and the form of its letters."""
     deadline = time.monotonic() + MAX_SECONDS
     wanted = fold_name(path)
     depth = path.count("/") + 1
@@ -57,7 +57,7 @@ def find_similar_file(workspace: Workspace, path: str) -> str | None:
 
 
 def find_other_form(workspace: Workspace, path: str) -> str | None:
-    """Find the file whose name looks the same, but has composed letters where this one has not."""
+    """Find a file whose name looks the same but has composed letters, or the other way round."""
     for form in ("NFC", "NFD"):
         other = unicodedata.normalize(form, path)
         if other != path and _exists(workspace, other):
@@ -66,7 +66,7 @@ def find_other_form(workspace: Workspace, path: str) -> str | None:
 
 
 def fold_name(path: str) -> str:
-    """Return what names have in common that differ in case or in the form of their letters."""
+    """Fold away what may differ between similar names: case, and the form of letters."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 

@@ -1,4 +1,4 @@
-"""Tools of the caller by reference, and tool sources, whose tools come and go."""
+"""Tools that the caller gives by reference, and tool sources, whose tools come and go."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...errors import UsageError
 
 
 def load_tools(tools: Sequence[Tool | str]) -> tuple[Tool, ...]:
-    """Return the tools of a list; a reference becomes the tool that it names.
+    """Replace each reference in a list by the tool that it names.
 
     Raises UsageError for a reference that names no tool.
     """
@@ -23,7 +23,6 @@ def load_tools(tools: Sequence[Tool | str]) -> tuple[Tool, ...]:
 
 
 def _load(reference: str) -> Tool:
-    """Import a tool."""
     try:
         value = import_object(reference)
     except Exception as error:  # a module may raise anything
@@ -42,14 +41,14 @@ def _load(reference: str) -> Tool:
 
 
 class SessionToolSources:
-    """Open tool sources, and the tasks that follow their changes.
+    """The open tool sources, and the tasks that follow their changes.
 
-    The tools of a run are fixed when it starts; a change counts for later runs. A tool of a source
-    never replaces another one of the same name.
+    The tools of a run are fixed when it starts, so a change counts for later runs. A tool from a
+    source never replaces another one of the same name.
 
     Arguments:
-        toolbox: tools of the session by name; changed in place.
-        is_allowed: returns whether the session may have a tool of this name.
+        toolbox: the session's tools by name; changed in place.
+        is_allowed: tells if the session may have a tool of this name.
     """
 
     def __init__(
@@ -65,10 +64,7 @@ class SessionToolSources:
         self._stack = AsyncExitStack()
 
     async def open(self) -> list[str]:
-        """Open all sources and add their tools.
-
-        Return a notice for each that could not be opened.
-        """
+        """Open all sources and add their tools; return a notice for each that failed."""
         notices: list[str] = []
         for source in self._sources:
             try:
@@ -82,7 +78,7 @@ class SessionToolSources:
         return notices
 
     async def close(self) -> None:
-        """Close all sources."""
+        # The tasks use the sources, so they end before the sources close.
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -90,7 +86,7 @@ class SessionToolSources:
         await self._stack.aclose()
 
     async def _follow(self, source: ToolSource, tools: list[str]) -> None:
-        """Replace the tools of a source whenever they change. `tools`: their names so far."""
+        """Replace a source's tools whenever they change. `tools`: their names so far."""
         while True:
             await source.wait_for_change()
             new_tools = await source.list()
@@ -99,7 +95,7 @@ class SessionToolSources:
             tools = self._add(new_tools)
 
     def _add(self, tools: Sequence[Tool]) -> list[str]:
-        """Add tools and return the names of those that were added."""
+        """Add tools, and return the names of those that were added."""
         added: list[str] = []
         for tool in tools:
             if tool.name not in self._toolbox and self._is_allowed(tool.name):

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _STREAM_BUFFER = 1 << 18  # bytes
+# Changes to larger files are not shown as a difference.
 MAX_PROPOSED_BYTES = 1 << 20
-"""Size of a file up to which a proposed change is shown as a difference."""
+# Shared by all runs: a path always gets the same lock, held from reading to renaming. Two paths may
+# share one, which costs only time.
 _LOCKS = tuple(threading.Lock() for _ in range(64))
-"""Locks that runs share: a path always gets the same one. It is held from reading to renaming."""
 
 
 def get_file_lock(workspace: Workspace, located: str) -> threading.Lock:
-    """Return the lock of a file."""
     return _LOCKS[hash(os.path.join(workspace.root, located)) % len(_LOCKS)]
 
 
@@ -55,15 +55,14 @@ class _WorkspaceFile(io.RawIOBase):
 
 
 def open_stream(workspace: Workspace, path: str) -> BinaryIO:
-    """Return a file as a stream that is read from its start. Reading raises WorkspaceError."""
+    """Open a file as a stream, at its start. Reading raises WorkspaceError."""
     return io.BufferedReader(_WorkspaceFile(workspace, path), _STREAM_BUFFER)
 
 
 def make_error_result(text: str) -> ToolResult:
-    """Return an error result: the text names the problem and the remedy."""
+    """Make an error result; the text should name the problem and the remedy."""
     return ToolResult(text, error=True)
 
 
 def preview_result(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLine]:
-    """Return the lines of a result, for screens."""
     return [("", line) for line in result.text.splitlines()]

@@ -1,4 +1,4 @@
-"""The tools for the task board of the project: task_create, task_update, task_list, task_get."""
+"""The tools for the project's task board: task_create, task_update, task_list, task_get."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ._schema import build_parser, build_schema
 
 T = TypeVar("T")
 
+# The most tasks in one list.
 MAX_LISTED = 200
-"""Maximum tasks of one list."""
 
 _ID = re.compile(r"(?:#|task[_ #-]*)?(\d+)", re.IGNORECASE)
 _ID_ARGUMENTS = ("task_id", "blocked_by", "add_blocked_by", "add_blocks")
@@ -38,8 +38,6 @@ _ALIASES = {
 
 
 class CreateArguments(Struct, frozen=True):
-    """The arguments of task_create."""
-
     subject: str
     description: str = ""
     blocked_by: list[int] = []
@@ -47,8 +45,6 @@ class CreateArguments(Struct, frozen=True):
 
 
 class UpdateArguments(Struct, frozen=True):
-    """The arguments of task_update."""
-
     task_id: int
     status: Literal["pending", "in_progress", "completed", "deleted"] | None = None
     subject: str | None = None
@@ -60,19 +56,15 @@ class UpdateArguments(Struct, frozen=True):
 
 
 class ListArguments(Struct, frozen=True):
-    """The arguments of task_list."""
-
     status: Status | None = None
 
 
 class GetArguments(Struct, frozen=True):
-    """The arguments of task_get."""
-
     task_id: int
 
 
 def _parse_leniently(parse: Callable[[dict[str, Any]], T], arguments: Mapping[str, Any]) -> T:
-    """Convert the arguments of a call; ids may be texts such as "#3" or "task_3"."""
+    """Convert a call's arguments; ids may be texts such as "#3" or "task_3"."""
     values: dict[str, Any] = {}
     for name, value in arguments.items():
         if name in _IGNORED_ARGUMENTS:
@@ -176,7 +168,7 @@ _KINDS = (
 
 
 def make_board_tools(board: Board, offered_to: Literal["all", "request"]) -> tuple[Tool, ...]:
-    """Return the tools for a board.
+    """Make the tools for a board.
 
     Arguments:
         offered_to: see Tool.

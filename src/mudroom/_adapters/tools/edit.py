@@ -1,4 +1,4 @@
-"""The edit tool: replaces an exact text in a file; shows similar lines when it is not there."""
+"""The edit tool: replaces exact text in a file, and shows similar lines when it is not there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ class Arguments(Struct, frozen=True):
     expected_replacements: int | None = None
 
     def __post_init__(self) -> None:
-        """Check that there is something to replace, and that the replacement differs."""
         if not self.old_string:
             raise ValueError(
                 "old_string: is empty; quote the text to replace, or use write for a new file"
@@ -46,7 +45,6 @@ class Arguments(Struct, frozen=True):
             ) from None
 
     def list_edits(self) -> list[TextEdit]:
-        """Return the edit, in the terms of the files."""
         from .text.file_edits import TextEdit  # after the first request
 
         count = self.expected_replacements
@@ -55,19 +53,18 @@ class Arguments(Struct, frozen=True):
 
 
 class SeveralEdits(Struct, frozen=True):
-    """The arguments of other programs' tools that make several edits of one file."""
+    """The arguments when another program's tool makes several edits in one file."""
 
     file_path: str
     edits: list[dict[str, Any]]
 
     def __post_init__(self) -> None:
-        """Check every edit as a call of its own."""
+        """Check every edit as if it were a call of its own."""
         if not self.edits:
             raise ValueError("edits: is empty; give old_string and new_string of each edit")
         self.list_edits()
 
     def list_edits(self) -> list[TextEdit]:
-        """Return the edits in order."""
         listed: list[TextEdit] = []
         for number, edit in enumerate(self.edits):
             try:
@@ -82,12 +79,12 @@ _parse_several = build_parser(SeveralEdits)
 
 
 def parse(sent: dict[str, Any]) -> Arguments | SeveralEdits:
-    """Check the arguments of a call, with one edit or with a list of them."""
+    """Check the arguments of a call, with one edit or a list of them."""
     return _parse_one(sent) if sent.get("edits") is None else _parse_several(sent)
 
 
 def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Give the edits of other programs the names of this tool; one edit needs no list."""
+    """Rename the arguments of other programs' tools; one edit needs no list."""
     edits = arguments.get("edits")
     if isinstance(edits, str) and isinstance(decoded := decode_json(edits), list | dict):
         edits = decoded
@@ -119,26 +116,25 @@ def _rename(edit: object) -> dict[str, Any]:
 
 
 async def run(ctx: ToolContext, arguments: Arguments | SeveralEdits) -> ToolResult:
-    """Replace the text, or the texts."""
     from .text.file_edits import edit_file  # after the first request
 
     return await asyncio.to_thread(edit_file, ctx.workspace, *arguments.list_edits())
 
 
 def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewLine]:
-    """Return the difference that the call would make; empty if it would fail."""
+    """Show the difference that the call would make; empty if it would fail."""
     from .text.file_edits import propose_edit
 
     return propose_edit(workspace, *parse(dict(arguments)).list_edits())
 
 
 def get_file_key(arguments: Arguments | SeveralEdits) -> str:
-    """Return the file's path, normalised without looking at the workspace."""
+    """Normalise the path without looking at the workspace."""
     return os.path.normpath(arguments.file_path)
 
 
 def preview(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLine]:
-    """Return the difference between old_string and new_string, in whole lines where known."""
+    """Show what changes from old_string to new_string, in whole lines where known."""
     from ..._projections.differences import diff_texts
 
     if isinstance(edits := arguments.get("edits"), list):
@@ -155,6 +151,7 @@ def preview(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLin
     return diff_texts(old, new, first_line=int(result.detail.get("line", 0)))
 
 
+# What other programs call the arguments.
 _OTHER_ARGUMENTS = {
     "path": "file_path",
     "filePath": "file_path",
@@ -175,7 +172,6 @@ _OTHER_ARGUMENTS = {
     "edit": "edits",
     "replacements": "edits",
 }
-"""Names of arguments in other programs."""
 
 _IGNORED = frozenset(("instruction", "description", "explanation"))
 

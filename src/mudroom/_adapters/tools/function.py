@@ -124,7 +124,7 @@ def declare_tool(
 
 
 def _read_signature(function: ToolFunction) -> tuple[type[msgspec.Struct], tuple[str, ...]]:
-    """Return a struct of the model's parameters, and the names of the context parameters."""
+    """Read the model's parameters as a struct, and the names of the context parameters."""
     title = function.__name__
     hints = _get_type_hints(function)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []

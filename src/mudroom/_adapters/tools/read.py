@@ -24,8 +24,8 @@ from ._text_files import make_error_result, open_stream
 if TYPE_CHECKING:
     from .text.line_ranges import LineRange
 
+# Used when the model sends no limit.
 MAX_LINES = 2_000
-"""Lines of one call when the model sends no limit."""
 _HEAD = 8_192
 _COUNT_FROM_0 = ("read_file", "view")
 _NO_THREAD = 1 << 16  # bytes; a smaller file is read without a thread, which is faster
@@ -39,7 +39,7 @@ class Arguments(Struct, frozen=True):
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        """Check that the numbers are positive. An offset of 0 means 1."""
+        """Check that the numbers are positive. Models also send 0 for the first line."""
         if self.offset is not None and self.offset < 0:
             raise ValueError("offset: is negative; the first line is 1")
         if self.limit is not None and self.limit < 1:
@@ -50,7 +50,6 @@ parse = build_parser(Arguments)
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-    """Read the lines."""
     workspace = ctx.workspace
     path = workspace.locate(arguments.file_path)
     if workspace.local is None:
@@ -65,7 +64,7 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 
 
 def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Turn the line ranges of other programs into `offset` and `limit`."""
+    """Turn line ranges, which other programs have, into `offset` and `limit`."""
     bounds = arguments.pop("view_range", None)
     if isinstance(bounds, str):
         bounds = decode_json(bounds)
@@ -99,7 +98,7 @@ def _read_bounds(bounds: object) -> tuple[int, int | None]:
 
 
 def _to_offset(first: int | None, last: int | None) -> dict[str, int]:
-    """Return offset and limit of the lines from `first` to `last`, both from 1 and included."""
+    """Convert a range of lines, counted from 1 and both included, to offset and limit."""
     start = first or 1  # as an offset of 0
     if last is None:
         return {"offset": start}
@@ -109,7 +108,7 @@ def _to_offset(first: int | None, last: int | None) -> dict[str, int]:
 
 
 def read_content(path: str, content: bytes, arguments: Arguments) -> ToolResult:
-    """Return the lines of a content that stands in for the file at `path`."""
+    """Read lines of a content that stands in for the file at `path`."""
     return _read(io.BytesIO(content), path, len(content), arguments)
 
 
@@ -147,7 +146,7 @@ def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolRes
 
 
 def _read_image(head: bytes, file: BinaryIO, path: str, size: int) -> ToolResult | None:
-    """Return the image with a description; None if the file is not a complete image."""
+    """Read an image and its description; None if the file is not a complete image."""
     if size > MAX_IMAGE_BYTES:
         return make_error_result(
             f"{path} is an image of {size:,} bytes; an image may have at most "
@@ -168,7 +167,7 @@ def _read_image(head: bytes, file: BinaryIO, path: str, size: int) -> ToolResult
 
 @cache
 def _make_number_format() -> tuple[str, tuple[int, ...]]:
-    """Return a format that numbers the first MAX_LINES lines of a file, and where each line ends.
+    """Make a format that numbers the first MAX_LINES lines of a file, and where each line ends.
 
     One format for all lines takes less time than one for each.
     """

@@ -1,4 +1,4 @@
-"""The skill tool: loads a skill's instructions; the context always holds only their catalog."""
+"""The skill tool: loads a skill's instructions. Only the catalog is always in the context."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIND = "\nWords in place of a name list the skills that fit, with whole descrip
 
 
 class Skill(Protocol):
-    """The parts of a skill that the tool needs."""
+    """What the tool needs of a skill."""
 
     @property
     def name(self) -> str:
@@ -38,9 +38,7 @@ class Skill(Protocol):
         ...
 
     @property
-    def folder(self) -> str:
-        """Absolute path of its folder."""
-        ...
+    def folder(self) -> str: ...
 
     @property
     def is_hidden(self) -> bool:
@@ -64,9 +62,10 @@ class Arguments(Struct, frozen=True):
 
 
 def make_skill_tool(skills: Mapping[str, Skill], *, length: int | None = None) -> Tool:
-    """Make the tool that loads these skills. Its description lists those that are not hidden.
+    """Make the tool that loads these skills; its description lists those that are not hidden.
 
-    `length`: maximum characters of one description, None for all, 0 for names only.
+    Arguments:
+        length: most characters of one description; None for all, 0 for names only.
     """
     visible = [
         (skill.name, quote(skill.description)) for skill in skills.values() if not skill.is_hidden

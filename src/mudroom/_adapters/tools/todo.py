@@ -1,4 +1,4 @@
-"""The todo tool: the model's plan for a long task, and a reminder when the plan is out of date."""
+"""The todo tool: the model's plan for a long task, and a reminder when it is out of date."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ._schema import build_parser, build_schema, load_description
 from ._text_files import preview_result
 
 MAX_ITEMS = 20
+# So many turns without a call, and the model gets a reminder.
 TURNS_BEFORE_REMINDER = 3
-"""Turns without a call of the tool, after which the model gets a reminder."""
 
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 _IGNORED_FIELDS = {"id", "priority", "activeForm"}
@@ -32,8 +32,6 @@ _REMINDER = "<reminder>Update your todo list.</reminder>"
 
 
 class TodoItem(Struct, frozen=True):
-    """One step of the plan."""
-
     content: str
     status: Literal["pending", "in_progress", "completed"]
 
@@ -63,7 +61,7 @@ def parse(sent: dict[str, Any]) -> Arguments:
 
 
 def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Give the items of other programs our names; a cancelled one is left out of the list."""
+    """Rename the items of other programs' tools; a cancelled one is left out."""
     todos = arguments.get("todos")
     if not isinstance(todos, list):
         return arguments
@@ -93,7 +91,6 @@ def _is_cancelled(item: dict[str, JsonValue]) -> bool:
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-    """Store the list and show it."""
     total = len(arguments.todos)
     done = sum(item.status == "completed" for item in arguments.todos)
     ctx.memo["todo"] = {"open": total - done, "turn": ctx.turn}
@@ -108,7 +105,7 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 
 
 def make_reminder(ctx: ToolContext) -> str | None:
-    """Return a reminder when items are open and the list is unchanged for some turns."""
+    """Make a reminder when items are open and the list has not changed for some turns."""
     state = ctx.memo.get("todo")
     if not state or not state["open"] or ctx.turn - state["turn"] < TURNS_BEFORE_REMINDER:
         return None

@@ -25,10 +25,10 @@ from ._text_files import make_error_result
 if TYPE_CHECKING:
     from ..._platform.http1.pool import Response
 
+# Only so many bytes of a page are read.
 MAX_BYTES = 4 << 20
-"""Bytes of a page that are read."""
+# For a page with all its redirects.
 MAX_SECONDS = 30.0
-"""Seconds for a page, with all redirects."""
 MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HEADERS = {"Accept": "text/html, text/*, application/json, */*;q=0.1", "User-Agent": "mudroom"}
@@ -36,18 +36,16 @@ _TEXT_TYPES = re.compile(r"text/.*|application/(?:.*\+)?(?:json|xml|javascript|y
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
 _URLS = re.compile(r"https?://[^\s<>]+")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
+# Only so many bytes at the start of a page are searched for its encoding.
 _CHARSET_BYTES = 1024
-"""Bytes at the start of a page in which its encoding is looked for."""
+# IPv6 addresses that stand for IPv4 addresses behind a translator (NAT64).
 _EMBEDDED_IPV4 = ipaddress.ip_network("64:ff9b::/96")
-"""IPv6 addresses that stand for IPv4 addresses behind a translator (NAT64)."""
+# All IPv6 addresses that are given out for the internet. Others have no owner there, or stand for
+# an IPv4 address in one of many ways.
 _GLOBAL_IPV6 = ipaddress.ip_network("2000::/3")
-"""All addresses of IPv6 that are given out for the internet. Others have no owner there, or stand
-for an IPv4 address in one of many ways."""
 
 
 class Arguments(Struct, frozen=True):
-    """The arguments."""
-
     url: str
 
     def __post_init__(self) -> None:
@@ -62,7 +60,7 @@ class Arguments(Struct, frozen=True):
 
 
 class _Page(Struct, frozen=True):
-    """A page. `is_cut`: it has more bytes than are read. `redirect`: address on another host."""
+    """A page. `is_cut`: it has more bytes than are read. `redirect`: an address on another host."""
 
     url: str
     status: int
@@ -79,9 +77,8 @@ def make_web_fetch_tool(
 
     Arguments:
         mark_page: marks text in a page that looks like instructions.
-        private_addresses: IP addresses that are not public and may be contacted nevertheless, by
-            URLs that name them. A host name that leads to one is refused: whoever owns the name
-            chose the address.
+        private_addresses: IP addresses that are not public but may be contacted, by URLs that name
+            them. A host name that leads to one is refused: the owner of the name chose the address.
     """
 
     async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
@@ -134,12 +131,14 @@ def _adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_public_address(text: str) -> bool:
-    """Return whether an IP address is reachable for everyone on the internet."""
+    """Tell if an IP address is reachable for everyone on the internet."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         return False
     if isinstance(address, ipaddress.IPv6Address):
+        # An IPv6 address can carry an IPv4 address, even that of this machine: the carried one
+        # counts.
         embedded = address.ipv4_mapped or address.sixtofour
         if address in _EMBEDDED_IPV4:
             embedded = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
@@ -148,6 +147,7 @@ def is_public_address(text: str) -> bool:
         if embedded is None and address not in _GLOBAL_IPV6:
             return False
         address = embedded or address
+    # Python counts multicast addresses as global.
     return address.is_global and not address.is_multicast
 
 
@@ -173,13 +173,13 @@ async def _fetch(url: str, allows_address: Callable[[str], bool]) -> _Page:
 
 
 def _is_same_site(url: str, target: str) -> bool:
-    """Return whether a redirect stays on its host, and does not leave the encryption."""
+    """Tell if a redirect stays on its host, and does not leave the encryption."""
     old, new = urlsplit(url), urlsplit(target)
     return old.hostname == new.hostname and (old.scheme, new.scheme) != ("https", "http")
 
 
 def _find_redirect(url: str, response: Response) -> str:
-    """Return the absolute address that a response redirects to, "" if it does not."""
+    """Find the absolute address that a response redirects to; "" if it does not."""
     from ..._platform.http1.errors import MalformedResponse
 
     target = response.headers.get("location", "")
@@ -194,6 +194,7 @@ def _find_redirect(url: str, response: Response) -> str:
 async def _read_page(url: str, response: Response) -> _Page:
     parts: list[bytes] = []
     size = 0
+    # Reading goes on past the limit once: only then is it known that the page has more.
     while size <= MAX_BYTES and (part := await response.read()):
         parts.append(part)
         size += len(part)
@@ -203,7 +204,7 @@ async def _read_page(url: str, response: Response) -> _Page:
 
 
 def _build_result(page: _Page, mark_page: Callable[[str], str]) -> ToolResult:
-    """Return the result for the model: the text of the page, marked as coming from outside."""
+    """Build the result for the model: the text of the page, marked as coming from outside."""
     from .text.encodings import describe_binary  # after the first request
 
     if page.redirect:

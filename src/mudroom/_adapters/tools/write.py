@@ -15,13 +15,11 @@ from ._schema import build_parser, build_schema, load_description
 
 
 class Arguments(Struct, frozen=True):
-    """The arguments."""
-
     file_path: str
     content: str
 
     def __post_init__(self) -> None:
-        """Check that the path is not that of a folder."""
+        """Refuse the path of a folder."""
         if self.file_path.endswith("/"):
             raise ValueError(
                 "file_path: ends with '/', as a folder's path does; name a file. "
@@ -41,7 +39,6 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-    """Write the file."""
     from .text.file_writes import write_file  # after the first request
 
     return await asyncio.to_thread(
@@ -50,7 +47,6 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 
 
 def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewLine]:
-    """Return the difference between the file and the new content."""
     from .text.file_writes import propose_write
 
     content = str(arguments.get("content", ""))
@@ -58,12 +54,11 @@ def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewL
 
 
 def get_file_key(arguments: Arguments) -> str:
-    """Return the file's path, normalised without looking at the workspace."""
+    """Normalise the path without looking at the workspace."""
     return os.path.normpath(arguments.file_path)
 
 
 def preview(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLine]:
-    """Return the content as added lines."""
     return [("+", line) for line in str(arguments.get("content", "")).splitlines()]
 
 

@@ -1,1 +1,1 @@
-"""Actions: what each command does, without click."""
+"""What each command does, without click. A function that returns an int returns the exit code."""

@@ -51,7 +51,6 @@ _DIALECTS = ("opencode", "codex", "claude", "gemini", "qwen", "goose")
 
 
 def load_agents(cwd: str) -> LoadedAgents:
-    """Load all agent files and skills that apply in a folder."""
     settings = load_settings(cwd)
     programs = load_programs(settings, cwd)
     return agent_files.load_agent_files(
@@ -64,7 +63,7 @@ def load_agents(cwd: str) -> LoadedAgents:
 
 
 def check_commands(cwd: str) -> list[Diagnostic]:
-    """Return what is wrong with the command files that apply in a folder."""
+    """List the problems of the command files that apply in a folder."""
     programs = load_programs(load_settings(cwd), cwd)
     return agent_files.check_commands(
         cwd,
@@ -74,7 +73,6 @@ def check_commands(cwd: str) -> list[Diagnostic]:
 
 
 def load_styles(cwd: str) -> LoadedStyles:
-    """Load all output styles that apply in a folder."""
     programs = load_programs(load_settings(cwd), cwd)
     return agent_files.load_output_styles(
         cwd,
@@ -84,7 +82,7 @@ def load_styles(cwd: str) -> LoadedStyles:
 
 
 def list_child_models(cwd: str, notices: list[str]) -> dict[str, str]:
-    """Return the rules of the setting `child_model`. Raises UsageError.
+    """Resolve the setting `child_model`. Raises UsageError.
 
     Arguments:
         notices: a line is added for each rule that is not used.
@@ -93,7 +91,7 @@ def list_child_models(cwd: str, notices: list[str]) -> dict[str, str]:
 
 
 def collect_findings(cwd: str) -> list[Diagnostic]:
-    """Return all remarks on agent files, skills, output styles, commands and context files."""
+    """List all remarks on agent files, skills, output styles, commands and context files."""
     context = agent_files.load_context_files(cwd, user_home=os.environ.get("HOME", ""))
     return [
         *load_agents(cwd).diagnostics,
@@ -104,7 +102,7 @@ def collect_findings(cwd: str) -> list[Diagnostic]:
 
 
 def print_agents(cwd: str, *, as_json: bool) -> int:
-    """Print agents, skills, output styles and the number of findings; return the exit code."""
+    """Print agents, skills, output styles and the number of findings."""
     loaded = load_agents(cwd)
     styles = load_styles(cwd)
     findings = [*loaded.diagnostics, *styles.diagnostics]
@@ -140,7 +138,7 @@ def print_agents(cwd: str, *, as_json: bool) -> int:
 
 
 def list_usable_agents(cwd: str) -> list[Agent]:
-    """Return the agents of a folder and the built-in ones."""
+    """List a folder's agents and the built-in ones."""
     return list(_collect_agents(load_agents(cwd)).values())
 
 
@@ -161,7 +159,7 @@ def _list_rows(cwd: str, loaded: LoadedAgents) -> Iterator[dict[str, Any]]:
 
 
 def _collect_agents(loaded: LoadedAgents) -> dict[str, Agent]:
-    """Return the agents of files and the built-in ones that no file replaces, by name."""
+    """Map names to the agents of files, and to the built-in agents that no file replaces."""
     agents = {agent.name: agent for agent in (*loaded.agents, *loaded.main_agents)}
     for name in agent_files.BUILTIN_AGENTS:
         if name not in agents:
@@ -180,21 +178,21 @@ def _resolve_rules(
 
 
 def _restrict(agent: Agent, loaded: LoadedAgents, *, trusts_folder: bool) -> Agent:
-    """Return an agent as a session in the folder has it."""
+    """Restrict an agent as a session in the folder would."""
     if trusts_folder or agent.name not in loaded.paths:
         return agent
     return restrict_untrusted(agent, loaded.personal_names)
 
 
 def _find_child_model(agent: Agent, rules: Mapping[str, str]) -> str:
-    """Return the model of the agent as a child, "inherit" for the model of its parent."""
+    """Return the model the agent runs with as a child; "inherit" is its parent's model."""
     if agent.model != "inherit" and not explain_unusable(agent.model, os.environ):
         return agent.model
     return choose_child_model(rules, agent.name, "inherit")
 
 
 def print_agent(cwd: str, name: str) -> int:
-    """Print one agent as it would run and return the exit code. Raises UnknownName."""
+    """Print one agent as it would run. Raises UnknownName."""
     loaded = load_agents(cwd)
     agent = find_agent(name, _collect_agents(loaded))
     path = loaded.paths.get(agent.name, "")
@@ -242,7 +240,7 @@ def _list_facts(
 
 
 def create_agent_file(cwd: str, name: str) -> int:
-    """Write a template for a new agent below a folder and return the exit code.
+    """Write a template for a new agent.
 
     Raises UsageError if the file exists, MudroomError if it cannot be written.
     """
@@ -252,6 +250,7 @@ def create_agent_file(cwd: str, name: str) -> int:
     path = os.path.normpath(os.path.join(cwd, ".agents", "agents", f"{normalized}.md"))
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
+        # "x" fails if the file exists, also if another process creates it at this moment.
         with open(path, "x", encoding="utf-8") as file:
             file.write(
                 _TEMPLATE.format(name=normalized, description=agent_files.TEMPLATE_DESCRIPTION)
@@ -296,6 +295,7 @@ def _check_path(path: str) -> list[Diagnostic]:
         return _check_file(path)
     findings: list[Diagnostic] = []
     for file in agent_files.find_files(path, "", findings):
+        # Other Markdown files in a skill's folder are its material, not agents.
         if os.path.basename(file) == "SKILL.md" or not _is_part_of_skill(file, path):
             findings += _check_file(file)
     return findings
@@ -311,6 +311,7 @@ def _check_file(path: str) -> list[Diagnostic]:
         return load_output_style(path)[1] if path.endswith(".md") else []
     if any(f"/{kind.folder}/" in path for kind in COMMAND_LOCATIONS):
         return list(load_template(path, "", is_command=True).errors)
+    # The folder says which program the file was written for; anywhere else, mudroom itself.
     dialect = next((name for name in _DIALECTS if f".{name}/" in path), "agents")
     declared: dict[str, dict[str, Entry]] = {}
     if dialect == "codex":

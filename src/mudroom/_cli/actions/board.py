@@ -1,4 +1,4 @@
-"""`mudroom board`: list, change, import and export the tasks of a project."""
+"""`mudroom board`: lists, changes, imports and exports a project's tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def open_board(cwd: str) -> TaskBoard:
 
 
 def print_board(cwd: str, *, as_json: bool) -> int:
-    """Print all tasks, and return the exit code."""
     with open_board(cwd) as board:
         tasks = board.list_tasks()
     if as_json:
@@ -48,7 +47,7 @@ def print_board(cwd: str, *, as_json: bool) -> int:
 
 
 def print_task(cwd: str, task_id: int, *, as_json: bool) -> int:
-    """Print one task with its description and its report, and return the exit code."""
+    """Print one task with its description and report."""
     with open_board(cwd) as board:
         task = board.get(task_id)
     if as_json:
@@ -61,10 +60,10 @@ def print_task(cwd: str, task_id: int, *, as_json: bool) -> int:
 def add_task(
     cwd: str, subject: str, description: str, blockers: Iterable[int], entries: Iterable[str]
 ) -> int:
-    """Add a task, print it, and return the exit code.
+    """Add a task and print it.
 
     Arguments:
-        entries: metadata as texts "KEY=VALUE"; a value is JSON, or else a text.
+        entries: metadata as "KEY=VALUE"; a value is JSON, or else plain text.
     """
     metadata = dict(map(_parse_entry, entries))
     with open_board(cwd) as board:
@@ -84,7 +83,7 @@ def _parse_entry(entry: str) -> tuple[str, Any]:
 
 
 def complete_task(cwd: str, task_ids: Iterable[int]) -> int:
-    """Mark tasks as done, print what is ready now, and return the exit code."""
+    """Mark tasks as done, and print the tasks that are ready now."""
     with open_board(cwd) as board:
         for task_id in task_ids:
             ready = board.mark_done(task_id)
@@ -93,7 +92,7 @@ def complete_task(cwd: str, task_ids: Iterable[int]) -> int:
 
 
 def reopen_tasks(cwd: str, task_ids: Iterable[int]) -> int:
-    """Make tasks pending again, print them, and return the exit code."""
+    """Make tasks pending again, and print them."""
     with open_board(cwd) as board:
         for task_id in task_ids:
             print(format_task(board.reopen(task_id)))
@@ -101,7 +100,6 @@ def reopen_tasks(cwd: str, task_ids: Iterable[int]) -> int:
 
 
 def remove_tasks(cwd: str, task_ids: tuple[int, ...]) -> int:
-    """Remove tasks, and return the exit code."""
     with open_board(cwd) as board:
         board.remove(task_ids)
     print(f"removed: {format_ids(task_ids)}")
@@ -109,7 +107,7 @@ def remove_tasks(cwd: str, task_ids: tuple[int, ...]) -> int:
 
 
 def import_task_files(cwd: str, folder: str) -> int:
-    """Add the tasks of a folder with task files, and return the exit code."""
+    """Add the tasks of a folder with task files."""
     with open_board(cwd) as board:
         count = import_tasks(board, Path(folder))
     print(f"imported {count_noun(count, 'task')} from {folder}")
@@ -117,7 +115,6 @@ def import_task_files(cwd: str, folder: str) -> int:
 
 
 def export_task_files(cwd: str, folder: str) -> int:
-    """Write the tasks as task files, and return the exit code."""
     with open_board(cwd) as board:
         count, others = export_tasks(board, Path(folder))
     print(f"exported {count_noun(count, 'task')} to {folder}")

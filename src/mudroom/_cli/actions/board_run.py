@@ -1,4 +1,4 @@
-"""`mudroom board run`: runs work on the ready tasks of the board until none is left."""
+"""`mudroom board run`: works on the ready tasks of the board until none is left."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ from .load_settings import load_settings
 from .open_session import create_session
 from .programs.load_programs import list_server_names, load_programs
 
+# Runs for one task in this process. A task that fails twice waits for the next `mudroom board run`.
 _ATTEMPTS = 2
-"""Runs for one task in this process. A failed task waits for the next `mudroom board run`."""
 
+# Characters of a check command in the line that says a task is done.
 _CHECK_LENGTH = 200
 
+# Seconds between two looks at the board while other processes work on its tasks.
 _POLL_SECONDS = 0.5
-"""Seconds between two looks at the board while other processes work on its tasks."""
 
 
 def run_board(cwd: str, *, agent: str, parallel: int, quiet: bool, flags: dict[str, object]) -> int:
-    """Work on the tasks of the board, and return the exit code: 0 if all are completed.
+    """Work on the tasks of the board; return 0 if all are completed.
 
     Arguments:
-        agent: name of the agent that works on tasks that name none.
+        agent: works on tasks that name no agent.
         parallel: maximum number of tasks at the same time.
         flags: settings given as flags.
     """
@@ -73,10 +74,10 @@ async def _run_board(
 
 
 class BoardRunner:
-    """Runs of one session that work on the tasks of a board.
+    """Lets runs of one session work on a board's tasks.
 
     Arguments:
-        agent: name of the agent that works on tasks that name none.
+        agent: works on tasks that name no agent.
         print_line: prints one line for the user.
     """
 
@@ -96,6 +97,7 @@ class BoardRunner:
         try:
             await self._work_until_done(parallel)
         except ExceptionGroup as errors:
+            # The first error cancelled the other tasks, so it is the one to report.
             raise errors.exceptions[0] from None
 
     async def _work_until_done(self, parallel: int) -> None:
@@ -103,6 +105,8 @@ class BoardRunner:
         async with asyncio.TaskGroup() as group:
             while not self._is_stopped:
                 running = {task for task in running if not task.done()}
+                # Cleared before the look at the board, so that a change during the look is not
+                # missed.
                 self._changed.clear()
                 if len(running) < parallel and (task := self._claim()):
                     running.add(group.create_task(self._work(task)))
@@ -112,7 +116,7 @@ class BoardRunner:
                     return
 
     def stop(self) -> bool:
-        """Stop all runs. Their tasks are pending again."""
+        """Stop all runs. Their tasks become pending again."""
         self._is_stopped = True
         self._changed.set()
         self._session.cancel()
@@ -123,12 +127,12 @@ class BoardRunner:
         return self._board.claim_next(f"session {self._session.id[:8]}", without=failed)
 
     def _has_work_elsewhere(self) -> bool:
-        """Return whether a task of another process may make further tasks ready."""
+        """Return whether a task of another process may make further tasks ready when it ends."""
         tasks = self._board.list_tasks()
         return any(task.status == "in_progress" and task.has_process for task in tasks)
 
     async def _wait(self) -> None:
-        """Wait until a run of this process ends, or until the next look at the board."""
+        # Ends early when a run of this process ends.
         try:
             async with time_limit(_POLL_SECONDS):
                 await self._changed.wait()
@@ -152,6 +156,7 @@ class BoardRunner:
         except UnknownName as error:
             if not task.agent:
                 raise
+            # Trying again would not find the agent either.
             self._attempts[task.id] = _ATTEMPTS
             self._release(task, str(error))
         finally:
@@ -162,6 +167,7 @@ class BoardRunner:
             self._attempts[task.id] = self._attempts.get(task.id, 0) + 1
             self._release(task, explain_failure(report))
             return
+        # None if another process took the task over while it ran.
         ready = self._board.complete(task, report.text)
         if ready is None:
             self._print_line(f"#{task.id} was returned to the board; its report is not used")
@@ -175,7 +181,6 @@ class BoardRunner:
 
 
 def _print_result(tasks: list[BoardTask], signals: list[int]) -> int:
-    """Print the number of completed tasks and all open tasks; return the exit code."""
     still_open = [task for task in tasks if task.status != "completed"]
     print(f"{len(tasks) - len(still_open)} of {count_noun(len(tasks), 'task')} completed")
     for task in still_open:

@@ -1,4 +1,4 @@
-"""`mudroom config`: print settings with their origin, and change the user's file."""
+"""`mudroom config`: prints settings with their origins, and changes the user's file."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from .load_settings import load_settings
 
 
 def print_settings(name: str | None) -> int:
-    """Print one setting, or all of them, each with its origin, and return the exit code.
-
-    Raises UnknownName.
-    """
+    """Print one setting, or all of them, each with its origin. Raises UnknownName."""
     settings = load_settings(".")
     names = config.SETTING_NAMES
     if name:
@@ -54,7 +51,7 @@ def _format_value(value: object) -> str:
 
 
 def change_setting(name: str, value: str) -> int:
-    """Set a value in the user's file and print the file's path; return the exit code.
+    """Set a value in the user's file and print the file's path.
 
     Arguments:
         value: "" removes the setting.
@@ -77,6 +74,5 @@ def change_setting(name: str, value: str) -> int:
 
 
 def print_user_file() -> int:
-    """Print the path of the user's file and return the exit code."""
     print(config.find_user_file(os.environ))
     return 0

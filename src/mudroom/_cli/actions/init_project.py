@@ -1,4 +1,4 @@
-"""`mudroom init`: a first AGENTS.md and a sample agent for a project. Existing files are kept."""
+"""`mudroom init`: writes a first AGENTS.md and a sample agent; keeps existing files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ End with a clear, self-contained summary: only this last message is read.
 
 
 def init_project(cwd: str) -> int:
-    """Write the files, print a line about each, and return the exit code."""
+    """Write the files, and print a line about each."""
+    # Fails early for a folder that does not exist, or settings that are wrong.
     load_settings(cwd)
     for line in write_starter_files(cwd):
         print(line)
@@ -50,6 +51,7 @@ def write_starter_files(cwd: str) -> Iterator[str]:
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            # A folder's name may have bytes that are not UTF-8.
             with path.open("x", encoding="utf-8", errors="replace") as file:
                 file.write(text)
         except FileExistsError:

@@ -19,21 +19,21 @@ from ..output.text import format_costs, format_tokens
 from .load_settings import load_settings, require_folder
 from .user_store import describe_store, is_database, open_store
 
+# Columns of a line if stdout is not a terminal.
 WIDTH_WITHOUT_TERMINAL = 200
-"""Columns of a line if stdout is not a terminal."""
 
+# Columns of a session's cells: id, time, state, children, tokens.
 _CELL_COLUMNS = (8, 16, 15, 11, 14)
-"""Columns of the cells of a session: id, time, state, children, tokens."""
 
 
 def print_sessions(
     folder: str | None, *, as_json: bool, limit: int, store: str | None = None
 ) -> int:
-    """Print the newest sessions, at most `limit`, and return the exit code.
+    """Print the newest sessions, at most `limit`.
 
     Arguments:
         folder: only sessions of this folder, which may be deleted; None lists all.
-        store: address of the database to list, None for that of the settings.
+        store: address of the database to list, None for the settings' store.
 
     Raises UsageError if the folder neither exists nor has sessions.
     """
@@ -60,7 +60,7 @@ def print_sessions(
 def _read_summaries(
     home: str, folder: str | None, limit: int, show: Callable[[SessionSummary], None]
 ) -> list[SessionSummary]:
-    """Return the summaries of the newest sessions, and show each as soon as it is read."""
+    """Read the newest summaries, and show each as soon as it is read."""
     if not is_database():  # without asyncio, which takes a third of the time to the first line
         from ..._adapters.journals.sqlite.summaries import read_summaries
 
@@ -101,5 +101,4 @@ def _make_cells(summary: SessionSummary) -> tuple[str, ...]:
 
 
 def get_width() -> int:
-    """Return the columns of a line on stdout."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class LoadedPermissions(NamedTuple):
-    """Permissions of files and flags, and notices for the user about them."""
+    """Permissions from files and flags, and notices for the user about them."""
 
     permissions: Permissions
     notices: tuple[str, ...]
@@ -36,12 +36,12 @@ def load_permissions(
     servers: Iterable[str] | None = None,
     reads_files: bool = True,
 ) -> LoadedPermissions:
-    """Return the permissions of files and flags.
+    """Load the permissions of files and flags.
 
     Arguments:
         can_ask: a user can be asked.
         default_mode: permission mode if neither a flag nor a file sets one.
-        accepts_unknown: a rule of a flag for an unknown tool is a notice, not an error.
+        accepts_unknown: a flag's rule for an unknown tool is a notice, not an error.
         servers: names of the MCP servers that the session uses, None if they are not known yet.
         reads_files: use the rules and modes of settings files.
 
@@ -73,6 +73,7 @@ def load_permissions(
             raise error
         if error:
             notices.append(f"the rule has no effect, this tool is not available here: {rule}")
+    # Files are shared with other programs, whose tools mudroom need not have.
     for rule in from_files.rules:
         error = _find_unknown_tool(rule)
         if error and not is_known_elsewhere(rule.tool):
@@ -81,13 +82,14 @@ def load_permissions(
         rules=(*from_files.rules, *approved, *allowed, *denied),
         mode=mode,
         can_ask=can_ask,
+        # Who lists what is allowed means that nothing else is.
         denies_unlisted=bool(allowed),
     )
     return LoadedPermissions(permissions, tuple(notices))
 
 
 def _find_unknown_tool(rule: Rule) -> UnknownName | None:
-    """Return the error for a rule that names no tool of mudroom's."""
+    """Return the error for a rule that matches no tool of mudroom."""
     from ..._session.agent_catalog import KNOWN_TOOLS  # slow to import
 
     if any(rule.names(tool) for tool in KNOWN_TOOLS):
@@ -100,16 +102,17 @@ def _may_name_server(rule: Rule, servers: Iterable[str] | None) -> bool:
     if servers is None:
         return True
     patterns = [make_server_pattern(server) for server in servers]
+    # Either side may be the pattern: a rule for many servers, or one for a single tool.
     return any(fnmatchcase(rule.tool, each) or fnmatchcase(each, rule.tool) for each in patterns)
 
 
 def make_policy(
     permissions: Permissions, cwd: str, *, tier: Callable[[], str] = lambda: "off"
 ) -> RulePolicy:
-    """Return the policy of a folder.
+    """Make the policy of a folder.
 
     Arguments:
-        tier: returns the tier of the sandbox; without it there is none.
+        tier: returns the sandbox's tier; by default there is no sandbox.
     """
     from ..._adapters.tools import make_builtin_tools
     from ...permissions.policy import RulePolicy  # slow to import, as is the next one
@@ -124,7 +127,7 @@ def make_policy(
 
 
 def is_trusted(settings: Settings, cwd: str) -> bool:
-    """Return whether the user trusts the files of a folder, by flag or in the list of folders."""
+    """Return whether the user trusts a folder's files, by flag or in the list of folders."""
     from ...permissions import trust
 
     return settings.trust or trust.is_trusted(settings.home, cwd)

@@ -1,4 +1,4 @@
-"""Settings and start options of a command line, from files, environment and flags."""
+"""Loads settings and start options of a command line from files, environment and flags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .user_store import use_store
 
 
 def load_settings(cwd: str, **flags: object) -> config.Settings:
-    """Return the settings that apply in a folder, and use the store and the theme they name.
+    """Load the settings that apply in a folder, and switch to the store and theme they name.
 
     Raises UsageError if the folder does not exist or a setting is wrong.
     """
@@ -30,7 +30,6 @@ def load_settings(cwd: str, **flags: object) -> config.Settings:
 
 
 def require_folder(cwd: str) -> None:
-    """Raise UsageError if the folder does not exist."""
     if not os.path.isdir(cwd):
         raise UsageError(
             "not a directory" if os.path.exists(cwd) else "no such directory",
@@ -40,11 +39,11 @@ def require_folder(cwd: str) -> None:
 
 
 def choose_folder(start: SessionStart, cwd: str | None) -> str:
-    """Return the folder that a session works in. Raises UsageError if it is gone.
+    """Choose the folder that a session works in. Raises UsageError if it is gone.
 
     Arguments:
-        cwd: folder that the command line names: the session moves there. None is the session's own
-            folder, or the current one for a new session.
+        cwd: the folder that the command line names, which the session moves to. None is the
+            session's own folder, or the current one for a new session.
     """
     if cwd is not None or not start.folder:
         return cwd or os.curdir
@@ -74,17 +73,19 @@ def describe_unknown_variables(environ: Mapping[str, str]) -> list[str]:
         if name.lower() in config.SETTING_NAMES:
             remedy = f"Use the setting: mudroom config set {name.lower()} VALUE"
         else:
+            # Suggestions are setting names; show them as the variables that the user writes.
             remedy = re.sub("[A-Z][A-Z_]+", rf"{prefix}\g<0>", suggest_names(name, names))
         notices.append(f"${prefix}{name} is not used. {remedy}")
     return notices
 
 
 def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
-    """Return settings whose models name replayed sessions by their ids.
+    """Replace the names of replayed sessions in the settings' models with session ids.
 
     Raises UnknownName or UsageError if there is no such session.
     """
     models = (settings.model, settings.fallback_model, str(settings.child_model))
+    # Most command lines end here, without reading the store.
     if not any("replay:" in model for model in models):
         return settings
     import asyncio
@@ -117,8 +118,8 @@ def prepare_start(
     """Select the session, load the settings of its folder, and return all start options.
 
     Arguments:
-        cwd: folder that the command line names; None is that of a resumed session, or else the
-            current one.
+        cwd: the folder that the command line names; None is the folder of a resumed session, or
+            else the current one.
         selection: flags that select a session, as for `select_session`.
         flags: settings given as flags.
         asks_at_prompt: see `select_session`.
@@ -132,6 +133,8 @@ def prepare_start(
         from .user_store import open_store
 
         require_folder(here)
+        # The folder, and with it the settings, is known only once the session is found, so the
+        # store comes from flag, environment and the user's file.
         use_store(str(flags.get("store") or config.load_store(os.environ)))
         store = open_store(config.load_home(os.environ))
         start = asyncio.run(select_session(store, here, asks_at_prompt=asks_at_prompt, **selection))

@@ -32,10 +32,10 @@ DATA_HINT = (
 
 
 def run_print_mode(words: str | None, options: StartOptions, *, wait_for_stdin: bool) -> int:
-    """Read the prompt of `mudroom -p`, run it, and return the exit code.
+    """Read the prompt of `mudroom -p` and run it.
 
     Arguments:
-        words: prompt of the command line; None if it comes from stdin.
+        words: the command line's prompt; None if it comes from stdin.
         wait_for_stdin: read stdin to its end without a timeout.
     """
     prompt = read_prompt(words, sys.stdin, wait=wait_for_stdin, warn=print_notice)
@@ -43,13 +43,12 @@ def run_print_mode(words: str | None, options: StartOptions, *, wait_for_stdin: 
 
 
 async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str = "") -> int:
-    """Run one prompt and return the exit code.
+    """Run one prompt.
 
     Arguments:
         prompt: None only finishes an interrupted run.
-        words: beginning of the prompt that comes from the command line, "" for none. Only its
-            mentions count. What follows it is data of another program; without a permission mode,
-            nothing may be changed then.
+        words: the beginning of the prompt that was typed on the command line, "" for none. What
+            follows it is data of another program.
     """
     settings = options.settings
     schema = None
@@ -57,6 +56,8 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
         from .parse_json_flags import load_json_schema
 
         schema = load_json_schema(settings.json_schema)
+    # Data may contain instructions of a stranger: only mentions in the typed words count, and
+    # without a permission mode nothing may be changed.
     has_data = bool(words) and prompt != words
     default_mode = Mode.DONT_ASK if has_data else Mode.DEFAULT
     programs = load_programs(settings, options.cwd)
@@ -84,6 +85,7 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
             _print_what_continues(session, options.start, recorded, has_prompt=prompt is not None)
         reporter.add_past_events(recorded, session.unfinished_runs)
         teammates = list_names(RunTree.from_events(recorded)) if "@" in words else []
+        # A long session's events are not needed while the prompt runs.
         recorded.clear()
         signals_handled = handle_signals(
             session.cancel, session.pause, exits_after=True, must_end=True
@@ -115,7 +117,6 @@ def _require_report(report: Report | None, session: str, signals: Sequence[int])
 def _print_what_continues(
     session: Session, start: SessionStart, events: Sequence[StoredEvent], *, has_prompt: bool
 ) -> None:
-    """Print which session continues, and that an interrupted run is finished first."""
     if start.resume and has_prompt:
         print_notice(describe_continued(start, events))
     if session.unfinished_runs:

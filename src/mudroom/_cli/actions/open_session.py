@@ -1,4 +1,4 @@
-"""Creation of a session from settings: the only place where settings become session options."""
+"""Creates sessions from settings: the only place where settings become session options."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ..._adapters.integrations.usable_programs import UsablePrograms
 
 
+# Claude Code's settings files in a folder, highest precedence first.
 CLAUDE_FILES = (".claude/settings.local.json", ".claude/settings.json")
-"""Settings files of Claude Code in a folder, highest precedence first."""
 
 
 def create_session(
@@ -37,7 +37,7 @@ def create_session(
 
     Arguments:
         programs: MCP servers and hooks of files, from `load_programs`.
-        options: session options in place of those of the settings.
+        options: session options that replace those of the settings.
 
     Other arguments as for `make_session_options`.
     """
@@ -56,6 +56,7 @@ def create_session(
 
             make_data_folders(programs.plugins)
     of_settings = make_session_options(settings, cwd, loaded, notices, start)
+    # Servers of --agents belong to single agents, and are used besides those of files.
     servers = [*of_settings["mcp_servers"], *options.get("mcp_servers", ())]
     options = {**of_settings, **options, "mcp_servers": servers}
     session = Session(**options)
@@ -78,10 +79,10 @@ def make_session_options(
 ) -> dict[str, Any]:
     """Return the fields of SessionOptions for these settings.
 
-    A setting that has the name of a session option is passed on; only the others are listed here.
+    A setting that is named like a session option is passed on; only the others are listed here.
 
     Arguments:
-        cwd: folder of the session. loaded: its permissions. start: the session to continue.
+        cwd: the session's folder. loaded: its permissions. start: the session to continue.
         notices: a line is added for each part of a setting that is not used.
 
     Raises UsageError for agents that cannot be used.
@@ -115,7 +116,7 @@ def make_session_options(
 
 
 def _choose_output_style(settings: Settings, cwd: str, notices: list[str]) -> tuple[str, str]:
-    """Return the name of the output style and the file that it comes from, "" for none.
+    """Return the output style's name and the file that it comes from, "" for none.
 
     Arguments:
         notices: a line is added for a value that cannot be used.
@@ -149,6 +150,7 @@ def _choose_tracing(settings: Settings) -> Tracing | None:
     """Return how traces are exported; None without the setting and an address for them."""
     if settings.trace:
         return Tracing()
+    # Nearly every start ends here, before anything is imported.
     if not any(name.startswith("OTEL_") for name in os.environ):
         return None
     from ..._adapters.integrations.tracing.variables import explain_off, has_address, is_installed

@@ -1,4 +1,4 @@
-"""Flags that take JSON: --agents and --json-schema."""
+"""Parses the flags that take JSON: --agents and --json-schema."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _JSON_KINDS = {"list": "a list", "str": "a text", "bool": "true or false", "None
 
 
 class InlineAgents(NamedTuple):
-    """Agents of `--agents`, and the MCP servers that one of them alone has."""
+    """Agents of `--agents`, and the MCP servers that belong to one of them."""
 
     agents: list[Agent]
     servers: list[ServerSpec]
 
 
 def parse_inline_agents(text: str, cwd: str, notices: list[str]) -> InlineAgents:
-    """Return the agents of `--agents`: a JSON object of name -> keys as in agent files.
+    """Parse `--agents`: a JSON object that maps names to keys as in agent files.
 
     Arguments:
-        cwd: folder of the session.
+        cwd: the session's folder.
         notices: a line is added for each key that is not used, or not as written.
 
     Raises UsageError.
@@ -73,7 +73,7 @@ def parse_inline_agents(text: str, cwd: str, notices: list[str]) -> InlineAgents
 def _parse_servers(
     agent: str, entries: Mapping[str, Any], cwd: str, notices: list[str]
 ) -> list[ServerSpec]:
-    """Return the servers of an agent that have a configuration."""
+    """Parse the servers that an agent configures itself; an entry of None names one of a file."""
     declared = {name: entry for name, entry in entries.items() if entry is not None}
     if not declared:
         return []
@@ -94,14 +94,16 @@ def _check_tools(agent: Agent) -> None:
 
 
 def load_json_schema(text: str) -> dict[str, Any]:
-    """Return the JSON Schema of `--json-schema`, given as JSON or as the name of a JSON file.
+    """Load the JSON Schema of `--json-schema`, given as JSON or as the name of a JSON file.
 
     Raises UsageError.
     """
+    # JSON that is no object gets an error about JSON, not about a missing file.
     if text.lstrip().startswith(("{", "[", '"')):
         return _parse_json_object(text, _SCHEMA_FLAG, _SCHEMA_REMEDY)
     try:
         with open(text, "rb") as file:
+            # One byte more tells a file at the limit from a larger one.
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise ValueError(f"larger than {MAX_BYTES:,} bytes")

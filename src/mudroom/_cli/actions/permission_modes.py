@@ -1,4 +1,4 @@
-"""Names of the permission modes, without the rules: flags need no more."""
+"""Names of the permission modes, for flags, which do not need the rules."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from .programs.print_programs import print_programs_of_folder
 
 
 def print_permissions() -> int:
-    """Print the permission mode and the rules of this folder, and return the exit code."""
+    """Print the permission mode and the rules of this folder."""
     permissions, notices = load_permissions(load_settings("."), ".", can_ask=True)
     print(f"mode: {permissions.mode}")
     for rule in permissions.rules:
@@ -48,7 +48,7 @@ def explain_call(
     """Print what the permissions decide about a call; return 0 if it is allowed, else 1.
 
     Arguments:
-        subject: the command, or the file, agent or address of another tool.
+        subject: the command, or the file, agent or address for another tool.
         can_ask: assume that a user can be asked. flags: permission flags to assume.
     """
     settings = load_settings(cwd, **flags)
@@ -73,6 +73,7 @@ def _find_tier(settings: Settings, cwd: str) -> str:
         return settings.sandbox
     if settings.sandbox == SEATBELT_MODE:
         return "file"
+    # Detection starts a program in the sandbox, so it happens only if the answer needs it.
     from ..._adapters.sandboxes.detect import detect
 
     return detect(os.path.realpath(cwd), os.environ, settings.home).tier
@@ -97,7 +98,7 @@ def _find_tool(name: str) -> Tool:
 
 
 def print_trusted(*, as_json: bool = False) -> int:
-    """Print the trusted folders, and the programs of this folder; return the exit code."""
+    """Print the trusted folders, and the programs of this folder."""
     settings = load_settings(".")
     folders = trust.load_trusted(settings.home)
     programs = require_programs(settings, ".")
@@ -129,7 +130,7 @@ def print_trusted(*, as_json: bool = False) -> int:
 
 
 def add_trusted(folder: str) -> int:
-    """Trust a folder and all below it, and the programs it declares now; return the exit code."""
+    """Trust a folder and all below it, and the programs it declares now."""
     settings = load_settings(".")
     print_entry(f"trusted: {trust.trust_folder(settings.home, folder)}")
     programs = require_programs(settings, folder)
@@ -144,11 +145,9 @@ def add_trusted(folder: str) -> int:
 
 
 def remove_trusted(folder: str) -> int:
-    """Stop trusting a folder and its programs; return the exit code.
-
-    Raises UsageError if it is not trusted.
-    """
+    """Stop trusting a folder and its programs. Raises UsageError if it is not trusted."""
     home = load_settings(".").home
+    # Both, even if the folder's programs alone were trusted.
     had_programs = untrust_programs(home, folder)
     if not trust.untrust_folder(home, folder) and not had_programs:
         raise UsageError(

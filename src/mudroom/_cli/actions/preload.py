@@ -10,7 +10,7 @@ from ..._session.pricing import get_context_window
 
 
 def preload_context_windows(model: str) -> None:
-    """Start to load the sizes of context windows if a session will show the one of its model.
+    """Load the sizes of context windows in the background, if a session will show its model's.
 
     Arguments:
         model: a model string, or "auto".
@@ -18,4 +18,5 @@ def preload_context_windows(model: str) -> None:
     if model == "auto":
         model = choose_default_model(os.environ) or "offline"
     if not model.startswith(("offline", "replay:")):
+        # A daemon, so that a command that ends at once does not wait for the import.
         Thread(target=get_context_window, args=(model,), daemon=True).start()

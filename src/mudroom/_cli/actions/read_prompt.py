@@ -11,8 +11,8 @@ from ...errors import UsageError
 
 MAX_STDIN_BYTES = 10 * 1024 * 1024
 
+# Seconds to wait for the first byte: many programs neither write to their pipe nor close it.
 STDIN_TIMEOUT = 3.0
-"""Seconds to wait for the first byte: many programs neither write to their pipe nor close it."""
 
 
 def read_prompt(
@@ -23,10 +23,10 @@ def read_prompt(
     warn: Callable[[str], None],
     timeout: float = STDIN_TIMEOUT,
 ) -> str:
-    """Return the whole prompt.
+    """Read the whole prompt.
 
     Arguments:
-        words: prompt of the command line; None if all of it comes from stdin.
+        words: the command line's prompt; None if all of it comes from stdin.
         stdin: of this process; None if it was closed. A terminal is not read.
         wait: read stdin to its end without a timeout. warn: takes one line for stderr.
         timeout: seconds to wait for the first byte otherwise.
@@ -47,6 +47,7 @@ def read_prompt(
             remedy='Describe the task: mudroom -p "find the testing framework"',
         )
     try:
+        # Arguments with bytes that are not UTF-8 contain surrogates, which no provider accepts.
         words.encode()
     except UnicodeEncodeError:
         raise UsageError("the prompt is not UTF-8", remedy="Check the terminal's locale.") from None

@@ -1,4 +1,4 @@
-"""Choice of the session that a command line continues."""
+"""Chooses the session that a command line continues."""
 
 from __future__ import annotations
 
@@ -95,9 +95,11 @@ async def _ask_for_session(store: SessionStore, cwd: str) -> str:
             remedy="mudroom runs lists the sessions; --continue takes the last one.",
         )
     offered = await read_summaries_of_folder(store, cwd)
+    # Raises the error that says so.
     if not offered:
         return await find_last_session(store, cwd)
     for number, summary in enumerate(offered, 1):
+        # stdout is for the answer alone.
         print(truncate(f"{number:>3}  {describe_session(summary)}", 100), file=sys.stderr)
     print("Which session? ", end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline().strip()

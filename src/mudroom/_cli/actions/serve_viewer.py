@@ -25,13 +25,13 @@ def serve_viewer(
     open_browser: bool,
     store: str | None = None,
 ) -> int:
-    """Serve the viewer until it is interrupted and return the exit code.
+    """Serve the viewer until it is interrupted.
 
     Arguments:
         name: session to show, see `select_source`.
         host, port: see `viewer.listener.listen`.
         open_browser: open a browser if this machine can show one.
-        store: address of the database with the sessions, None for that of the settings.
+        store: address of the database with the sessions, None for the settings' store.
     """
     home = load_settings(".", store=store).home
     source, session_id = asyncio.run(select_source(home, name))

@@ -52,13 +52,13 @@ def resume_session(
     output_format: str | None,
     store: str | None = None,
 ) -> int:
-    """Finish the interrupted run of a session, or print its last answer; return the exit code.
+    """Finish the interrupted run of a session, or print its last answer.
 
     Arguments:
-        name: id, beginning of an id, or name; None is the last session of the folder.
-        cwd: folder that the command line names; see `choose_folder`.
+        name: id, beginning of an id, or name; None is the folder's last session.
+        cwd: the folder that the command line names; see `choose_folder`.
         last: the user asks for the last session. verbose, quiet: see `StartOptions`.
-        store: address of the database with the session, None for that of the settings.
+        store: address of the database with the session, None for the settings' store.
 
     Raises UnknownName, JournalBusy if another process writes the session, UsageError if it has
     no prompts.
@@ -85,7 +85,7 @@ def resume_session(
 
 
 class _RecordedSession(NamedTuple):
-    """A recorded session that no process writes. `tree` has only the starts and ends of runs."""
+    """A recorded session that no process writes. `tree` only has the starts and ends of runs."""
 
     id: str
     folder: str
@@ -97,6 +97,7 @@ async def _read_idle_session(home: str, cwd: str, name: str) -> _RecordedSession
     store = open_store(home)
     session_id = await find_session(store, cwd, name)
     await require_no_writer(store, session_id)
+    # A long session has many thousands of other events.
     ends = await read_events(store, session_id, (RunStarted, RunResumed, RunFinished))
     folder = await read_session_folder(store, session_id)
     return _RecordedSession(session_id, folder, RunTree.from_events(ends))
@@ -179,7 +180,6 @@ def replay_session(name: str, *, quiet: bool, store: str | None = None) -> int:
 
 
 def rename_session(session: str, name: str, *, store: str | None = None) -> int:
-    """Give a session a name, "" to remove it, and return the exit code."""
 
     async def rename() -> None:
         sessions = open_store(load_settings(".", store=store).home)
@@ -190,7 +190,7 @@ def rename_session(session: str, name: str, *, store: str | None = None) -> int:
 
 
 def delete_sessions(names: Sequence[str], *, yes: bool, store: str | None = None) -> int:
-    """Delete sessions after asking the user; return the exit code.
+    """Delete sessions after asking the user.
 
     Arguments:
         yes: do not ask.
@@ -204,6 +204,7 @@ def delete_sessions(names: Sequence[str], *, yes: bool, store: str | None = None
 async def _delete_sessions(home: str, names: Sequence[str], *, yes: bool) -> int:
     store = open_store(home)
     session_ids = list(dict.fromkeys([await find_session(store, ".", name) for name in names]))
+    # All are checked before the first is deleted.
     for session_id in session_ids:
         await require_no_writer(store, session_id)
     if not yes and not await _confirm_deletion(store, session_ids):
@@ -240,7 +241,7 @@ def check_journal(name: str) -> int:
 
 
 def repair_journal(name: str, *, cwd: str) -> int:
-    """Repair the journal of a session if it is damaged, print the losses, return the exit code."""
+    """Repair the journal of a session if it is damaged, and print the losses."""
     from ..._adapters.journals.sqlite import repair
 
     home = load_settings(cwd).home
@@ -257,7 +258,7 @@ def repair_journal(name: str, *, cwd: str) -> int:
 
 
 def _find_file(home: str, cwd: str, name: str) -> Path:
-    """Return the SQLite file of a session: check and repair work on the file itself."""
+    """Return a session's SQLite file: check and repair work on the file itself."""
     from ..._adapters.journals.sqlite.store import SqliteStore
 
     store = SqliteStore(home)

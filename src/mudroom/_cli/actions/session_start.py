@@ -1,4 +1,4 @@
-"""Start options parsed from the command line: a new, resumed or forked session."""
+"""Start options from the command line: a new, resumed or forked session."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ..._core.events import RunStarted, StoredEvent
 from ..._projections.safe_text import sanitize_line
 from ..._session.config import Settings
 
+# Characters of a prompt that say which session continues.
 MAX_TITLE = 50
-"""Characters of a prompt that say which session continues."""
 
 
 class SessionStart(Struct, frozen=True, kw_only=True):
-    """Choice of a session to start with.
+    """The choice of a session to start with.
 
     Arguments:
         resume: id of the session to resume, "" for a new one. fork: resume it as a new session.
-        folder: folder of the resumed session.
+        folder: the resumed session's folder.
         id: id of the new session, "" for any. name: name to give to the session, "" for none.
         asks: the user chooses the session to resume at the prompt.
-        source: of a new session, for its hooks: "startup", or "clear" after another session.
+        source: of a new session, for its hooks: "startup", or "clear" after another one.
     """
 
     resume: str = ""
@@ -38,10 +38,10 @@ NEW_SESSION = SessionStart()
 
 
 def describe_continued(start: SessionStart, events: Iterable[StoredEvent]) -> str:
-    """Return which session a command line continues: its id and its first prompt, as one line.
+    """Describe which session a command line continues in one line: its id and first prompt.
 
     Arguments:
-        events: the recorded events of the session.
+        events: the session's recorded events.
     """
     prompts = (event.brief.prompt for event in events if isinstance(event, RunStarted))
     title = sanitize_line(next(prompts, "").strip().partition("\n\n")[0], MAX_TITLE)
@@ -53,7 +53,7 @@ class StartOptions(Struct, frozen=True, kw_only=True):
     """Options of a command line for a session.
 
     Arguments:
-        cwd: folder of the session. start: the session to start with.
+        cwd: the session's folder. start: the session to start with.
         verbose: a line on stderr for each tool call if there is no live tree.
         quiet: only errors on stderr.
     """

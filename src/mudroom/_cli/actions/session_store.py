@@ -1,4 +1,4 @@
-"""The user's session store: find, list, read and delete recorded sessions."""
+"""The user's session store: finds, lists, reads and deletes recorded sessions."""
 
 from __future__ import annotations
 
@@ -24,22 +24,20 @@ from .user_store import open_store
 
 _SECONDS_PER_DAY = 86_400
 
+# Sessions whose summaries are read at the same time.
 _READ_AT_ONCE = 10
-"""Sessions whose summaries are read at the same time."""
 
+# Sessions in the list that the user chooses from.
 MAX_OFFERED = 20
-"""Maximum number of sessions in the list that the user chooses from."""
 
 
 async def find_session(store: SessionStore, cwd: str, text: str, *, without: str = "") -> str:
-    """Return the id of a session.
+    """Return the id of a session. Raises UnknownName or UsageError.
 
     Arguments:
         text: an id, the beginning of one, a name, or "last" for the last session of the folder
             `cwd`.
         without: id of a session that "last" does not mean.
-
-    Raises UnknownName or UsageError.
     """
     if text == "last":
         return await find_last_session(store, cwd, without=without)
@@ -54,10 +52,8 @@ async def read_session(home: str, name: str) -> tuple[str, list[StoredEvent]]:
 
 
 async def resolve_replayed(store: SessionStore, cwd: str, model: str, *, without: str = "") -> str:
-    """Return a model string with the session's id in each `replay:` part; see `find_session`.
-
-    A new session is the last one itself as soon as it is open, so `last` is resolved before.
-    """
+    """Return a model string with the session's id in each `replay:` part; see `find_session`."""
+    # Before the session opens, because "last" would then mean this session itself.
     names: list[str] = []
     for name in model.split(","):
         prefix, _, text = name.partition(":")
@@ -68,7 +64,7 @@ async def resolve_replayed(store: SessionStore, cwd: str, model: str, *, without
 
 
 async def find_last_session(store: SessionStore, cwd: str, *, without: str = "") -> str:
-    """Return the id of the folder's last written session. Raises UsageError if there is none."""
+    """Return the id of the session last written here. Raises UsageError if there is none."""
     folder = find_real_path(cwd)
     moved = ""
     for info in await store.list():
@@ -90,7 +86,7 @@ async def find_last_session(store: SessionStore, cwd: str, *, without: str = "")
 
 
 async def list_sessions_of_folder(store: SessionStore, cwd: str) -> AsyncIterator[SessionInfo]:
-    """Yield the sessions that worked in this folder, the last written one first."""
+    """Yield the sessions that worked in this folder, the last written first."""
     folder = find_real_path(cwd)
     for info in await store.list():
         if await read_session_folder(store, info.id) == folder:
@@ -108,7 +104,7 @@ async def read_session_folder(store: SessionStore, session_id: str) -> str:
 async def read_summaries_of_folder(
     store: SessionStore, cwd: str, *, without: str = "", limit: int = MAX_OFFERED
 ) -> list[SessionSummary]:
-    """Return the summaries of the folder's last sessions, at most `limit`.
+    """Read the summaries of the folder's last sessions, at most `limit`.
 
     Arguments:
         without: id of a session to leave out.
@@ -128,7 +124,7 @@ async def read_newest_summaries(
     limit: int,
     show: Callable[[SessionSummary], None],
 ) -> list[SessionSummary]:
-    """Return the summaries of the newest sessions, and show each as soon as it is read.
+    """Read the summaries of the newest sessions, and show each as soon as it is read.
 
     Arguments:
         folder: only sessions of this folder; None is all.
@@ -156,7 +152,7 @@ async def _list_infos(store: SessionStore, folder: str | None, limit: int) -> li
 
 
 def describe_session(summary: SessionSummary) -> str:
-    """Return a session as one line: time, title, prompts, tokens, costs, and its state."""
+    """Describe a session in one line: time, title, prompts, tokens, costs, and its state."""
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.when))
     figures = [count_noun(summary.prompts, "prompt"), f"{format_tokens(summary.tokens)} tokens"]
     if summary.usd:
@@ -186,6 +182,7 @@ async def delete_older_sessions(store: SessionStore, home: str, days: int, now: 
     deleted = 0
     for info in await store.list():
         if info.modified < now - days * _SECONDS_PER_DAY:
+            # A session that is open is not expired, however long ago it was written.
             with suppress(JournalBusy):
                 await delete_session(store, home, info.id)
                 deleted += 1

@@ -8,18 +8,17 @@ import click
 from click.shell_completion import get_completion_class, shell_complete
 
 COMPLETION_VARIABLE = "_MUDROOM_COMPLETE"
-"""Environment variable by which a shell asks for completions."""
 
+# For a zsh whose start-up files do not load its completion system.
 _START_ZSH_COMPLETION = """\
 if (( ! $+functions[compdef] )) && [[ $zsh_eval_context[-1] != loadautofunc ]]; then
     autoload -Uz compinit && compinit
 fi
 """
-"""For a zsh whose start-up files do not load its completion system."""
 
 
 def print_script(shell: str) -> int:
-    """Print the completion script of a shell ("bash", "zsh" or "fish") and return the exit code."""
+    """Print the completion script of a shell: "bash", "zsh" or "fish"."""
     completion_class = get_completion_class(shell)
     assert completion_class is not None
     completion = completion_class(click.Command("mudroom"), {}, "mudroom", COMPLETION_VARIABLE)
@@ -36,7 +35,7 @@ def print_script(shell: str) -> int:
 def print_completions(
     instruction: str, root_command: click.Command, commands: Mapping[str, click.Command]
 ) -> int:
-    """Print the completions that a shell asks for and return the exit code.
+    """Print the completions that a shell asks for.
 
     Arguments:
         instruction: such as "bash_complete".

@@ -1,4 +1,4 @@
-"""`mudroom show`: print a recorded session, or what the model knew at a turn of it."""
+"""`mudroom show`: prints a recorded session, or what the model knew at one of its turns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .user_store import open_store
 def print_session(
     name: str, run_id: str | None, *, no_color: bool = False, store: str | None = None
 ) -> int:
-    """Print the run tree, ledger and transcripts of a session, and return the exit code.
+    """Print the run tree, ledger and transcripts of a session.
 
     Arguments:
         name: id, beginning of an id, name, or "last" for the last session of this folder.
@@ -66,6 +66,7 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
         if part := text.apply(event):
             draw(sys.stdout, part)
             sys.stdout.flush()
+        # Only the events whose transcripts follow: a large session must not fill the memory.
         if event.run in chosen or (run_id is None and not is_child_id(event.run)):
             shown.append(event)
     draw(sys.stdout, f"{text.finish()}\n")
@@ -75,7 +76,7 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
 
 
 def print_context(name: str, turn_name: str, *, store: str | None = None) -> int:
-    """Print what the model knew at a turn of a session, and return the exit code.
+    """Print what the model knew at a turn of a session.
 
     Arguments:
         name: see `print_session`. turn_name: run and turn, such as "1.8".
@@ -93,6 +94,7 @@ async def _read_receipt(
     store: SessionStore, name: str, run: str, turn: int
 ) -> list[tuple[str, str]]:
     session_id = await find_session(store, ".", name)
+    # Of a named child, the newest run.
     run = (await _find_runs(store, session_id, run))[-1]
     receipts = ContextReceipts()
     kinds = (RunStarted, MessageDelivered, ResultsCleared, Compacted)

@@ -13,18 +13,16 @@ _address = ""
 
 
 def use_store(address: str) -> None:
-    """Use the store with this address from now on, "" for session files. It connects to nothing."""
+    """Use the store with this address from now on, "" for session files. Connects to nothing."""
     global _address
     _address = address
 
 
 def open_store(home: str) -> SessionStore:
-    """Return the user's session store.
+    """Open the user's session store. Raises UsageError for an address that cannot be used.
 
     Arguments:
         home: mudroom's state folder.
-
-    Raises UsageError for an address that cannot be used.
     """
     from ..._adapters.journals import sessions  # slow to import
 
@@ -32,7 +30,7 @@ def open_store(home: str) -> SessionStore:
 
 
 def is_database() -> bool:
-    """Return whether the user's sessions are in a database, and not in files."""
+    """Return whether the user's sessions are in a database, not in files."""
     return bool(_address)
 
 

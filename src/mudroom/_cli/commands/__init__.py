@@ -1,1 +1,4 @@
-"""Click definitions: each command parses its flags and calls one action."""
+"""Click definitions: each command parses its flags and calls one action.
+
+The docstring of a command is its help text.
+"""

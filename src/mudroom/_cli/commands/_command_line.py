@@ -1,4 +1,4 @@
-"""Choice of the command of a command line; its name may come after options."""
+"""Finds the command of a command line; its name may come after options."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NAMES_SUGGESTED = 3
 
 
 class _TextType(click.types.StringParamType):
-    """Type of a text that is not blank, such as a name or a path."""
+    """A text that is not blank, such as a name or a path."""
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
-        """Return the text. Reject a blank one, such as that of an unset variable of the shell."""
+        """Reject a blank text, such as that of an unset variable of the shell."""
         text = super().convert(value, param, ctx)
         if not text.strip():
             self.fail("it is blank. Give a value, or leave it out.", param, ctx)
@@ -30,7 +30,7 @@ class _TextType(click.types.StringParamType):
 
 
 def reject_blank_texts(commands: Iterable[click.Command]) -> None:
-    """Let the commands and their subcommands reject blank texts of options and arguments.
+    """Make the commands and their subcommands reject blank texts of options and arguments.
 
     A text of the type UNPROCESSED, such as a prompt, may be blank.
     """
@@ -47,14 +47,15 @@ def apply_leading_options(
 ) -> list[str]:
     """Apply options before a command: `-C DIR runs` becomes `runs -C DIR`.
 
-    Returns the arguments with the command first. For a command without -C, DIR becomes the
-    current folder of the process.
+    Returns the arguments with the command first. If the command has no -C, DIR becomes the
+    process's current folder.
 
     Raises UsageError for another option that the command does not have.
     """
     if not any(argument in commands for argument in arguments[1:]):
         return list(arguments)
     parser = root.make_parser(click.Context(root))
+    # Stop at the first word, which may be the command.
     parser.allow_interspersed_args = False
     try:
         values, _, order = parser.parse_args(list(arguments))
@@ -85,7 +86,7 @@ def apply_leading_options(
 
 
 def describe_usage_error(error: click.ClickException) -> str:
-    """Return what is wrong with a command line, the nearest name, and where the help is."""
+    """Describe what is wrong with a command line, the nearest name, and where the help is."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     command = context.command_path.split()[1:] if context else []
     remedy = f"See {' '.join(['mudroom help', *command])}."
@@ -126,7 +127,7 @@ def _is_root_only(option: click.Option) -> bool:
 def _find_leaf(
     words: Sequence[str], commands: Mapping[str, click.Command]
 ) -> tuple[click.Command, str]:
-    """Return the command that the words name, a subcommand of a group too, and its name."""
+    """Return the command that the words name, also a subcommand of a group, and its full name."""
     name = words[0]
     command = commands[name]
     for word in words[1:]:
@@ -145,10 +146,8 @@ def _enter_folder(folder: str) -> None:
 
 
 def reject_unknown_command(words: Sequence[str], commands: Iterable[str]) -> None:
-    """Raise UsageError when a command line without -p begins with a word that is no command.
-
-    A prompt is one quoted argument of several words.
-    """
+    """Raise UsageError when a command line without -p begins with a word that is no command."""
+    # A prompt is one quoted argument of several words, so a bare word is a mistyped command.
     if not words or not _BARE_WORD.fullmatch(words[0]):
         return
     import difflib

@@ -1,4 +1,4 @@
-"""Table of the commands; the module of a command is imported when the command is read."""
+"""Table of the commands; a command's module is imported when the command is read."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from ._command_line import reject_blank_texts
 
+# Module of this folder -> the names in its `COMMANDS`, in the order of the help.
 MODULES = {
     "sessions": "runs show resume rename delete export record replay journal",
     "viewer": "view",
@@ -24,12 +25,9 @@ MODULES = {
     "setup": "models doctor completion config init",
     "root": "help",
 }
-"""Module of this folder -> the names in its `COMMANDS`, in the order of the help."""
 
 
 class CommandTable(Mapping[str, click.Command]):
-    """The commands by name."""
-
     def __init__(self) -> None:
         self._modules = {name: module for module in MODULES for name in MODULES[module].split()}
         self._commands: dict[str, click.Command] = {}
@@ -49,7 +47,7 @@ class CommandTable(Mapping[str, click.Command]):
         return len(self._modules)
 
     def __contains__(self, name: object) -> bool:
-        """Return whether there is such a command, without reading it."""
+        # Without reading the command.
         return name in self._modules
 
 

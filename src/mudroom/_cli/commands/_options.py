@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
-"""Context settings of every command."""
 
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 
@@ -27,25 +26,26 @@ def complete_folders(_: click.Context, __: click.Parameter, typed: str) -> list[
 
 
 def join_values(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> str | None:
-    """Return the values of an option that may be given several times, as settings have them."""
+    """Join the values of an option that may be given several times, as settings have them."""
     return ",".join(values) or None
 
 
 def join_folders(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> str | None:
-    """Return the folders of an option that may be given several times, as settings have them."""
+    """Join the folders of an option that may be given several times, as settings have them."""
     return os.pathsep.join(values) or None
 
 
 def value_option(
     names: str, metavar: str, help_text: str, kind: click.ParamType[Any] | None = None
 ) -> Decorator:
-    """Return an option that takes a value. `names`: its flags, separated by blanks."""
+    """Make an option that takes a value. `names`: its flags, separated by blanks."""
     return click.option(*names.split(), metavar=metavar, help=help_text, type=kind)
 
 
 def rules_option(word: str, help_text: str) -> Decorator:
-    """Return the option --allowed-tools or --disallowed-tools. `word`: "allowed", "disallowed"."""
+    """Make the option --allowed-tools or --disallowed-tools. `word`: "allowed", "disallowed"."""
     return click.option(
+        # The second form is Claude Code's.
         f"--{word}-tools",
         f"--{word}Tools",
         multiple=True,
@@ -56,14 +56,14 @@ def rules_option(word: str, help_text: str) -> Decorator:
 
 
 def folder_option(help_text: str, default: str | None = ".") -> Decorator:
-    """Return the option -C with this help text. A default of None tells whether it is given."""
+    """Make the option -C. A default of None tells whether it is given."""
     return click.option(
         "-C", "cwd", default=default, metavar="DIR", shell_complete=complete_folders, help=help_text
     )
 
 
 def worker_option(what: str) -> Decorator:
-    """Return the option --worker. `what`: the runs that it is about, such as "children"."""
+    """Make the option --worker. `what`: the runs that it is about, such as "children"."""
     return value_option(
         "--worker",
         "KIND",
@@ -82,6 +82,7 @@ def listen_details(command: Callable[..., Any]) -> Callable[..., Any]:
             "--host-name", "host_names", multiple=True, metavar="NAME", help="A name of the server."
         ),
     )
+    # Decorators apply from the bottom up; the help shows the top one first.
     for add in reversed(details):
         command = add(command)
     return command

@@ -1,4 +1,4 @@
-"""Words that are commands or flags of other programs, and the nearest thing that mudroom has."""
+"""Commands and flags of other programs, with the nearest thing that mudroom has."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _COMMANDS = {
     "vis ui web": "Use mudroom view.",
 }
 _COMMANDS_BY_NAME = {name: text for names, text in _COMMANDS.items() for name in names.split()}
+# Some of these are mudroom's own flags in a session that an agent SDK starts.
 _FLAGS = {
     "--yolo": "--dangerously-skip-permissions",
     "--full-auto": "--permission-mode acceptEdits",
     "--system-prompt": "--agent",
     "--append-system-prompt": "--agent",
 }
-"""Some of them are flags only of a session that an agent SDK starts."""
 
 
 def describe_nearest_command(name: str) -> str:
-    """Return what to use in place of a command of another program, "" for an unknown name."""
+    """Return what to use instead of another program's command, "" for an unknown name."""
     return _COMMANDS_BY_NAME.get(name, "")
 
 
 def find_nearest_flag(name: str) -> str:
-    """Return the flag for a flag of another program, "" for an unknown one."""
+    """Return mudroom's flag for one of another program, "" for an unknown one."""
     return _FLAGS.get(name, "")

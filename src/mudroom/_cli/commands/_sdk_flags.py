@@ -1,4 +1,4 @@
-"""Flags with which the agent SDKs start their CLI, separated from mudroom's own flags."""
+"""Separates the flags with which agent SDKs start their CLI from mudroom's own flags."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _USED_VALUES = (
     "--mcp-config",
     "--resume-session-at",
 )
+# Listed because they take a value, which must not be read as a prompt.
 _UNUSED_VALUES = (
     "--add-dir",
     "--betas",
@@ -43,8 +44,8 @@ _USED_SWITCHES = (
     "--await-initialize",
     "--verbose",
 )
+# Permission modes that mudroom does not have, and what replaces each.
 _MODES = {"auto": "default", "delegate": "default", "manual": "default"}
-"""Permission modes that mudroom does not have, with the mode in their place."""
 
 
 class SdkFlags(Struct):
@@ -53,7 +54,7 @@ class SdkFlags(Struct):
     Arguments:
         values: the values of each flag that takes one, in order.
         switches: the flags without a value.
-        rest: the arguments that mudroom's own flags read.
+        rest: the arguments for mudroom's own flags.
         notices: for the user: flags that are not used.
     """
 
@@ -97,6 +98,7 @@ def separate_sdk_flags(arguments: Sequence[str], command: click.Command) -> SdkF
             value = waiting.pop(0) if takes_value and not equals and waiting else value
             flags.rest += _replace_mode(name, argument, value, takes_value=takes_value)
         else:
+            # An unknown flag may take a value; a word after it is more likely that than a prompt.
             if not equals and waiting and not waiting[0].startswith("-"):
                 waiting.pop(0)
             flags.notices.append(f"not used by mudroom: {name}")
@@ -105,7 +107,7 @@ def separate_sdk_flags(arguments: Sequence[str], command: click.Command) -> SdkF
 
 
 def _takes_value(option: click.Option) -> bool:
-    """Return whether the next argument is the value of an option in any case."""
+    """Return whether the next argument is always the option's value."""
     return not option.is_flag and not isinstance(option.flag_value, str)
 
 

@@ -9,8 +9,9 @@ from ..actions.permission_modes import MODES
 from ._options import CONTEXT_SETTINGS, folder_option, quiet_option, value_option, worker_option
 
 _STATUS = "status"
+# Parameters that have an effect on `mudroom batch status`.
 _STATUS_OPTIONS = ("words", "cwd", "out", "as_json", "quiet")
-"""Parameters that have an effect on `mudroom batch status`."""
+# click has no subcommand beside a file name, so "status" is a word like the file.
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)

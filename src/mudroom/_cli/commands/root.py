@@ -34,8 +34,8 @@ from ._sdk_flags import SdkFlags, is_started_by_sdk, separate_sdk_flags
 if TYPE_CHECKING:
     from click.parser import _OptionParser
 
+# What `-p` and `--resume` have where the command line gives no value: no argument can contain it.
 WITHOUT_VALUE = "\0"
-"""Value of `-p` and `--resume` where the command line gives none."""
 
 _COUNT = click.IntRange(1)
 _AMOUNT = click.FloatRange(0, min_open=True)
@@ -55,7 +55,6 @@ class RootCommand(click.Command):
     """The command without a name. Its help begins with examples and lists the named commands."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write usage, examples, options and commands."""
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
         with formatter.section("Examples"):
@@ -70,19 +69,15 @@ class RootCommand(click.Command):
             )
 
     def make_parser(self, ctx: click.Context) -> _OptionParser:
-        """Make the parser, which finds short options at once.
-
-        click looks for them among the long ones first, and compares them with each by difflib.
-        """
+        # click looks for short options among the long ones first, and compares them with each by
+        # difflib; this way it finds them at once.
         parser = super().make_parser(ctx)
         parser._long_opt.update(parser._short_opt)  # noqa: SLF001
         return parser
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reject an unknown command before its flags are parsed as flags of this command.
-
-        The flags of an agent SDK are separated first.
-        """
+        """Reject an unknown command before its flags are parsed as flags of this command."""
+        # The SDK's flags are not mudroom's, so they must go first.
         if is_started_by_sdk(args):
             ctx.obj = separate_sdk_flags(args, self)
             return super().parse_args(ctx, ctx.obj.rest)
@@ -324,7 +319,6 @@ def root_command(
 
 
 def is_interactive() -> bool:
-    """Return whether stdin and stdout are both terminals."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 

@@ -1,4 +1,4 @@
-"""Interactive prompt.
+"""The interactive prompt.
 
 `session_loop` opens one session after another. Each has a `Conversation`, which executes the input
 lines and folds the events. A `UI` shows it:

@@ -1,4 +1,4 @@
-"""Actions on the child runs and commands of the panel: open, message, wrap up, stop, detach."""
+"""Actions on the panel's child runs and commands: open, message, wrap up, stop, detach."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from .conversation import Conversation, NextStep
 
 
+# Columns of a child's name in a line about it.
 MAX_NAME_COLUMNS = 48
-"""Maximum width of the name of a child in a line about it."""
 
 
 class ChildActions:
@@ -42,7 +42,7 @@ class ChildActions:
         self._start_task = start_task
 
     def detach(self, conversation: Conversation) -> None:
-        """Send the selected child, or all that the run waits for, to the background."""
+        """Send the selected child, or everything that the run waits for, to the background."""
         root = conversation.tree.roots[-1]
         run_id = self._panel.child_run_id
         names = [self._get_name(run_id)] if run_id else []
@@ -96,7 +96,7 @@ class ChildActions:
             self._print_outcome(name, f"Stopped {name}", done=session.cancel(run_id))
 
     def send(self, conversation: Conversation, run_id: str, text: str) -> None:
-        """Send a message to a child. One with a name and no work begins its next run."""
+        """Send a message to a child. A named child without work begins its next run with it."""
         if name := conversation.tree.runs[run_id].name:
             if self._panel.is_idle(run_id):
                 self._panel.pager = None
@@ -122,6 +122,5 @@ class ChildActions:
 
 
 def print_wrapped(scrollback: Scrollback, text: str, style: str = "dim") -> None:
-    """Print text in lines that fit."""
     lines: list[Line] = [[(part, style)] for part in wrap(text, scrollback.columns() - 1)]
     scrollback.write_lines(*lines)

@@ -1,4 +1,4 @@
-"""Names of child runs in the prompt and in the lines about what the user did with them."""
+"""Names of child runs at the prompt, and in the lines about what the user did with them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..output.text import Glyphs, truncate
 def make_child_name(tree: RunTree, run_id: str, columns: int, glyphs: Glyphs) -> str:
     """Return a name that no other working child has: "general (count the lines)", or "alice".
 
-    Working children with the same agent and the same title have their run id: "general#1.1.2".
+    Working children with the same agent and title are told apart by run id: "general#1.1.2".
 
     Arguments:
-        columns: width of the name at most; an agent with a run id may be wider.
+        columns: maximum width of the name; an agent with a run id may be wider.
     """
     run = tree.runs[run_id]
     name = _make_name(run, columns, glyphs)

@@ -14,7 +14,7 @@ from .input_line.mentions import MentionCompletions, find_mention
 
 
 class PromptCompleter(Completer):
-    """Completer for the word before the cursor.
+    """Completes the word before the cursor.
 
     Arguments:
         get_mentions: returns the completions of mentions; None before a session is open.
@@ -26,7 +26,7 @@ class PromptCompleter(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """Yield the completions; none of the session after it was closed."""
+        # Raised by a session that was closed meanwhile.
         with suppress(UsageError):
             yield from self._find_completions(document.text_before_cursor)
 
@@ -34,6 +34,7 @@ class PromptCompleter(Completer):
         mentions = self._get_mentions()
         if before.startswith("/") and " " not in before:
             for name, description in _list_commands(mentions):
+                # A name that cannot be shown as it is would insert something else than it shows.
                 if name.startswith(before) and name == sanitize_line(name):
                     meta = sanitize_line(description)
                     yield Completion(name, -len(before), display_meta=meta)
@@ -46,7 +47,7 @@ class PromptCompleter(Completer):
 
 
 def _list_commands(mentions: MentionCompletions | None) -> Iterator[tuple[str, str]]:
-    """Yield names and descriptions: first those of mudroom, then those of files."""
+    """Yield names and descriptions: first mudroom's own, then those of files."""
     # Imported here: the prompt is drawn before the commands are loaded.
     from .slash_commands.registry import SLASH_COMMANDS
 

@@ -59,10 +59,10 @@ EXIT_WORDS = ("q", "exit", "quit")
 
 
 class NextStep(Struct, frozen=True, kw_only=True):
-    """Action after a session: exit, or open another session.
+    """What follows a session: exit, or another session.
 
     Arguments:
-        exit_code: exit code of the program; None to open another session.
+        exit_code: the program's exit code; None to open another session.
         resume: id of the session to resume; "" for a new one.
         is_cleared: the user ended the conversation with `/clear`.
         model, mode, output_style: of the next session; "" for no change.
@@ -76,11 +76,9 @@ class NextStep(Struct, frozen=True, kw_only=True):
     output_style: str = ""
 
 
+# Action of a slash command; takes the conversation and the text after the command name. Returns the
+# next step if the command ends the session, else None.
 SlashAction = Callable[["Conversation", str], Awaitable[NextStep | None]]
-"""Action of a slash command; takes the conversation and the text after the command name.
-
-Returns the next step if the command ends the session, else None.
-"""
 
 
 class Conversation:
@@ -88,10 +86,11 @@ class Conversation:
 
     Arguments:
         session: may be opened after this object is created.
-        commands: slash commands by name, the slash included.
+        commands: slash commands by name, with the slash.
 
-    `resources` closes with the session; commands add context managers to it. `approvals` has
-    the rules that the user approved.
+    Attributes:
+        resources: closes with the session; commands add context managers to it.
+        approvals: has the rules that the user approved.
     """
 
     def __init__(
@@ -130,6 +129,7 @@ class Conversation:
             fold.apply(event)
         self._store_answer(event)
 
+    # Recorded events are not printed again.
     def _apply_recorded(self, event: StoredEvent) -> None:
         for fold in (self.tree, self.ledgers, self.file_changes, self.status):
             fold.apply(event)
@@ -143,7 +143,6 @@ class Conversation:
         return (file.path for file in self.session.workspace.walk())
 
     def load_prompt_files(self) -> dict[str, PromptFile]:
-        """Return the commands and skills of files by slash command."""
         return load_session_prompts(self.session)
 
     def _list_prompt_files(self) -> list[tuple[str, str]]:
@@ -156,7 +155,6 @@ class Conversation:
         return [agent.name for agent in self.session.agents]
 
     def list_teammate_names(self) -> list[str]:
-        """Return the names of the named children that can work."""
         return list_names(self.tree)
 
     async def read_run(self, run_id: str) -> list[StoredEvent]:
@@ -176,11 +174,12 @@ class Conversation:
         """Send a message of the user to a named child. An idle child works again with it.
 
         Arguments:
-            approve: answer to the plan of the child; None for a message.
+            approve: the answer to the child's plan; None for a message.
         """
         await self._report_errors(self._send_message(name, text, approve))
 
     async def _send_message(self, name: str, text: str, approve: bool | None) -> None:
+        # Without a prompt at work, no run is there to deliver the message.
         waits = not (self.is_busy or self.session.interrupted_run)
         if not await self.session.send_durably(name, text, approve=approve):
             reason = "has no open plan" if approve is not None else "cannot work again"
@@ -244,6 +243,7 @@ class Conversation:
             return await action
         except SessionPaused:
             return NextStep(exit_code=0)
+        # Nothing can be recorded any more, so nothing may go on.
         except JournalError as error:
             self.print_text(str(error), "red")
             return NextStep(exit_code=1)
@@ -261,6 +261,7 @@ class Conversation:
             await run_prompt_file(self, file, arguments.strip())
         elif not await run_server_prompt(self, name, arguments.strip()):
             nearest = describe_nearest(name) or suggest_names(name, [*self.commands, *files])
+            # A list of all commands would not help here.
             if nearest.startswith("Known:"):
                 nearest = "/help lists the commands."
             self.print_text(f"unknown command {name}. {nearest}", "yellow")
@@ -275,6 +276,7 @@ class Conversation:
             try:
                 return await task
             except asyncio.CancelledError:
+                # The conversation itself was cancelled, not the work.
                 if not task.cancelled():
                     raise
                 self.print_text(stopped, "yellow")
@@ -283,11 +285,10 @@ class Conversation:
                 self._stoppable = None
 
     def add_to_prompt(self, text: str) -> None:
-        """Put a text before the next prompt."""
         self._prompt_parts.append(text)
 
     def list_rules(self) -> list[str]:
-        """Return the rules that each compaction keeps, those of the next prompt, too."""
+        """Return the rules that each compaction keeps, including those of the next prompt."""
         return self.status.receipts.list_rules(*self._prompt_parts)
 
     async def _finish(self) -> None:
@@ -314,7 +315,6 @@ class Conversation:
         self.print_ending(report)
 
     def print_note(self, note: str) -> None:
-        """Print a note about a prompt."""
         self.print_text(note, "dim")
 
     async def compact(self, focus: str) -> None:
@@ -331,6 +331,7 @@ class Conversation:
 
     @contextmanager
     def _mark_busy(self) -> Generator[None]:
+        # The actions that mark it contain each other.
         if self.is_busy:
             yield
             return
@@ -378,14 +379,14 @@ class Conversation:
     def interrupt(self) -> bool:
         """Stop the current turn or shell command; background work continues.
 
-        Return False if idle.
+        Returns False if idle.
         """
         if self._stoppable:
             return self._stoppable.cancel()
         return self.is_busy and self.session.interrupt()
 
     def stop_all(self) -> bool:
-        """Stop the prompt and all background work. Return False if nothing works."""
+        """Stop the prompt and all background work. Returns False if nothing works."""
         if self._stoppable and self._stoppable.cancel():
             self.session.cancel()
             return True

@@ -1,4 +1,4 @@
-"""Start of the interactive prompt: draws the prompt first, imports the rest afterwards."""
+"""Starts the interactive prompt: draws it first, and imports the rest afterwards."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from .session_loop import SessionUI
 
 
+# Columns from which the first line has room for a hint.
 MIN_COLUMNS_FOR_HINT = 60
-"""Columns from which the first line contains a hint."""
 
 
 def run_prompt_ui(options: StartOptions, *, first: str = "") -> int:

@@ -1,4 +1,4 @@
-"""Actions of the keys at the drawn prompt."""
+"""What the keys do at the drawn prompt."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from .questions.choice import Choice, match_answer
 if TYPE_CHECKING:
     from .conversation import Conversation, NextStep
 
+# How soon a second Ctrl-C must come to exit, and a second Esc to clear the line or rewind.
 DOUBLE_PRESS_SECONDS = 1.5
-"""Seconds within which a second Ctrl-C exits, and a second Esc clears the line or rewinds."""
 
+# Commands that are executed while a run works; all other lines are queued.
 IMMEDIATE_COMMANDS = (
     "/help",
     "/cost",
@@ -45,10 +46,9 @@ IMMEDIATE_COMMANDS = (
     "/merge",
     "?",
 )
-"""Commands that are executed while a run works; all other lines are queued."""
 
+# Queued by Shift+Tab. It is not echoed, because it prints its own message.
 NEXT_MODE_COMMAND = "/mode next"
-"""Command queued by Shift+Tab. It is not echoed, because it prints its own message."""
 
 
 class KeyActions:
@@ -87,17 +87,14 @@ class KeyActions:
 
     @property
     def is_busy(self) -> bool:
-        """True while a run works."""
         return self.conversation is not None and self.conversation.is_busy
 
     @property
     def is_choosing(self) -> bool:
-        """True while a question waits for an answer."""
         return self._panel.choice is not None
 
     @property
     def is_searching(self) -> bool:
-        """True while typed text searches a list."""
         return self._panel.choice is not None and self._panel.choice.is_searchable
 
     @property
@@ -180,11 +177,12 @@ class KeyActions:
         if not line or self._send_to_teammate(line):
             return
         run_id = conversation.tree.roots[-1].run_id
+        # The run has just ended, so the line is the next prompt.
         if not conversation.session.send(run_id, self.pastes.expand(line)):
             self._queue.put(line)
 
     def escape(self) -> None:
-        """Esc: close what is open, else stop the run; pressed twice, clear the line or rewind."""
+        """Esc: close an open view, else stop the run; pressed twice, clear the line or rewind."""
         panel = self._panel
         now = time.monotonic()
         twice = now - self._escaped_at < DOUBLE_PRESS_SECONDS
@@ -240,7 +238,6 @@ class KeyActions:
         self._return_queued_lines()
 
     def leave(self) -> None:
-        """Ctrl+D: exit."""
         self._close()
 
     def show_full_result(self) -> None:
@@ -342,7 +339,7 @@ class KeyActions:
             self._answer(choice, str(number))
 
     def _close_transcript(self) -> None:
-        """Close an open transcript, because new output would be hidden behind it."""
+        # New output would be hidden behind it.
         if self._panel.pager:
             self._panel.pager = None
             self._redraw()

@@ -26,7 +26,7 @@ ANSI_SEQUENCES["\x1b[13;2u"] = (Keys.Escape, Keys.ControlM)
 def make_key_bindings(
     actions: KeyActions, *, edit: Callable[[], None], suspend: Callable[[], None]
 ) -> KeyBindings:
-    """Create the key bindings.
+    """Make the key bindings.
 
     Arguments:
         edit: opens the input line in the user's editor.
@@ -49,11 +49,13 @@ def make_key_bindings(
     ):
         keys.add(*names, filter=focused)(_make_handler(action))
     has_text = Condition(lambda: bool(actions.buffer.text) and not actions.is_choosing)
+    # With vi keys, Esc on a line with text only leaves the insert mode.
     ends_vi_input = vi_insert_mode & has_text
     keys.add("escape", filter=focused & ~ends_vi_input)(_make_handler(actions.escape))
     keys.add("c-v", filter=focused & ~vi_navigation_mode)(_make_handler(actions.paste_image))
     busy = Condition(lambda: actions.is_busy)
     keys.add("c-b", filter=focused & busy)(_make_handler(actions.detach))
+    # While completions are shown, Shift+Tab moves among them.
     keys.add("s-tab", filter=focused & ~has_completions)(_make_handler(actions.switch_mode))
     keys.add("c-d", filter=focused & empty)(_make_handler(actions.leave))
     keys.add("?", filter=focused & empty)(_make_handler(actions.show_shortcuts))
@@ -66,6 +68,7 @@ def _bind_editing(keys: KeyBindings, actions: KeyActions) -> None:
 
     @keys.add("enter", filter=focused)
     def _(event: KeyPressEvent) -> None:
+        # A backslash before Enter makes a new line where the terminal cannot report Shift+Enter.
         if event.current_buffer.document.text_before_cursor.endswith("\\"):
             event.current_buffer.delete_before_cursor()
             event.current_buffer.insert_text("\n")
@@ -96,6 +99,7 @@ def _bind_panel(keys: KeyBindings, actions: KeyActions) -> None:
         )
     keys.add("enter", filter=movable)(_make_handler(actions.accept_selection))
     for name in "mwx":
+        # Bound as a default, because the loop variable changes.
         keys.add(name, filter=on_child)(_make_handler(lambda name=name: actions.act_on_child(name)))
     for n in range(1, 10):
         keys.add(str(n), filter=choosing)(_make_handler(lambda n=n: actions.pick_option(n)))

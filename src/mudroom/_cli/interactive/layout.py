@@ -37,10 +37,9 @@ from ..output.theme import LIGHT_COLORS, is_light
 from .resize import ReflowRenderer, StableOutput
 
 MENU_ROWS = 8
-"""Rows of the completion menu."""
 
+# Returns a window's text; called before each drawing.
 FragmentSource = Callable[[], StyleAndTextTuples]
-"""Returns the text of a window; called before each drawing."""
 
 _COLORS = {"red", "green", "yellow", "blue", "magenta", "cyan"}
 _STYLE = Style.from_dict(
@@ -59,22 +58,21 @@ _STYLE = Style.from_dict(
 
 
 class _ThemeColors(StyleTransformation):
-    """Colors of the theme in place of ANSI colors."""
+    """Replaces ANSI colors by the theme's."""
 
     def transform_attrs(self, attrs: Attrs) -> Attrs:
-        """Return the attributes with the color of the theme."""
         name = (attrs.color or "").removeprefix("ansi").removeprefix("bright")
         if is_light() and name in LIGHT_COLORS:
             return attrs._replace(color=LIGHT_COLORS[name][1])
         return attrs
 
     def invalidation_hash(self) -> bool:
-        """Return a value that changes with the theme."""
+        # prompt_toolkit keeps the drawn styles until this value changes.
         return is_light()
 
 
 def _choose_cursor() -> CursorShapeConfig | None:
-    """Return the cursor of the vi modes; without vi keys the terminal keeps its cursor."""
+    """Return the cursor shapes of the vi modes; without vi keys the terminal keeps its cursor."""
     uses_vi = get_app().editing_mode is EditingMode.VI
     return ModalCursorShapeConfig() if uses_vi else None
 
@@ -113,6 +111,7 @@ def make_application(
                 get_line_prefix=partial(_make_line_prefix, prompt),
             ),
             search,
+            # Room for the menu, which floats over the rows below the cursor.
             Window(height=lambda: MENU_ROWS if buffer.complete_state else 0),
             Window(FormattedTextControl(status), height=1, style="class:status"),
         ],
@@ -128,6 +127,7 @@ def make_application(
         editing_mode=EditingMode.VI if vi_keys else EditingMode.EMACS,
         cursor=DynamicCursorShapeConfig(_choose_cursor),
         erase_when_done=True,
+        # Seconds. Streamed text would otherwise redraw the screen for each part.
         min_redraw_interval=0.03,
         output=output,
     )
@@ -137,7 +137,7 @@ def make_application(
 
 
 def _make_line_prefix(prompt: FragmentSource, line: int, wrap_count: int) -> StyleAndTextTuples:
-    """Return the prompt for the first row of the input line, blanks of its width for the others."""
+    """Return the prompt for the first row of the input line, and as many blanks for the others."""
     text = prompt()
     if line == wrap_count == 0:
         return text
@@ -145,18 +145,16 @@ def _make_line_prefix(prompt: FragmentSource, line: int, wrap_count: int) -> Sty
 
 
 def _open_output() -> StableOutput:
-    """Return the terminal, with cursor position requests turned off.
-
-    The reply to such a request is wrong if text was printed above the prompt in the meantime.
-    """
+    """Open the terminal for output."""
     output = StableOutput.from_pty(sys.stdout, term=os.environ.get("TERM"))
     assert isinstance(output, StableOutput)  # The base class is declared to return itself.
+    # No requests of the cursor's position: the reply is wrong if text was printed above the prompt
+    # in the meantime.
     output.enable_cpr = False
     return output
 
 
 def to_fragments(lines: Iterable[Line]) -> StyleAndTextTuples:
-    """Convert lines to the formatted text of prompt_toolkit."""
     fragments: StyleAndTextTuples = []
     for n, line in enumerate(lines):
         if n:
@@ -170,5 +168,4 @@ def _to_style(style: str) -> str:
 
 
 def count_newlines(fragments: StyleAndTextTuples) -> int:
-    """Count the line feeds in formatted text."""
     return sum(part[1].count("\n") for part in fragments)

@@ -1,4 +1,4 @@
-"""Panel above the input line: running child runs, an open transcript, a question, queued lines."""
+"""The panel above the input line: running children, a transcript, a question, queued lines."""
 
 from __future__ import annotations
 
@@ -24,35 +24,31 @@ if TYPE_CHECKING:
     from .questions.approvals import ApprovalPrompt
     from .transcript_pager import TranscriptPager
 
+# Between two pictures of the spinner.
 SPINNER_SECONDS = 0.125
-"""Seconds between two pictures of the spinner."""
 
+# Rows of children above a question that does not fit on the screen.
 MAX_TREE_ROWS = 6
-"""Rows of children above a question that does not fit on the screen."""
 _ALL_ROWS = 1_000_000
 
+# Columns of the name of the child that the next line is sent to.
 MAX_TARGET_COLUMNS = 26
-"""Maximum width of the name of the child that the next line is sent to."""
 
+# Background commands shown.
 MAX_COMMANDS = 5
-"""Background commands shown."""
 
+# Queued lines shown; the others are counted.
 MAX_QUEUED_SHOWN = 3
-"""Queued lines shown; the others are counted."""
 
 
 class ConversationView(Protocol):
     """The part of a conversation that the screen shows."""
 
     @property
-    def tree(self) -> RunTree:
-        """The runs of the session."""
-        ...
+    def tree(self) -> RunTree: ...
 
     @property
-    def status(self) -> StatusLine:
-        """The figures below the input line."""
-        ...
+    def status(self) -> StatusLine: ...
 
     @property
     def is_busy(self) -> bool:
@@ -80,7 +76,7 @@ class ConversationView(Protocol):
 
 
 class Panel:
-    """State of everything above the input line, and its lines.
+    """The state of everything above the input line, and its lines.
 
     Arguments:
         queue: lines that wait for the current run.
@@ -111,7 +107,7 @@ class Panel:
         return f"{self._choose_spinner()} {self._describe_work()}" if self.is_working else ""
 
     def _describe_work(self) -> str:
-        """Return the keys for the work that goes on."""
+        """Return the keys for the work in progress."""
         work = self.conversation.background_work if self.conversation else ()
         if work:
             return f"{len(work)} in the background, ctrl+c twice: stop all"
@@ -124,7 +120,6 @@ class Panel:
 
     @property
     def is_command_selected(self) -> bool:
-        """True if a background command is marked."""
         return bool(self.child_run_id) and not (
             self.conversation and self.child_run_id in self.conversation.tree.runs
         )
@@ -157,7 +152,6 @@ class Panel:
         return "command" in root.open_calls.values() or bool(tree.list_waited_for(root.run_id))
 
     def _choose_spinner(self) -> str:
-        """Return the character that shows now that a run works."""
         spinner = self._glyphs.spinner
         return spinner[int(time.monotonic() / SPINNER_SECONDS) % len(spinner)]
 
@@ -195,6 +189,7 @@ class Panel:
         """Handle an event that the conversation's tree has already applied."""
         if not event.run or isinstance(event, Delta):
             return
+        # Kept for a transcript that follows the run; that of an ended run is read from the record.
         self._live_events.setdefault(event.run, []).append(event)
         if isinstance(event, RunFinished):
             del self._live_events[event.run]
@@ -216,7 +211,7 @@ class Panel:
         self.pager = TranscriptPager(run, events, lambda: list_unread(tree, run))
 
     def answer_choice(self, value: str | None) -> None:
-        """Answer the open question and close it, so that the next line is not an answer."""
+        # Closed first, so that the next line is not an answer.
         if self.choice:
             self.choice.resolve(value)
             self.choice = None
@@ -253,7 +248,6 @@ class Panel:
 
     @property
     def has_selectable_child(self) -> bool:
-        """True if there is a child run to select."""
         return bool(self._shown_run_ids) and self.choice is None
 
     def format_lines(self, columns: int, height: int) -> list[Line]:
@@ -298,6 +292,7 @@ class Panel:
         idle = list_idle(tree)[:MAX_IDLE]
         style = TreeStyle(
             columns=columns,
+            # Each run may take two rows; two more are for the root run.
             max_runs=max(1, min(MAX_RUNS, (height - 2 - len(idle)) // 2)),
             now=time.time(),
             selected=self.selected_run_id,

@@ -32,7 +32,7 @@ PROMPT = "mudroom >> "
 
 
 class PlainUI:
-    """UI that reads stdin line by line and writes to stdout; child runs are reported on stderr.
+    """Reads stdin line by line and writes to stdout; child runs are reported on stderr.
 
     Arguments:
         verbose: print a line for every tool call of every run.
@@ -53,6 +53,7 @@ class PlainUI:
         self._conversation: Conversation | None = None
         self._choice_lock = asyncio.Lock()
         self._queue = LineQueue()
+        # A read may end within a character.
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._incomplete_line = ""
 
@@ -64,7 +65,6 @@ class PlainUI:
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
 
     def attach(self, conversation: Conversation) -> None:
-        """Show this conversation from now on."""
         self._conversation = conversation
         self._progress = PlainProgress(sys.stderr, conversation.tree, verbose=self._is_verbose)
 
@@ -81,7 +81,7 @@ class PlainUI:
         self._write(f"The prompt was: {sanitize_line(text)}\n")
 
     async def read_line(self) -> str:
-        r"""Return the next line of input, joined with the following line if it ends in "\".
+        """Return the next input line, joined with the following ones while it ends in a backslash.
 
         Raises EOFError at the end of the input.
         """
@@ -133,7 +133,7 @@ class PlainUI:
 
     @contextmanager
     def _stop_work_on_interrupt(self) -> Generator[None]:
-        """Let Ctrl-C stop the background work, if there is some; a further one exits."""
+        """Let Ctrl-C stop the background work, if there is some; the next one exits."""
         conversation = self._conversation
         if conversation is None or not conversation.background_work:
             yield
@@ -151,7 +151,7 @@ class PlainUI:
             loop.remove_signal_handler(signal.SIGINT)
 
     def use_theme(self, name: str) -> bool:
-        """Use a theme for later lines."""
+        """Use a theme for later lines; return whether colors are on."""
         use_theme(name, os.environ)
         return self.scrollback.color
 

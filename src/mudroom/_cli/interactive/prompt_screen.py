@@ -1,4 +1,4 @@
-"""Screen of the drawn prompt: draws the panel and the input line, prints output above them."""
+"""The screen of the drawn prompt: draws panel and input line, and prints output above them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from .panel import Panel
 from .terminal.background import BACKGROUND_QUERY, watch_background
 
 PROMPT = "mudroom >> "
+# The prompt on terminals with fewer than MIN_PROMPT_COLUMNS columns.
 SHORT_PROMPT = ">> "
-"""Prompt on terminals with fewer than MIN_PROMPT_COLUMNS columns."""
 MIN_PROMPT_COLUMNS = 40
 
+# Rows below the panel: input line, status line, and one free row.
 _FIXED_ROWS = 3
-"""Rows below the panel: input line, status line, and one free row."""
 
 
 class PromptScreen:
@@ -63,8 +63,8 @@ class PromptScreen:
         self._app.timeoutlen = 0.25
         self._app.before_render += self._measure_drawing
         self._app.after_render += self._measure_drawing
+        # Returns the user's own status line, "" for the built-in one.
         self.custom_status: Callable[[], str] = str
-        """Returns the status line of the user, "" for the built-in one."""
         self._measured_at = 0.0
         self._draw_seconds = 0.0
         self._output: list[str] = []
@@ -74,12 +74,10 @@ class PromptScreen:
         self._drawn: tuple[float, tuple[int, int], StyleAndTextTuples] = (0.0, (0, 0), [])
 
     def set_key_bindings(self, keys: KeyBindingsBase) -> None:
-        """Set the keys of the application."""
         self._app.key_bindings = keys
 
     @property
     def uses_vi_keys(self) -> bool:
-        """True if the input line is edited with the keys of vi."""
         return self._app.editing_mode is EditingMode.VI
 
     @uses_vi_keys.setter
@@ -88,7 +86,7 @@ class PromptScreen:
         self.start_typing()
 
     def start_typing(self) -> None:
-        """Let the next keys be text, also after a command of vi."""
+        """Make the next keys text, even after a command of vi."""
         self._app.vi_state.input_mode = InputMode.INSERT
 
     def add_early_keys(self, text: str) -> None:
@@ -119,12 +117,10 @@ class PromptScreen:
             pass
 
     def stop(self) -> None:
-        """End `run`."""
         if self._app.is_running:
             self._app.exit()
 
     def suspend(self) -> None:
-        """Suspend the program and return to the shell."""
         self._app.suspend_to_background()
 
     def open_editor(self) -> None:
@@ -149,7 +145,6 @@ class PromptScreen:
 
     @contextmanager
     def during_run(self) -> Generator[None]:
-        """Redraw regularly while a run works."""
         self._is_run_working.set()
         try:
             yield
@@ -160,7 +155,7 @@ class PromptScreen:
     async def follow_run(self) -> None:
         """Draw regularly while a run works, within the share of CPU time that drawing may use.
 
-        After an interrupt, its background work is drawn as long as it continues.
+        After an interrupt, background work is drawn as long as it continues.
         """
         while True:
             await self._is_run_working.wait()
@@ -176,6 +171,7 @@ class PromptScreen:
             self._has_output.clear()
             if not (self._is_editor_open or self._renderer.full_screen):
                 self.flush()
+            # Collect what comes shortly after: each printing draws the prompt again.
             await asyncio.sleep(DRAW_PERIOD / 2)
 
     def flush(self) -> None:
@@ -191,13 +187,13 @@ class PromptScreen:
             return
         self._renderer.erase()
         self._renderer.reserved_rows = 0
+        # The terminal is in raw mode, where a line feed does not return to the left edge.
         app.output.write_raw(text.replace("\n", "\r\n"))
         self._renderer.reset()
         app.render_counter += 1  # Texts are cached per drawing.
         self._renderer.render(app, app.layout)
 
     def get_prompt_text(self) -> str:
-        """Return the text before the input line."""
         if self._panel.target_name:
             return f"to {self._panel.target_name} >> "
         return PROMPT if self._get_size()[0] >= MIN_PROMPT_COLUMNS else SHORT_PROMPT
@@ -245,6 +241,7 @@ class PromptScreen:
         if drawn_size != size or now - drawn_at >= DRAW_PERIOD / 2:
             columns, height = size
             free = height - _FIXED_ROWS - 1 - self._buffer.text.count("\n")
+            # One column stays free: some terminals wrap when the last one is written.
             fragments = to_fragments(self._panel.format_lines(max(1, columns - 1), max(1, free)))
             self._drawn = (now, size, fragments)
         return fragments

@@ -1,7 +1,7 @@
-"""Drawn prompt on a terminal: connects the screen, the input line and the conversation.
+"""The drawn prompt on a terminal: connects the screen, the input line and the conversation.
 
 `PromptScreen` owns the screen, `KeyActions` and `LineQueue` own the input, `Conversation` owns the
-session. `PromptUI` creates the first three and is the `UI` of the conversation.
+session. `PromptUI` creates the first three and is the conversation's `UI`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from .terminal.status_command import StatusCommand
 if TYPE_CHECKING:
     from .conversation import Conversation
 
+# How long y or n must stay alone to answer a question, because text may begin with both.
 KEY_ANSWER_SECONDS = 0.3
-"""Seconds without another key after which y or n answers a question. Text may begin with both."""
 
 _CLOSING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -67,6 +67,7 @@ class PromptUI:
             history=FileHistory(create_history_file(settings.home, cwd)),
             completer=ThreadedCompleter(PromptCompleter(self._get_mentions)),
             complete_while_typing=Condition(self._should_complete),
+            # Editors choose their highlighting by it.
             tempfile_suffix=".md",
             on_text_changed=self._apply_text_to_choice,
         )
@@ -136,7 +137,6 @@ class PromptUI:
         self._close(self.exit_code)
 
     def attach(self, conversation: Conversation) -> None:
-        """Show this conversation from now on."""
         self._conversation = conversation
         self._panel.conversation = conversation
         self._actions.conversation = conversation
@@ -151,7 +151,7 @@ class PromptUI:
             self._status_command.refresh()
 
     async def read_line(self) -> str:
-        """Return the next line of input and echo it. Raises EOFError when the prompt is closed."""
+        """Return the next input line and echo it. Raises EOFError when the prompt is closed."""
         line = await self._queue.take()
         self._screen.redraw()
         if line == NEXT_MODE_COMMAND:
@@ -166,11 +166,9 @@ class PromptUI:
         return self._actions.pastes.expand(line)
 
     def add_early_input(self, text: str) -> None:
-        """Read keys that were pressed early, and erase their echo."""
         self._screen.add_early_keys(text)
 
     def prefill(self, text: str) -> None:
-        """Put text into the input line."""
         self._buffer.text = text
         self._buffer.cursor_position = len(text)
 
@@ -231,7 +229,6 @@ class PromptUI:
         self.use_theme("light" if is_light else "dark")
 
     def toggle_vi_keys(self) -> bool | None:
-        """Turn the keys of vi on or off; return whether they are on."""
         self._screen.uses_vi_keys = not self._screen.uses_vi_keys
         return self._screen.uses_vi_keys
 

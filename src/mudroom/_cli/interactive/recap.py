@@ -19,18 +19,18 @@ from ..output.tree_lines import describe_outcome
 from .conversation import Conversation
 from .ui import QuestionUI
 
+# Earlier prompts of a resumed conversation that are listed.
 MAX_PROMPTS = 5
-"""Earlier prompts of a resumed conversation that are listed."""
+# Lines at the end of the last answer that are shown.
 MAX_ANSWER_LINES = 40
-"""Lines at the end of the last answer that are shown."""
+# Characters of the work that is open when the user leaves.
 MAX_OPEN_TITLES = 300
-"""Characters of the work that is open when the user leaves."""
+# Sessions in the list that the user searches.
 MAX_SESSIONS = 200
-"""Sessions in the list that the user searches."""
 
 
 async def choose_session(ui: QuestionUI, home: str, cwd: str, *, without: str = "") -> str:
-    """Let the user search the sessions of a folder; return the id of one, "" for none.
+    """Let the user search a folder's sessions; return the id of one, "" for none.
 
     Arguments:
         without: id of a session to leave out.
@@ -46,7 +46,6 @@ async def choose_session(ui: QuestionUI, home: str, cwd: str, *, without: str = 
 
 
 async def read_tree(home: str, session_id: str) -> RunTree:
-    """Return the runs of a session that is not open."""
     return RunTree.from_events(await read_events(open_store(home), session_id))
 
 
@@ -85,7 +84,7 @@ def _print_answer(scrollback: Scrollback, run: RunView, session_id: str) -> None
 
 
 async def print_exit_line(conversation: Conversation) -> None:
-    """Print how to resume the session, and what it spent; nothing for a session without prompts."""
+    """Print how to resume the session, and its costs; nothing for a session without prompts."""
     tree = conversation.tree
     if not tree.roots:
         return  # Nothing is stored.

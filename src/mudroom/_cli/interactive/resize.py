@@ -1,4 +1,4 @@
-"""Redraw the prompt correctly after the terminal was resized and re-wrapped its rows."""
+"""Redraws the prompt correctly after the terminal was resized and re-wrapped its rows."""
 
 from __future__ import annotations
 
@@ -17,30 +17,23 @@ from prompt_toolkit.renderer import Renderer
 
 from ..output.text import ERASE_DOWN
 
+# Without another width for this long, a resize is over. While a window is dragged, tmux reports a
+# new width four times a second.
 SETTLE_SECONDS = 0.4
-"""Seconds without another width after which a resize is over.
 
-While a window is dragged, tmux reports a new width four times a second.
-"""
-
+# Cells of one drawn row by column.
 Row = dict[int, Char]
-"""Cells of one drawn row by column."""
 
 
 class StableOutput(Vt100_Output):
-    """Terminal output with one size per drawing.
-
-    It erases without copying the erased rows into the scrollback.
-    """
+    """Terminal output with one size per drawing."""
 
     _held_size: Size | None = None
 
     @contextmanager
     def hold_size(self) -> Generator[Size]:
-        """Read the size once and return the same size until the block ends.
-
-        A window may be resized while a drawing is computed.
-        """
+        """Read the size once and return the same size until the block ends."""
+        # A window may be resized while a drawing is computed.
         self._held_size = size = self.get_size()
         try:
             yield size
@@ -48,11 +41,10 @@ class StableOutput(Vt100_Output):
             self._held_size = None
 
     def get_size(self) -> Size:
-        """Return the size of the terminal, or the held size."""
         return self._held_size or super().get_size()
 
     def erase_down(self) -> None:
-        """Erase from the start of the row down."""
+        # Unlike the base class's sequence, this does not copy the erased rows into the scrollback.
         self.write_raw(ERASE_DOWN)
 
 
@@ -65,15 +57,13 @@ class ReflowRenderer(Renderer):
 
     Arguments:
         app: the application to draw.
-        output: the terminal of the application.
+        output: the application's terminal.
     """
 
+    # Blank rows reserved above the prompt because re-wrapping made it taller. They are released
+    # when text is printed above the prompt. Without them the prompt would climb at each new width,
+    # and the next width would push its first rows into the scrollback.
     reserved_rows = 0
-    """Blank rows reserved above the prompt because re-wrapping made it taller.
-
-    They are released when text is printed above the prompt. Without them the prompt would climb
-    at each new width, and the next width would push its first rows into the scrollback.
-    """
 
     def __init__(self, app: Application[None], output: StableOutput) -> None:
         self._app = app
@@ -90,7 +80,7 @@ class ReflowRenderer(Renderer):
         return time.monotonic() < self._settled_at
 
     def render(self, app: Application[None], layout: Layout, is_done: bool = False) -> None:
-        """Draw what has changed; draw everything if the width has changed."""
+        """Draw the changes; draw everything if the width has changed."""
         with self._stable_output.hold_size() as size:
             self._follow_width(size)
             before = self._measure_rows() if self._last_size == size else []
@@ -160,8 +150,6 @@ class ReflowRenderer(Renderer):
 def count_wrapped_rows(row: Row, width: int, columns: int) -> int:
     """Count the screen rows of a drawn row.
 
-    A wide character is never split.
-
     Arguments:
         width: columns of the row to count.
         columns: width of the terminal.
@@ -171,6 +159,7 @@ def count_wrapped_rows(row: Row, width: int, columns: int) -> int:
     x = 0
     while x < width:
         cell = row[x].width or 1
+        # A wide character is never split.
         if used and used + cell > columns:
             rows += 1
             used = 0
@@ -180,10 +169,8 @@ def count_wrapped_rows(row: Row, width: int, columns: int) -> int:
 
 
 def terminal_rewraps(environ: Mapping[str, str]) -> bool:
-    """Return whether the terminal re-wraps long rows when it becomes narrower.
-
-    The Linux console, xterm and screen cut them off instead.
-    """
+    """Return whether the terminal re-wraps long rows when it becomes narrower."""
+    # The Linux console, xterm and screen cut them off instead.
     if environ.get("TERM") == "linux":
         return False
     return "TMUX" in environ or not {"XTERM_VERSION", "STY"} & set(environ)

@@ -1,4 +1,4 @@
-"""Writer of a conversation into the scrollback: the root run's answers, tool calls and tasks."""
+"""Writes a conversation into the scrollback: the root run's answers, tool calls and tasks."""
 
 from __future__ import annotations
 
@@ -39,21 +39,22 @@ from ..output.tool_call_lines import (
     format_tool_call,
 )
 
+# Tasks of one answer that are listed one by one; of more, only failed ones are listed.
 MAX_LISTED_TASKS = 12
-"""Tasks of one answer that are listed one by one; of more, only failed ones are listed."""
 
+# Rules of one message that are listed when they are found.
 MAX_LISTED_RULES = 5
-"""Rules of one message that are listed when they are found."""
 
 
 class ScrollbackWriter:
-    """Writer of the answers and tool calls of the root run; it takes the events of all runs.
+    """Writes the root run's answers and tool calls; it takes the events of all runs.
 
     Arguments:
         tree: fold of the same events, which applies each event first.
         show_tasks: write the results of tasks, too.
 
-    `printed_runs` has the ids of child runs whose results are written.
+    Attributes:
+        printed_runs: ids of child runs whose results are written.
     """
 
     def __init__(self, scrollback: Scrollback, tree: RunTree, *, show_tasks: bool = True) -> None:
@@ -73,7 +74,7 @@ class ScrollbackWriter:
         self._latest: tuple[ToolCallStarted, ToolResult, RunView | None] | None = None
 
     def format_pending(self, columns: int, height: int) -> list[Line]:
-        """Return what is not written yet: calls of a group, thinking, the end of the answer."""
+        """Return the rest to write: calls of a group, thinking, the end of the answer."""
         scrollback = self._scrollback
         lines = self._group.format_lines(columns, scrollback.glyphs)
         lines += self._thinking.format_lines(columns, scrollback.glyphs)
@@ -195,7 +196,7 @@ class ScrollbackWriter:
         self._scrollback.write_lines([(text, "dim")])
 
     def _write_rules(self, text: str) -> None:
-        """Write the lines of a message of the user that compactions keep as rules."""
+        """Write the lines of a user's message that compactions keep as rules."""
         scrollback = self._scrollback
         rules = [rule for rule, line in find_rules([text]).items() if not is_marked(line)]
         lines = [f"Rule for every compaction: {sanitize_line(rule)}" for rule in rules]
@@ -245,7 +246,7 @@ class ScrollbackWriter:
             self.printed_runs.add(child.run_id)
 
     def _keep_changed_todos(self, event: ToolCallFinished) -> ToolResult:
-        """Return the result with the lines that the list did not have before."""
+        """Keep the lines of the result that the list did not have before."""
         lines = event.result.text.splitlines()
         changed = [line for line in lines if line not in self._todo_lines]
         self._todo_lines = lines
@@ -258,7 +259,7 @@ class ScrollbackWriter:
         return self._task_total > MAX_LISTED_TASKS and state is RunState.DONE
 
     def _write_task_totals(self) -> None:
-        """Write the totals of the tasks of an answer if not all of them are listed."""
+        """Write the totals of an answer's tasks if not all of them are listed."""
         if self._task_total > MAX_LISTED_TASKS and self._outcomes:
             counts = ", ".join(
                 f"{self._outcomes[state]} {state}" for state in RunState if self._outcomes[state]

@@ -1,4 +1,4 @@
-"""Loop over the sessions of one prompt: opens a session, runs its conversation, opens the next."""
+"""The loop over a prompt's sessions: opens a session, runs its conversation, opens the next."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ from .ui import UI
 class SessionUI(UI, Protocol):
     """A UI that shows one conversation after another."""
 
-    def attach(self, conversation: Conversation) -> None:
-        """Show this conversation from now on."""
-        ...
+    def attach(self, conversation: Conversation) -> None: ...
 
 
 async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "") -> int:
@@ -103,7 +101,7 @@ def _choose_start(step: NextStep, start: SessionStart, previous: str) -> Session
 
 
 def _choose_end_reason(step: NextStep) -> str:
-    """Return the reason of the end of a session for its hooks."""
+    """Return why a session ended, in the words that its hooks know."""
     if step.exit_code is not None:
         return "prompt_input_exit"
     return "clear" if step.is_cleared else "resume"
@@ -131,13 +129,13 @@ async def _decide_trust(
 ) -> tuple[TrustAnswer, str]:
     """Ask for trust if the folder needs it, below the resumed conversation.
 
-    Returns the answer, and the id of the session that is shown already or "". The programs are
-    those of the question, also for the next sessions: a file that changes meanwhile adds none.
+    Returns the answer, and the id of the session that is shown already or "".
 
     Arguments:
         resumed: id of the session to resume, "" for none.
     """
     names = find_untrusted_files(settings, cwd)
+    # Read once for all sessions of the prompt: a file that changes after the question adds none.
     programs = load_programs(settings, cwd)
     if not names and not (programs and programs.untrusted):
         return TrustAnswer(settings, programs), ""

@@ -13,7 +13,7 @@ from ..output.text import Glyphs, fit_with_figures, format_tokens, truncate
 
 
 class StatusLine:
-    """A fold of events into the figures of the status line.
+    """Folds events into the figures of the status line.
 
     Arguments:
         find_window: takes a model string, returns its context window in tokens; 0 is unknown.
@@ -35,17 +35,16 @@ class StatusLine:
         self._find_window = find_window
 
     def rewind(self, run_id: str) -> None:
-        """Return to the state before a root run; what was spent stays."""
+        """Return to the state before a root run; the costs stay."""
         self.receipts.rewind(run_id)
         self.shares.rewind(run_id)
 
     @property
     def context_window(self) -> int:
-        """The context window of the model in tokens, 0 if it is not known."""
+        """The model's context window in tokens, 0 if it is not known."""
         return self._find_window(self.model)
 
     def apply(self, event: AnyEvent) -> None:
-        """Handle the next event."""
         self.receipts.apply(event)
         self.shares.apply(event)
         if isinstance(event, SessionOpened):
@@ -54,6 +53,7 @@ class StatusLine:
             self.model = event.brief.model
         elif isinstance(event, RunFinished) and not is_child_id(event.run):
             usd = event.report.usd
+            # One unknown price makes the sum unknown.
             self.usd = None if usd is None or self.usd is None else self.usd + usd
         elif isinstance(event, TurnFinished):
             self.total_tokens += event.message.usage.total_tokens
@@ -87,6 +87,7 @@ class StatusLine:
     def _format_costs(self) -> str:
         if self.usd is None:
             return "cost not known"
+        # Less would be shown as $0.00.
         return f"${self.usd:.2f}" if self.usd >= 0.005 else ""
 
     def _format_context_share(self) -> str:

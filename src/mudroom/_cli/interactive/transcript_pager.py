@@ -35,6 +35,7 @@ class TranscriptPager:
 
     def format_lines(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
         """Return the lines to show: the end, or a part `lines_from_end` lines before it."""
+        # Formatting a long transcript is slow, and most drawings show the same one.
         if self._drawn != (len(self._events), columns):
             self._drawn = (len(self._events), columns)
             lines = format_transcript(self.run, self._events, columns=columns, glyphs=glyphs)

@@ -1,4 +1,4 @@
-"""User interface of the prompt, as the conversation and its questions use it."""
+"""The prompt's user interface, as the conversation and its questions use it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class QuestionUI(Protocol):
 
     @property
     def scrollback(self) -> Scrollback:
-        """Destination of text that stays on the screen."""
+        """Takes text that stays on the screen."""
         ...
 
     async def choose(

@@ -11,7 +11,7 @@ from .markdown import MarkdownBlocks
 
 
 class AnswerStream:
-    """A fold of events into blocks of text.
+    """Folds events into blocks of text.
 
     Arguments:
         write_block: takes each complete block, and whether it is complete: False for an item of a
@@ -34,7 +34,6 @@ class AnswerStream:
         return self._blocks.pending
 
     def apply(self, event: AnyEvent) -> None:
-        """Handle the next event."""
         if not event.run or is_child_id(event.run):
             return
         match event:
@@ -52,6 +51,7 @@ class AnswerStream:
             case TurnFinished():
                 self._finish(event.message)
             case RunFinished():
+                # The report usually repeats the last answer.
                 if event.report.text.strip() != self._last_answer:
                     self._write_text(event.report.text)
                 self._last_answer = ""

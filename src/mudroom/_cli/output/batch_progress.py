@@ -21,7 +21,6 @@ _OBSTACLES = {
 
 
 def format_counts(status: BatchStatus) -> str:
-    """Return the numbers of lines: done, failed, running."""
     parts = [f"{status.done:,} of {status.total:,} done"]
     if status.failed:
         reasons = sorted(status.reasons.items())
@@ -68,7 +67,7 @@ def _format_seconds(seconds: float) -> str:
 
 
 class BatchScreen:
-    """Screen of one batch.
+    """Shows one batch.
 
     Arguments:
         quiet: show nothing.
@@ -101,13 +100,11 @@ class BatchScreen:
             print_notice(text)
 
     def print_once(self, text: str) -> None:
-        """Print one line unless it was printed before."""
         if text not in self._printed:
             self._printed.add(text)
             self.print_line(text)
 
     def clear(self) -> None:
-        """Remove the bar."""
         if self._rows:
             # Go to the first column, too: Ctrl-C is shown as ^C where the cursor was.
             self._write(f"\r\x1b[{self._rows}A\x1b[J")
@@ -126,6 +123,7 @@ class BatchScreen:
         self._rows = len(rows)
 
     def _write(self, text: str) -> None:
+        # A closed terminal must not end the batch.
         with suppress(OSError):
             draw(sys.stderr, text)
             sys.stderr.flush()

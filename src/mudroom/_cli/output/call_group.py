@@ -7,13 +7,11 @@ from collections import Counter
 from ..._core.listings import count_noun
 from .text import Glyphs, Line, measure_width, truncate
 
+# From this many calls on, a group replaces their lines.
 MIN_GROUPED_CALLS = 4
-"""Calls from which a group replaces their lines."""
 
 
 class CallGroup:
-    """Calls that are not printed yet."""
-
     def __init__(self) -> None:
         self._calls: list[tuple[str, str, Line]] = []
 

@@ -16,10 +16,11 @@ from ..._projections.safe_text import sanitize
 from .progress import print_notice
 from .report import explain_failure
 
+# Annotations of one run. GitHub shows 10 of each level for a step.
 MAX_REMARKS = 50
-"""Annotations of one run. GitHub shows 10 of each level for a step."""
+# Characters of the answer in the summary, which may have 1 MiB in all.
 MAX_ANSWER = 60_000
-"""Characters of the answer in the summary, which may have 1 MiB in all."""
+# Numbers come from a model, so nonsense is left out. Python refuses to convert very long digits.
 _MAX_LINE = 1_000_000_000
 _MAX_DIGITS = 20
 _LEVELS = {"error": "error", "warning": "warning", "notice": "notice", "info": "notice"}
@@ -32,7 +33,7 @@ def write_annotations(
 
     Arguments:
         environ: without GITHUB_STEP_SUMMARY, no summary is written.
-        session: id of the session.
+        session: the session's id.
     """
     for line in make_annotations(report):
         print(line, file=sys.stderr)
@@ -41,6 +42,7 @@ def write_annotations(
         return
     text = make_summary(report, ledger, session=session)
     try:
+        # Other programs of the same step append to the file, too.
         with open(path, "ab") as file:
             file.write(text.encode("utf-8", "replace"))
     except OSError as error:
@@ -118,7 +120,7 @@ def _parse_line(value: object) -> int:
 
 
 def _escape(text: str) -> str:
-    """Return a text that is one line and begins no command of its own."""
+    """Escape a text so that it is one line and begins no command of its own."""
     text = sanitize(text)
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 

@@ -23,11 +23,11 @@ def print_json_line(value: object) -> None:
 
 
 def encode_json(value: object) -> str:
-    """Return a value as JSON in which every character that could control a terminal is escaped."""
+    """Encode a value as JSON, with escapes for all characters that could control a terminal."""
     return escape_json(msgspec.json.encode(value).decode())
 
 
 def encode_line(line: Mapping[str, Any]) -> bytes:
-    """Return a line of stream-json with its line feed; invalid Unicode becomes a question mark."""
+    """Encode a line of stream-json with its line feed; invalid Unicode becomes a question mark."""
     text = escape_json(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
     return text.encode("utf-8", "replace") + b"\n"

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 from ..._projections.safe_text import sanitize
 from .text import measure_width, truncate, wrap
 
+# Columns of a text beside its row; if there are fewer, the text is below the row.
 MIN_TEXT_COLUMNS = 24
-"""Columns of a text beside its row; if there are fewer, the text is below the row."""
 _INDENT = 4
+# Stands for a space at which a line is not wrapped.
 _FIXED_SPACE = "\xa0"
-"""Stands for a space at which a line is not wrapped."""
 
 
 def get_listing_columns() -> int:
-    """Return the width of the terminal that stdout is; 0 if it is none: no line is wrapped."""
+    """Return the width of the terminal on stdout; 0 if it is none, so that no line is wrapped."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
@@ -27,7 +27,7 @@ def print_rows(rows: Sequence[tuple[str, ...]]) -> None:
 
 
 def print_entry(text: str, *, indent: int = _INDENT) -> None:
-    """Print text that is wrapped between words.
+    """Print text, wrapped between words.
 
     Arguments:
         indent: columns before all lines but the first.
@@ -73,6 +73,7 @@ def format_row(
     start = "  ".join(padded) + "  "
     room = columns - measure_width(start)
     if not is_text_cut:
+        # Paths and addresses stay whole, so that they can be copied.
         paths = (len(word) for word in text.split() if word.isascii())
         min_text_columns = max(min_text_columns, *paths, 0)
     if columns and room < min_text_columns:
@@ -105,7 +106,7 @@ def _format_stacked(
 
 
 def format_entry(text: str, columns: int, *, indent: int = _INDENT) -> str:
-    """Return text wrapped between words; a word that is too long, such as a path, stays whole.
+    """Wrap text between words; a word that is too long, such as a path, stays whole.
 
     Arguments:
         columns: width of the lines, 0 for no limit.

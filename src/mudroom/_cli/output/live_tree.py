@@ -20,17 +20,17 @@ from .standard_output import draw
 from .text import ERASE_DOWN, Line, choose_glyphs, measure_width, paint
 from .tree_lines import TreeStyle, format_tree
 
+# Minimum seconds between two drawings. Nothing is written if nothing has changed.
 DRAW_PERIOD = 0.125
-"""Minimum seconds between two drawings. Nothing is written if nothing has changed."""
 
+# The share of one core that drawing may use; a slow drawing is repeated less often.
 MAX_CPU_SHARE = 0.03
-"""Maximum share of one core that drawing may use; a slow drawing is repeated less often."""
 
+# Runs shown at once; others are counted.
 MAX_RUNS = 12
-"""Runs shown at once; others are counted."""
 
+# Idle named children shown; `/team` lists all.
 MAX_IDLE = 5
-"""Idle named children shown; `/team` lists all."""
 
 
 class LiveTree(Progress):
@@ -148,6 +148,7 @@ class LiveTree(Progress):
         if not self.tree.roots:
             return []
         root = self.tree.roots[-1]
+        # One column stays free: some terminals wrap when the last one is written.
         columns = max(1, columns - 1)
         is_answered = self._answered_turn == (root.run_id, root.turn) and not root.open_calls
         is_over = final and not is_snapshot
@@ -172,10 +173,8 @@ class LiveTree(Progress):
         return lines[: max(1, height - 1)]
 
     def _erase_sequence(self, columns: int) -> str:
-        """Return the sequence that erases the drawing.
-
-        A terminal that became narrower has wrapped the old rows into more rows.
-        """
+        """Return the sequence that erases the drawing."""
+        # A terminal that became narrower has wrapped the old rows into more rows.
         rows = sum(max(1, -(-width // max(1, columns))) for width in self._row_widths)
         return f"\x1b[{rows}A\r{ERASE_DOWN}" if rows else ""
 

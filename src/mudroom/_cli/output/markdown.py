@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.markdown import Markdown
 
+# Length up to which an unfinished block is rendered; a longer one is shown as it is.
 MAX_RENDERED_CHARACTERS = 8_000
-"""Length of an unfinished block up to which it is rendered; a longer one is shown as it is."""
 
+# A blank without width, at which rich may break a line; sanitized text has none.
 _BREAK = "\x1f"
-"""A blank without width, at which rich may break a line; sanitized text has none."""
 
 _BREAKS_IN_TABLES = rf"{BREAKS}|(?<=\w/)(?=\w)"
 _FENCE = compile_later(r" {0,3}(`{3,}|~{3,})([^`]*)$")
@@ -31,10 +31,11 @@ _LIST_CONTINUATION = compile_later(r"\s+\S|[-*+] |\d+[.)] ")
 
 
 class MarkdownBlocks:
-    """Streaming Markdown, split into complete blocks: paragraphs, list items, tables, fenced code.
+    """Splits streaming Markdown into complete blocks: paragraphs, list items, tables, fenced code.
 
-    `pending` is the text of the block that is not complete yet. `is_in_list` is true if it
-    continues the list of the block before it.
+    Attributes:
+        pending: the text of the block that is not complete yet.
+        is_in_list: whether `pending` continues the list of the block before it.
     """
 
     def __init__(self) -> None:
@@ -44,6 +45,7 @@ class MarkdownBlocks:
     def feed(self, piece: str) -> str:
         """Add a piece of text; return the blocks that are complete now, "" for none."""
         self.pending += piece
+        # A block can only be complete at the end of a line.
         if "\n" not in piece:
             return ""
         end = _complete_length(self.pending)
@@ -90,7 +92,7 @@ def _complete_length(text: str) -> int:
 
 
 def render_markdown(text: str, *, columns: int, color: bool, ends: bool = True) -> str:
-    """Render Markdown as lines for a terminal in colors of the theme, with a blank line after it.
+    """Render Markdown as lines for a terminal in the theme's colors, with a blank line after it.
 
     Arguments:
         columns: width to wrap at.
@@ -126,7 +128,7 @@ def _render(text: str, *, columns: int, color: bool, ends: bool = True) -> str:
 
 
 def _parse_markdown(text: str) -> Markdown:
-    """Return Markdown that wraps Chinese between characters.
+    """Parse Markdown for a page that wraps Chinese between characters.
 
     Tables cut no text, and wrap paths after a slash. Numbers of list items have a dot, headings
     begin at the left, and links show their addresses.
@@ -147,6 +149,7 @@ def _parse_markdown(text: str) -> Markdown:
 @cache
 def _make_page_class() -> type[Markdown]:
     """Return rich's Markdown with elements of this program."""
+    # A function, because rich is slow to import.
     from rich.markdown import Heading, ListItem, Markdown, TableElement
     from rich.segment import Segment
     from rich.table import Table
@@ -215,7 +218,7 @@ def format_unfinished(
 
 
 def _parse_colors(row: str) -> Line:
-    """Return a row with color sequences as a line; colors without a name are left out."""
+    """Parse a row with color sequences; colors without a name are left out."""
     line: list[tuple[str, str]] = []
     style = ""
     for piece in re.split(f"({_COLOR_SEQUENCE.pattern})", row):

@@ -26,8 +26,8 @@ from .tree_lines import (
     format_figures,
 )
 
+# Maximum width of a line.
 MAX_COLUMNS = 160
-"""Maximum width of a line."""
 
 
 class PlainProgress(Progress):
@@ -35,8 +35,8 @@ class PlainProgress(Progress):
 
     Arguments:
         stream: usually stderr.
-        verbose: write a line for every tool call, its progress, and every web search of every
-            run, too.
+        verbose: also write a line for every tool call, its progress, and every web search of every
+            run.
     """
 
     def __init__(self, stream: TextIO, tree: RunTree, *, verbose: bool = False) -> None:

@@ -44,7 +44,7 @@ def print_ledger(text: str, *, color: bool) -> None:
 
 
 def _get_columns() -> int:
-    """Return the width of the terminal that stderr is; 80 if it is none."""
+    """Return the width of the terminal on stderr; 80 if it is none."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or 80
     except (OSError, ValueError):
@@ -52,15 +52,12 @@ def _get_columns() -> int:
 
 
 def supports_escapes(stream: TextIO) -> bool:
-    """Return whether `stream` is a terminal that understands escape sequences."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
 def supports_cursor(stream: TextIO) -> bool:
-    """Return whether the cursor of `stream` can be moved.
-
-    False in CI, where a terminal is only a log.
-    """
+    """Return whether the cursor of `stream` can be moved."""
+    # In CI, a terminal is only a log.
     return supports_escapes(stream) and not os.environ.get("CI")
 
 
@@ -82,8 +79,8 @@ class Progress:
 
     def __init__(self, tree: RunTree) -> None:
         self.tree = tree
+        # Returns the end of the streaming answer, in rows that fit, until it is printed.
         self.format_pending: Callable[[int, int], list[Line]] = lambda columns, height: []
-        """Returns the end of the streaming answer, in rows that fit, until it is printed."""
 
     def __enter__(self) -> Self:
         return self

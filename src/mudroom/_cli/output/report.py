@@ -16,12 +16,12 @@ from .json_output import encode_json
 
 NEXT_PROMPT = "Your next prompt continues this conversation."
 
+# Changed files that are named; more are counted.
 MAX_LISTED_FILES = 10
-"""Changed files that are named; more are counted."""
 
 
 def explain_failure(report: Report) -> str:
-    """Return one line that says why a run did not reach its goal; "" if it did."""
+    """Say in one line why a run did not reach its goal; "" if it did."""
     if report.ok:
         return ""
     if report.error:
@@ -73,7 +73,7 @@ def describe_interrupt(work: str) -> str:
 
 
 def describe_changed_files(report: Report) -> str:
-    """Return one line with changed files and the merges of the work of children; "" for none."""
+    """Describe changed files and merges of children's work in one line; "" for none."""
     paths = [sanitize_line(path) for path in report.files_changed]
     more = len(paths) - MAX_LISTED_FILES
     if more > 0:
@@ -90,9 +90,7 @@ def describe_changed_files(report: Report) -> str:
 
 
 def encode_answer(report: Report, *, as_json: bool = False) -> bytes:
-    """Return the bytes for stdout: the answer as safe text, or the outputs as JSON.
-
-    A pipe gets the safe text, too: it may end at a terminal. JSON has the exact text.
-    """
+    """Return the bytes for stdout: the answer as safe text, or the outputs as JSON."""
+    # A pipe gets the safe text, too: it may end at a terminal. JSON has the exact text.
     text = encode_json(report.outputs) if as_json else sanitize(report.text)
     return (text.rstrip("\n") + "\n").encode("utf-8", "replace") if text else b""

@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from ..._projections.stream_json import StreamJson
     from .answer_stream import AnswerStream
 
+# The provider is unreachable or overloaded: try again later (EX_TEMPFAIL of sysexits.h).
 EXIT_TRY_LATER = 75
-"""Exit code if the provider is unreachable or overloaded: try again later (EX_TEMPFAIL)."""
 
 
+# With `--strict-merges`: the run succeeded, but work of a child did not land.
 EXIT_NOT_LANDED = 3
-"""Exit code with `--strict-merges` if the run succeeded, but work of a child did not land."""
 
 
 class ExitCodeRule:
-    """Exit code of a run, from its events and its report.
+    """Finds a run's exit code from its events and its report.
 
     Arguments:
         strict_merges: work that did not land, at any depth, has an exit code of its own.
@@ -54,11 +54,10 @@ class ExitCodeRule:
     def __init__(self, *, strict_merges: bool = False) -> None:
         self._strict_merges = strict_merges
         self._merges: list[WorkMerged] = []
+        # True if a later try may succeed after the last failure of the root run.
         self._is_transient = False
-        """True if a later try may succeed after the last failure of the root run."""
 
     def apply(self, event: AnyEvent) -> None:
-        """Handle the next event."""
         if isinstance(event, WorkMerged):
             self._merges.append(event)
         if isinstance(event, TurnFailed) and not is_child_id(event.run):
@@ -88,7 +87,7 @@ class ExitCodeRule:
 
 
 def open_progress(color: str, *, verbose: bool, quiet: bool, plain: bool) -> Progress:
-    """Return a live tree on a terminal, plain lines elsewhere, nothing in quiet mode."""
+    """Open a live tree on a terminal, plain lines elsewhere, nothing in quiet mode."""
     if quiet:
         return Progress(RunTree())
     if supports_cursor(sys.stderr) and not plain:
@@ -99,16 +98,16 @@ def open_progress(color: str, *, verbose: bool, quiet: bool, plain: bool) -> Pro
 
 
 class RunReporter:
-    """Output of one run: events and report.
+    """Prints one run: its events and its report.
+
+    On a terminal, a text answer is rendered while it streams. Otherwise its source text is written
+    when the run has ended, without control characters.
 
     Arguments:
         session: the open session. mode: its permission mode.
         verbose: a line on stderr for each tool call if there is no live tree.
-        quiet: only errors on stderr. as_json: print the outputs of the report as JSON.
+        quiet: only errors on stderr. as_json: print the report's outputs as JSON.
         denial_hint: printed at the end if calls were refused.
-
-    On a terminal, a text answer is rendered while it streams. Otherwise its source
-    text is written when the run has ended, without control characters.
     """
 
     def __init__(
@@ -135,7 +134,9 @@ class RunReporter:
         is_offline = session.model.startswith("offline:") and self._format == "text"
         self._model_line = OFFLINE_LINE if is_offline and not quiet else ""
         streams_json = self._format == "stream-json"
+        # A reader of events that has gone cannot want the rest of the run.
         self._output = StandardOutput(session.cancel) if streams_json else StandardOutput()
+        # On the same terminal, a drawn tree and the lines of JSON would overwrite each other.
         plain = settings.screen == "plain" or (streams_json and sys.stdout.isatty())
         self.screen = open_progress(settings.color, verbose=verbose, quiet=quiet, plain=plain)
         self._answer: AnswerStream | None = None
@@ -248,7 +249,7 @@ class RunReporter:
                     self._write_line(line)
 
     def _open_lines(self, session: Session, mode: Mode) -> StreamJson | None:
-        """Return the fold of events into lines of JSON; None if the output is text."""
+        """Open the fold of events into lines of JSON; None if the output is text."""
         if self._format == "text":
             return None
         from ..._projections.stream_json.open_session import open_lines

@@ -11,7 +11,7 @@ from .text import UNICODE, Glyphs, Line, measure_width, paint, wrap, wrap_indent
 
 
 class Scrollback(Struct, frozen=True, kw_only=True):
-    """Destination of text that stays on the screen.
+    """Takes text that stays on the screen.
 
     Arguments:
         write: takes text with its line feeds.
@@ -25,7 +25,6 @@ class Scrollback(Struct, frozen=True, kw_only=True):
     glyphs: Glyphs = UNICODE
 
     def write_lines(self, *lines: Line) -> None:
-        """Write lines."""
         self.write(paint(lines, color=self.color))
 
     def write_text(self, text: str, style: str = "") -> None:

@@ -24,6 +24,7 @@ from ..._projections.safe_text import sanitize, sanitize_line
 from ..._projections.transcript import build_transcript
 from .tree_lines import describe_outcome, format_figures
 
+# Markdown has six levels of headings.
 _MAX_HEADING_LEVEL = 6
 
 

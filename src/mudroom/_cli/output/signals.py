@@ -18,11 +18,9 @@ from contextlib import contextmanager
 from .standard_output import draw
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Seconds for a session to end after a signal. A healthy one takes less than 2 s, with its
+# processes; one that takes longer waits for something that hangs, for example its database.
 END_SECONDS = 10.0
-"""Time for a session to end after a signal. A healthy one takes less than 2 s, with its processes.
-
-One that takes longer waits for something that hangs, for example for its database.
-"""
 _SHOW_CURSOR = "\x1b[?25h"
 _NOT_ENDED = (
     f"mudroom: the session did not end within {END_SECONDS:g} s of the signal, so this process "
@@ -40,8 +38,7 @@ def handle_signals(
 ) -> Generator[list[int]]:
     """Call `stop` or `pause` at the first signal inside the block; yield the received signals.
 
-    A second signal ends the process at once. A signal that is ignored, as SIGHUP is by nohup, stays
-    ignored.
+    A second signal ends the process at once.
 
     Arguments:
         stop: stops the run after Ctrl-C. If it returns False, there is no run and the process ends
@@ -71,6 +68,7 @@ def handle_signals(
     def on_late_signal(*_: object) -> None:
         exit_now(128 + received[0])
 
+    # A signal that is ignored, as SIGHUP is by nohup, stays ignored.
     handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in handled:
         loop.add_signal_handler(number, on_signal, number)

@@ -37,21 +37,18 @@ class SafeTextStream(io.TextIOWrapper):
         self._stream = stream  # it would close the buffer when it is collected
 
     def write(self, text: str, /) -> int:
-        """Write a text without the characters that `sanitize` removes."""
         from ..._projections.safe_text import sanitize
 
         self.draw(sanitize(text))
         return len(text)
 
     def draw(self, text: str) -> None:
-        """Write a text with its escape sequences."""
         try:
             super().write(text)
         except OSError as error:
             raise self._name_error(error) from None
 
     def flush(self) -> None:
-        """Write the buffered text."""
         try:
             super().flush()
         except OSError as error:
@@ -68,7 +65,7 @@ class SafeTextStream(io.TextIOWrapper):
 
 
 def make_streams_safe() -> None:
-    """Replace stdout and stderr by streams that neutralise what is written to them."""
+    """Replace stdout and stderr by streams that neutralise all text written to them."""
     for name in STREAM_NAMES:
         stream: TextIO = getattr(sys, name)
         if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, SafeTextStream):
@@ -93,7 +90,7 @@ def discard_stdout() -> None:
 
 
 class StandardOutput:
-    """Writer to stdout until stdout fails.
+    """Writes to stdout until stdout fails.
 
     Arguments:
         on_closed: called once when stdout takes no more data.

@@ -16,42 +16,37 @@ from ..._platform.lazy_pattern import compile_later
 from ..._projections.safe_text import sanitize
 from .theme import apply_theme
 
+# One line of a screen as (text, style) parts; a style is a list of words such as "bold red".
 Line = Sequence[tuple[str, str]]
-"""One line of a screen as (text, style) parts; a style is a list of words such as "bold red"."""
 
+# Start of a line of a difference: its sign and its number.
 _DIFFERENCE_START = compile_later(r" *+(?:[-+] ++|(?<=  ))[0-9]++  ")
-"""Start of a line of a difference: its sign and its number."""
+# Start of an indented line, and of one that is numbered.
 _INDENTED_START = compile_later(r"  +([0-9]+\. )?")
-"""Start of an indented line, and of one that is numbered."""
+# Text in which every character takes one column. It includes the glyphs, so that drawing them does
+# not import a table of character widths.
 _NARROW = compile_later("[\\x20-\\x7e├└│─⎿●→·…▸▰▱⠀-⣿]*")
-"""Matches text in which every character takes one column.
 
-It includes the glyphs, so that drawing them does not import a table of character widths.
-"""
-
+# Chinese and Japanese characters: between two of them a line may break.
 _WIDE = "\u2e80-\ua4cf\uf900-\ufaff\uff01-\uff60\U00020000-\U0003ffff"
-"""Chinese and Japanese characters: between two of them a line may break."""
+# No line begins with a closing mark or ends with an opening one.
 _OPENING = "（［｛《〈「『【〔“‘([{<"
 _CLOSING = "，。、；：！？％…）］｝》〉」』】〕ー”’,.;:!?%)\\]}>"
+# The empty text at the places without a blank where a line may break. Compiled at its first use,
+# because that takes some milliseconds.
 BREAKS = (
     rf"(?<=[{_WIDE}])(?<![{_OPENING}])(?![\s{_CLOSING}])"
     rf"|(?<=[^\s{_OPENING}])(?![{_CLOSING}])(?=[{_WIDE}])"
 )
-"""Pattern of the empty text at the places without a blank where a line may break.
 
-It is compiled at its first use: that takes some milliseconds.
-"""
-
+# Stands before further rows of a line, so that the next line differs from them.
 HANGING = "  "
-"""Stands before further rows of a line, so that the next line differs from them."""
 
 _SECONDS_PER_DAY = 86_400
 
+# Erases from the start of the row down. The row is erased first: tmux copies a screen that is
+# erased as a whole to its scrollback.
 ERASE_DOWN = "\x1b[2K\x1b[C\x1b[J\x1b[D"
-"""Erases from the start of the row down.
-
-The row is erased first: tmux copies a screen that is erased as a whole to its scrollback.
-"""
 
 STYLE_CODES = {
     "bold": "1",
@@ -68,8 +63,6 @@ _AGENT_COLORS = ("cyan", "green", "magenta", "blue")
 
 
 class Glyphs(Struct, frozen=True):
-    """Characters that a tree is drawn with."""
-
     tee: str = "├─ "
     end: str = "└─ "
     bar: str = "│  "
@@ -105,11 +98,13 @@ def format_tokens(count: int) -> str:
     """Format a number of tokens in at most six columns: 950, 41.4k, 1.2M."""
     if count < 1000:
         return str(count)
+    # 999,950 and more would be rounded to 1000.0k.
     return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
 def format_seconds(span: float) -> str:
     """Format a number of seconds: 4.2s, 29s, 1m 04s, 2h 05m, 62d 21h."""
+    # 9.95 and more would be rounded to 10.0s.
     if span < 9.95:
         return f"{span:.1f}s"
     whole = int(span + 0.05)
@@ -155,6 +150,7 @@ def wrap(line: str, columns: int, *, keeps_words: bool = False) -> Iterator[str]
     Arguments:
         keeps_words: a word of ASCII that is too long, such as a path, has a part of its own.
     """
+    # A wide character takes two columns, so narrower rows would never end.
     columns = max(2, columns)
     position = 0
     while len(window := _take_window(line, position, columns)) < len(line) - position or (
@@ -275,8 +271,7 @@ def _cut_parts(line: Line, start: int, end: int) -> Line:
 def _cut_after_blank(head: str, text: str) -> str:
     """Return the start of a row without its last word, if the next row begins with its rest.
 
-    A word that is longer than half the row is cut: rows must not be nearly empty. If a word ends
-    with the row, the next row begins with the blank.
+    If a word ends with the row, the next row begins with the blank.
 
     Arguments:
         head: the start of the text that fits on the row.
@@ -285,12 +280,14 @@ def _cut_after_blank(head: str, text: str) -> str:
     rest = text[len(head) :]
     if not rest or rest.startswith(" "):
         return head
+    # A word that is longer than half the row is cut: rows must not be nearly empty.
     end = head.rfind(" ") + 1
     return head[:end] if end > len(head) // 2 else head
 
 
 def wrap_last_lines(text: str, columns: int, count: int) -> list[str]:
     """Return the last `count` lines of a text after wrapping it to `columns`."""
+    # More characters than that cannot be shown, and wrapping a long text is slow.
     text = text.strip("\n")[-count * columns :]
     if not text:
         return []
@@ -331,11 +328,12 @@ def choose_agent_color(agent: str) -> str:
     known = {"explore": "cyan", "general": "green"}
     if agent in known:
         return known[agent]
+    # Not `hash`, which differs in each process.
     return _AGENT_COLORS[crc32(agent.encode("utf-8", "replace")) % len(_AGENT_COLORS)]
 
 
 def paint(lines: Iterable[Line], *, color: bool) -> str:
-    """Return the lines as text, each with a line feed; with `color`, in colors of the theme.
+    """Return the lines as text, each with a line feed; with `color`, in the theme's colors.
 
     The texts are sanitized, so the only escape sequences are those of the styles.
     """

@@ -1,8 +1,8 @@
-"""Theme of the terminal: the colors of names such as yellow, on dark and on light backgrounds.
+"""The terminal's theme: the colors of names such as yellow, on dark and on light backgrounds.
 
-All texts are colored with the 16 ANSI colors. On a dark background the palette of the terminal
-applies. On a light one each color is replaced by a darker one of the 256 fixed colors. A process
-has one terminal, so there is one theme.
+All texts are colored with the 16 ANSI colors. On a dark background the terminal's palette applies.
+On a light one each color is replaced by a darker one of the 256 fixed colors. A process has one
+terminal, so there is one theme.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ..._platform.lazy_pattern import compile_later
 
 _SEQUENCE = compile_later(r"\x1b\[([\d;]+)m")
 
+# Colors on a light background: number of 256, and RGB. Each has a contrast of 5 to 1 or more.
 LIGHT_COLORS = {
     "red": (124, "af0000"),
     "green": (22, "005f00"),
@@ -22,7 +23,6 @@ LIGHT_COLORS = {
     "magenta": (90, "870087"),
     "cyan": (23, "005f5f"),
 }
-"""Colors on a light background: number of 256, and RGB. Each has a contrast of 5 to 1 or more."""
 
 _LIGHT_CODES = {
     f"{base + n}": f"38;5;{number}"
@@ -32,8 +32,6 @@ _LIGHT_CODES = {
 
 
 class _Theme:
-    """The theme in use."""
-
     is_light = False
 
 
@@ -45,17 +43,17 @@ def use_theme(name: str, environ: Mapping[str, str] | None = None) -> None:
     """
     if name == "auto":
         background = (environ or {}).get("COLORFGBG", "").rpartition(";")[2]
+        # "0;15" is black on white; 7 is light grey.
         name = "light" if background in ("7", "15") else "dark"
     _Theme.is_light = name == "light"
 
 
 def is_light() -> bool:
-    """Return whether the theme for a light background is in use."""
     return _Theme.is_light
 
 
 def apply_theme(text: str) -> str:
-    """Return a text with ANSI colors in the colors of the theme."""
+    """Replace ANSI colors in a text by those of the theme."""
     return _SEQUENCE.sub(_replace_codes, text) if _Theme.is_light else text
 
 

@@ -8,14 +8,15 @@ from ..._core.messages import AssistantMessage, ThinkingBlock
 from ..._projections.safe_text import sanitize, sanitize_line
 from .text import Glyphs, Line, wrap, wrap_last_lines
 
+# Rows shown of thinking that streams.
 STREAMED_ROWS = 2
-"""Rows shown of thinking that streams."""
 
 
 class ThinkingFold:
-    """A fold of the root run's events into its thinking.
+    """Folds the root run's events into its thinking.
 
-    `is_latest` is true if no result came after the last thinking.
+    Attributes:
+        is_latest: true if no result came after the last thinking.
     """
 
     def __init__(self) -> None:
@@ -48,7 +49,6 @@ class ThinkingFold:
         return [[(f"  {row}", "dim")] for row in rows]
 
     def format_full(self, columns: int) -> list[Line]:
-        """Return all of the last thinking."""
         lines = sanitize(self._complete).strip().splitlines()
         return [[(row, "dim")] for line in lines for row in wrap(line, columns)]
 

@@ -14,10 +14,10 @@ from ..._projections.safe_text import describe_call, sanitize, sanitize_line
 from .text import Glyphs, Line, fit_with_figures, measure_width, split_line, truncate
 from .tree_lines import describe_outcome, describe_task, format_figures
 
+# Styles of added and removed lines; others are dim.
 DIFFERENCE_STYLES = {"+": "green", "-": "red"}
-"""Styles of added and removed lines; others are dim."""
+# Lines shown of an error.
 _ERROR_LINES = 5
-"""Lines shown of an error."""
 
 
 def format_tool_call(

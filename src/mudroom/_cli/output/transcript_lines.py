@@ -31,11 +31,11 @@ from ...errors import UnknownName
 from .text import UNICODE, Glyphs, Line, choose_agent_color, paint, truncate, wrap, wrap_line
 from .tree_lines import TreeStyle, describe_outcome, format_figures, format_tree
 
+# Lines and characters shown of one result; the rest is counted.
 MAX_LINES, MAX_CHARACTERS = 20, 2000
-"""Lines and characters shown of one result; the rest is counted."""
 
+# Characters shown of one argument of a tool call.
 MAX_ARGUMENT_CHARACTERS = 200
-"""Characters shown of one argument of a tool call."""
 
 
 class SessionText:
@@ -204,7 +204,7 @@ def _format_heading(run: RunView, columns: int, glyphs: Glyphs) -> Iterator[Line
 
 
 class _TranscriptFormatter:
-    """Formatter of messages as lines, with a note where something is left out."""
+    """Formats messages as lines, with a note where something is left out."""
 
     def __init__(self, glyphs: Glyphs, full: bool) -> None:
         self._glyphs = glyphs

@@ -34,23 +34,24 @@ from .text import (
     truncate,
 )
 
+# Claimed tasks shown.
 MAX_CLAIMS = 5
-"""Claimed tasks shown."""
 
+# Width of a text below which its figures are dropped.
 _MIN_COLUMNS = 48
-"""Width of a text below which its figures are dropped."""
 
+# Seconds without an event after which a running run is marked quiet.
 QUIET_SECONDS = 60.0
-"""Seconds without an event after which a running run is marked quiet."""
 
 
+# Width of the bar that shows how much of a run's budget is used.
 BAR_COLUMNS = 5
-"""Width of the bar that shows how much of a run's budget is used."""
 
+# Width of a root's headline and of a child's activity below which figures are dropped.
 MIN_HEADLINE_COLUMNS, MIN_ACTION_COLUMNS = 48, 16
-"""Width of a root's headline and of a child's activity below which figures are dropped."""
 
 _STYLES = {RunState.DONE: "green", RunState.STOPPED: "yellow", RunState.FAILED: "red"}
+# Order in which runs are chosen when there are too many to show.
 _RANKS = {
     RunState.FAILED: 0,
     RunState.RUNNING: 1,
@@ -58,7 +59,6 @@ _RANKS = {
     RunState.STOPPED: 2,
     RunState.DONE: 3,
 }
-"""Order in which runs are chosen when there are too many to show."""
 
 
 class TreeStyle(Struct, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class TreeStyle(Struct, frozen=True, kw_only=True):
 def format_tree(tree: RunTree, root: RunView, style: TreeStyle) -> list[Line]:
     """Format a root run and its descendants.
 
-    The headline of the root comes first, then two lines per run, and counts of hidden runs.
+    The root's headline comes first, then two lines per run, and counts of hidden runs.
     """
     return [line for _, line in format_tree_by_run(tree, root, style)]
 
@@ -114,7 +114,6 @@ def format_tree_by_run(tree: RunTree, root: RunView, style: TreeStyle) -> list[t
 
 
 def format_command(command: CommandView, style: TreeStyle) -> Line:
-    """Format the row of a background command."""
     is_selected = command.id == style.selected
     stem = f"{style.glyphs.mark} $ " if is_selected else "$ "
     seconds = max(0.0, (style.now or command.started_at) - command.started_at)
@@ -130,10 +129,9 @@ def format_command(command: CommandView, style: TreeStyle) -> Line:
 
 
 def describe_outcome(run: RunView) -> str:
-    """Return how a run ended: "Done", or the words for its reason, and its error.
+    """Describe how a run ended: "Done", or the words for its reason, and its error.
 
-    "" while it works. What became of the work of an isolated workspace follows: "Done, merged 2
-    files".
+    Returns "" while it works. What became of an isolated workspace follows: "Done, merged 2 files".
     """
     if not run.report:
         return ""
@@ -146,7 +144,7 @@ def describe_outcome(run: RunView) -> str:
 
 
 def describe_task(run: RunView) -> str:
-    """Return the task of a child as one line, with its name and description if it has them."""
+    """Describe a child's task in one line, with its name and description if it has them."""
     if run.continues:  # The prompt is messages in tags, or a note; the description is a title.
         return f"> task{f' ({run.label})' if run.name else ''}: {sanitize_line(run.title)}"
     names = filter(None, (run.label if run.name else "", sanitize_line(run.description)))
@@ -198,7 +196,7 @@ def compute_budget_share(run: RunView, now: float) -> float | None:
 
 
 def describe_activity(run: RunView, style: TreeStyle) -> str:
-    """Return what a run does or waits for: its last action, a pending retry, or its outcome."""
+    """Describe what a run does or waits for: its last action, a pending retry, or its outcome."""
     if run.report:
         return describe_outcome(run)
     if run.run_id in style.asking_runs:
@@ -252,7 +250,7 @@ def _count_tasks(tree: RunTree, run: RunView, style: TreeStyle) -> str:
 
 
 def _list_visible_children(tree: RunTree, run_id: str, style: TreeStyle) -> list[RunView]:
-    """Return the children that are not hidden; without ids, only the last run of each child."""
+    """List the children that are not hidden; without ids, only the last run of each child."""
     children = tree.children(run_id)
     hidden = set(style.hidden_runs)
     if not style.show_ids:
@@ -266,22 +264,20 @@ def _list_children_with_rows(tree: RunTree, run_id: str, style: TreeStyle) -> li
 
 
 def _choose_runs(tree: RunTree, root: RunView, style: TreeStyle) -> Collection[str] | None:
-    """Choose the runs to show; return their ids, or None to show all.
-
-    Failed runs get up to half of the places, then long-running ones; the ancestors of a chosen
-    run are shown, too.
-    """
+    """Choose the runs to show; return their ids, or None to show all."""
     runs: list[RunView] = []
     for child in _list_children_with_rows(tree, root.run_id, style):
         runs.extend(tree.walk(child.run_id))
     limit = style.max_runs
     if limit is None or len(runs) <= limit:
         return None
+    # Failures matter most, but must not hide what still works.
     failed = [run for run in runs if run.state is RunState.FAILED]
     others = [run for run in runs if run.state is not RunState.FAILED]
     chosen = nsmallest(limit // 2, failed, key=_rank)
     chosen += nsmallest(limit - len(chosen), others, key=_rank)
     ids: set[str] = set()
+    # A run without its ancestors would have no place in the tree.
     for run in chosen:
         ancestor: RunView | None = run
         while ancestor and ancestor is not root and ancestor.run_id not in ids:
@@ -291,6 +287,7 @@ def _choose_runs(tree: RunTree, root: RunView, style: TreeStyle) -> Collection[s
 
 
 def _rank(run: RunView) -> tuple[int, float]:
+    # The newest of those that have ended, the oldest of those that work.
     return _RANKS[run.state], -run.finished_at if run.report else run.started_at
 
 
@@ -399,6 +396,7 @@ def format_claims(
         (run, task, subject)
         for run in tree.walk(root.run_id)
         if not run.report
+        # Copied: another thread may change the claims while they are read.
         for task, subject in list(run.claims.items())
     ]
     for run, task, subject in claims[:MAX_CLAIMS]:

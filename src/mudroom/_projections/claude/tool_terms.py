@@ -1,4 +1,4 @@
-"""Tools in the terms of Claude Code, which hooks and programs with its agent SDKs expect."""
+"""Tools in Claude Code's terms, which hooks and programs with its agent SDKs expect."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ _NAMES = {
     "task_list": "TaskList",
     "task_get": "TaskGet",
 }
+# Where the names of arguments differ: ours, then Claude Code's.
 _ARGUMENTS = {
     "bash": {"background": "run_in_background"},
     "task": {"agent": "subagent_type", "background": "run_in_background"},
     "skill": {"name": "skill", "arguments": "args"},
 }
-"""Names of arguments that differ: ours, and those of Claude Code."""
+# Claude Code gives absolute paths in these arguments.
 _PATHS = {
     "read": "file_path",
     "write": "file_path",
@@ -41,21 +42,20 @@ _PATHS = {
     "glob": "path",
     "grep": "path",
 }
-"""Arguments that are paths. Claude Code gives absolute ones."""
 
 
 def get_claude_name(tool: str) -> str:
-    """Return Claude Code's name of a tool. Return an unknown one unchanged."""
+    """Look up Claude Code's name for a tool; an unknown name stays as it is."""
     return _NAMES.get(normalize_tool_name(tool), tool)
 
 
 def get_path_argument(tool: str) -> str:
-    """Return the name of the argument that is a path, "" for none."""
+    """Find the argument that is a path, "" for none."""
     return _PATHS.get(normalize_tool_name(tool), "")
 
 
 def to_claude_arguments(tool: str, arguments: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    """Return the arguments of a call with Claude Code's names and absolute paths.
+    """Give a call's arguments Claude Code's names and absolute paths.
 
     Arguments:
         folder: relative paths begin there.
@@ -70,7 +70,7 @@ def to_claude_arguments(tool: str, arguments: Mapping[str, Any], folder: str) ->
 
 
 def to_own_arguments(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments of Claude Code with our names; paths stay as they are."""
+    """Give Claude Code's arguments our names; paths stay as they are."""
     table = _ARGUMENTS.get(normalize_tool_name(tool), {})
     names = {theirs: ours for ours, theirs in table.items()}
     return {names.get(key, key): value for key, value in arguments.items()}

@@ -30,14 +30,14 @@ from ..._core.messages import TextBlock, append_placeholders
 from ..._core.runs import Brief
 from ..anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason
 
+# Longer names, in characters, are cut and end with a checksum.
 _MAX_FOLDER_NAME = 200
-"""Characters; longer names are cut and end with a checksum."""
 
 
 class ClaudeTranscripts:
-    """Fold of a session's events into files; the same events give the same bytes.
+    """Folds a session's events into files; the same events give the same bytes.
 
-    `files`: relative path -> lines.
+    `files`: lines by relative path.
     """
 
     def __init__(self, session_id: str) -> None:
@@ -50,7 +50,6 @@ class ClaudeTranscripts:
         self._line_count = 0
 
     def apply(self, event: StoredEvent) -> None:
-        """Handle the next event."""
         if isinstance(event, SessionOpened):
             self._cwd = event.cwd
             self._version = event.version
@@ -133,14 +132,13 @@ class ClaudeTranscripts:
         return bool(brief and brief.depth)
 
     def make_path(self, run_id: str) -> str:
-        """Return the path of the transcript that has a run."""
         stem = f"{make_folder_name(self._cwd)}/{self._session_id}"
         is_child = self._is_child(run_id)
         return f"{stem}/subagents/agent-{run_id}.jsonl" if is_child else f"{stem}.jsonl"
 
 
 def make_folder_name(cwd: str) -> str:
-    """Return the name of the folder for a project's transcripts.
+    """Name the folder for a project's transcripts.
 
     It is the project's path with a dash for each character that is not an ASCII letter or digit.
     """
@@ -152,7 +150,7 @@ def make_folder_name(cwd: str) -> str:
 
 
 def _encode_prompt(brief: Brief) -> str | list[dict[str, Any]]:
-    """Return the prompt as a text, or as blocks if it was given as blocks."""
+    """Write the prompt as text, or as blocks if it was given as blocks."""
     if not brief.content:
         return brief.prompt
     return [

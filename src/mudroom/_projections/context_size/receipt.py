@@ -41,14 +41,13 @@ class _Run(Struct):
 
 
 class ContextReceipts:
-    """Receipts of all runs, updated with each event. It keeps no messages of the model."""
+    """The receipts of all runs, updated with each event. Keeps no messages of the model."""
 
     def __init__(self) -> None:
         self._runs: dict[str, _Run] = {}
         self._latest = ""
 
     def apply(self, event: AnyEvent) -> None:
-        """Add the next event."""
         if isinstance(event, RunStarted) and not event.brief.depth:
             texts = [] if event.brief.is_compaction else [event.brief.prompt]
             self._runs[event.run] = _Run(event.brief.continues, texts)
@@ -62,16 +61,16 @@ class ContextReceipts:
             self._runs.setdefault(event.run, _Run()).texts.append(event.text)
 
     def rewind(self, run_id: str) -> None:
-        """Return to the state before a root run."""
+        """Go back to the state before a root run."""
         self._latest = self._runs[run_id].continues
 
     def list_rules(self, *more: str) -> list[str]:
-        """Return the rules of the user that hold. `more`: texts of the next prompt."""
+        """List the user's rules that hold. `more`: texts of the next prompt."""
         texts = [text for run in self._walk(self._latest) for text in run.texts]
         return list_rules([*texts, *more])
 
     def _walk(self, run_id: str) -> list[_Run]:
-        """Return the runs of the conversation up to a run, oldest first."""
+        """List the runs of the conversation up to this one, oldest first."""
         runs: list[_Run] = []
         while run_id in self._runs:
             runs.insert(0, self._runs[run_id])
@@ -79,7 +78,7 @@ class ContextReceipts:
         return runs
 
     def find(self, run: str = "", turn: int = 0) -> ContextReceipt:
-        """Return the receipt at the request of a turn; by default at the next request.
+        """Find the receipt at the request of a turn; by default at the next request.
 
         Arguments:
             run: id of a run. turn: one of its turns.
@@ -97,7 +96,10 @@ class ContextReceipts:
 
 
 def parse_turn_name(name: str) -> tuple[str, int]:
-    """Return run id and number of a turn: "1.3.2.5" is turn 5 of run "1.3.2". Raises UsageError."""
+    """Split a turn's name into run id and number: "1.3.2.5" is turn 5 of run "1.3.2".
+
+    Raises UsageError.
+    """
     run, _, turn = name.rpartition(".")
     if not run or not turn.isdecimal():
         raise UsageError(
@@ -108,7 +110,7 @@ def parse_turn_name(name: str) -> tuple[str, int]:
 
 
 def describe_receipt(receipt: ContextReceipt) -> list[tuple[str, str]]:
-    """Return rows for a table: a name, and what the model still knows."""
+    """Describe a receipt as rows of a table: a name, and what the model still knows."""
     rows: list[tuple[str, str]] = []
     if event := receipt.compacted:
         parts = event.parts

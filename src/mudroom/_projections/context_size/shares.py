@@ -1,4 +1,4 @@
-"""Shares of a context: how many tokens its parts have, estimated."""
+"""How a context is shared out: estimates of how many tokens each part has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..context import ConversationContext
 
 
 class ContextShares:
-    """Shares of the context of a conversation, updated with each event of all runs.
+    """The shares of a conversation's context, updated with each event of all runs.
 
     It keeps the messages of root runs, their system prompts and tools, and the ids of their calls
     that started children.
@@ -29,7 +29,6 @@ class ContextShares:
         self._child_calls: set[str] = set()
 
     def apply(self, event: AnyEvent) -> None:
-        """Add the next event."""
         self._conversation.apply(event)
         if type(event) is ToolCallStarted:
             if event.view == "run" and not is_child_id(event.run):
@@ -45,11 +44,11 @@ class ContextShares:
                 self._head_of_run[event.run] = head.id
 
     def rewind(self, run_id: str) -> None:
-        """Return to the state before a root run."""
+        """Go back to the state before a root run."""
         self._conversation.rewind(run_id)
 
     def measure(self) -> list[tuple[str, int]]:
-        """Return names and estimated tokens of the parts that are not empty."""
+        """Estimate the tokens of each part that is not empty."""
         run = self._conversation.latest_run
         head = self._heads.get(self._head_of_run.get(run, ""))
         shares = {

@@ -59,12 +59,12 @@ from .span import Attributes, OpenSpan, Span
 
 __all__ = ["ContentCapture", "SessionSpans", "Span"]
 
+# In characters.
 _MAX_ERROR = 300
-"""Characters."""
 
 
 class SessionSpans:
-    """Fold of a session's events into spans.
+    """Folds a session's events into spans.
 
     Arguments:
         session: id of the session, for a record without its opening.
@@ -88,7 +88,7 @@ class SessionSpans:
         self._last_at = 0.0
 
     def apply(self, event: AnyEvent) -> list[Span]:
-        """Add the next event and return the spans that it ends."""
+        """Add the next event, and return the spans that it ends."""
         if isinstance(event, Delta):
             return []
         ended: list[Span] = []
@@ -108,12 +108,12 @@ class SessionSpans:
         return ended
 
     def apply_all(self, events: Iterable[StoredEvent]) -> list[Span]:
-        """Return the spans of all events, those of work that has not ended last."""
+        """Make the spans of all events, those of unfinished work last."""
         spans = [span for event in events for span in self.apply(event)]
         return spans + self.finish()
 
     def finish(self) -> list[Span]:
-        """Return the open spans, as if they had been interrupted at the last event."""
+        """End the open spans as if they had been interrupted at the last event."""
         ended: list[Span] = []
         for run in self._runs.values():
             ended += run.end_calls(self._last_at)
@@ -136,7 +136,7 @@ class SessionSpans:
         self._describe_head(run, event)
 
     def _find_parent(self, event: RunStarted) -> SpanContext | None:
-        """Return the span above a run: the call that started it, its parent, or another program's.
+        """Find the span above a run: the call that started it, its parent, or another program's.
 
         A call or a parent that is not known has the ids that it would have.
         """
@@ -258,8 +258,8 @@ class SessionSpans:
         return sanitize_line(self._redact(error), _MAX_ERROR)
 
 
+# Longer attributes are cut.
 MAX_BYTES = 64 << 10
-"""Longest attribute."""
 _MIN_TEXT = 64
 _CUT = " [cut]"
 
@@ -267,7 +267,7 @@ Message = dict[str, Any]
 
 
 class ContentCapture:
-    """Writer of texts as attributes: without secrets, and not too long.
+    """Writes texts as attributes: without secrets, and not too long.
 
     Arguments:
         redact: removes secrets from a text.
@@ -277,35 +277,32 @@ class ContentCapture:
         self._redact = redact
 
     def describe_input(self, messages: Sequence[Message]) -> Attributes:
-        """Return the messages that a request adds to the one before."""
+        """Describe the messages that a request adds to the one before."""
         return {"gen_ai.input.messages": self._encode(messages)} if messages else {}
 
     def describe_output(self, answer: AssistantMessage, finish_reason: str) -> Attributes:
-        """Return the answer of a model."""
         parts = [part for block in answer.content for part in _convert_block(block)]
         message = {"role": "assistant", "parts": parts, "finish_reason": finish_reason}
         return {"gen_ai.output.messages": self._encode([message])}
 
     def describe_report(self, text: str) -> Attributes:
-        """Return the report of a run."""
         message = {"role": "assistant", "parts": [make_text(text)], "finish_reason": "stop"}
         return {"gen_ai.output.messages": self._encode([message])} if text else {}
 
     def describe_title(self, description: str) -> Attributes:
-        """Return the few words that describe a run."""
+        """Describe a run in its few words."""
         return {"mudroom.run.description": self._redact(description)} if description else {}
 
     def describe_arguments(self, call: ToolCallBlock) -> Attributes:
-        """Return the arguments of a tool call."""
         return {"gen_ai.tool.call.arguments": self._encode(get_sendable_arguments(call))}
 
     def describe_result(self, result: ToolResult) -> Attributes:
-        """Return the result of a tool call, as the model reads it."""
+        """Describe a tool call's result, as the model reads it."""
         text = append_placeholders(result.text, result.images)
         return {"gen_ai.tool.call.result": _cut(self._redact(text), MAX_BYTES)}
 
     def describe_head(self, head: RequestHead, parts: Mapping[str, object]) -> Attributes:
-        """Return the system prompt and the tools of a run.
+        """Describe a run's system prompt and tools.
 
         Arguments:
             parts: system prompts and tools of the record, by id.
@@ -330,7 +327,7 @@ class ContentCapture:
         return attributes
 
     def _encode(self, value: object) -> str:
-        """Return a value as JSON of at most MAX_BYTES; longer texts in it are cut."""
+        """Encode a value as JSON of at most MAX_BYTES; longer texts in it are cut."""
         clean = _map_texts(value, self._redact)
         longest = MAX_BYTES
         data = msgspec.json.encode(clean)
@@ -344,18 +341,16 @@ class ContentCapture:
 
 
 def make_text(text: str) -> Message:
-    """Return a text as a part of a message."""
     return {"type": "text", "content": text}
 
 
 def make_user_message(blocks: Iterable[TextBlock | ImageBlock]) -> Message:
-    """Return blocks as a message of the user; a placeholder stands for each image."""
+    """Make a user message from blocks; a placeholder stands for each image."""
     texts = [block.text if isinstance(block, TextBlock) else block.placeholder for block in blocks]
     return {"role": "user", "parts": [make_text(text) for text in texts]}
 
 
 def make_tool_message(call_id: str, result: ToolResult) -> Message:
-    """Return the result of a tool call as a message."""
     response = append_placeholders(result.text, result.images)
     part = {"type": "tool_call_response", "id": call_id, "response": response}
     return {"role": "tool", "parts": [part]}
@@ -375,7 +370,7 @@ def _convert_block(block: object) -> list[Message]:
 
 
 def _map_texts(value: object, change: Callable[[str], str]) -> object:
-    """Return a JSON value with `change` applied to every text that is not a key."""
+    """Change every text in a JSON value, but not its keys."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -387,7 +382,7 @@ def _map_texts(value: object, change: Callable[[str], str]) -> object:
 
 
 def _cut(text: str, limit: int) -> str:
-    """Return the beginning of a text of at most `limit` bytes."""
+    """Cut a text after at most `limit` bytes."""
     data = text.encode("utf-8", "replace")
     if len(data) <= limit:
         return text
@@ -395,7 +390,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 class RunSpans:
-    """The span of a run in this process, and those of its model calls and tool calls.
+    """A run's span in this process, and the spans of its model calls and tool calls.
 
     Attributes:
         ids: ids of the session that executes the run: another one in a fork.
@@ -426,20 +421,17 @@ class RunSpans:
 
     @property
     def context(self) -> SpanContext:
-        """The ids of the span of the run."""
         return self.span.span.context
 
     @property
     def attributes(self) -> Attributes:
-        """The attributes of the span of the run."""
         return self.span.attributes
 
     def make_context(self, span_id: int) -> SpanContext:
-        """Return the ids of another span of the same trace."""
+        """Make the ids of another span in the same trace."""
         return replace(self.context, span_id=span_id)
 
     def add_link(self, other: SpanContext) -> None:
-        """Link the span of the run to another one."""
         self.span.span = replace(self.span.span, links=(*self.span.span.links, other))
 
     def _open_part(self, at: float) -> OpenSpan:
@@ -458,7 +450,7 @@ class RunSpans:
         return OpenSpan(span)
 
     def begin_part(self, ids: TraceIds, at: float, last_at: float) -> list[Span]:
-        """Begin the span of the run in another process; return what that ends.
+        """Begin the run's span in another process; return what that ends.
 
         Arguments:
             ids: those of the process. last_at: time of the last event before.
@@ -478,21 +470,20 @@ class RunSpans:
         return ended
 
     def cut(self, at: float) -> list[Span]:
-        """End the span of the run and its model call; its tool calls stay open."""
+        """End the spans of the run and its model call; its tool calls stay open."""
         if self.is_cut:
             return []
         self.is_cut = True
         return [*self.end_turn(at, INTERRUPTED), *self.end_part(at, INTERRUPTED)]
 
     def end_part(self, at: float, error_type: str = "", error: str = "") -> list[Span]:
-        """End the span of the run. Its usage is its own, without that of its children."""
+        """End the run's span. Its usage is its own, without that of its children."""
         self.attributes.update(describe_usage(self._usage))
         if self.finish_reasons:
             self.attributes["gen_ai.response.finish_reasons"] = self.finish_reasons
         return [self.span.close(at, error_type, error)]
 
     def start_turn(self, number: int, at: float, attributes: Attributes) -> None:
-        """Begin the span of a model call."""
         self._attempt = self._attempt + 1 if number == self._turn_number else 1
         self._turn_number = number
         span_id = self.ids.make_turn_span_id(self.brief.run_id, number, self._attempt)
@@ -500,19 +491,17 @@ class RunSpans:
         self.turn = self._open_below(span_id, name, at, attributes, is_request=True)
 
     def add_answer(self, usage: Usage, finish_reasons: object) -> None:
-        """Add the usage of an answer to that of the run."""
+        """Add an answer's usage to that of the run."""
         self._usage += usage
         if isinstance(finish_reasons, tuple):
             self.finish_reasons = finish_reasons
 
     def end_turn(self, at: float, error_type: str = "", error: str = "") -> list[Span]:
-        """End the span of the model call, if one works."""
         turn = self.turn
         self.turn = None
         return [turn.close(at, error_type, error)] if turn else []
 
     def start_call(self, call_id: str, name: str, at: float, attributes: Attributes) -> OpenSpan:
-        """Begin the span of a tool call."""
         span_id = self.ids.make_call_span_id(self.brief.run_id, call_id)
         call = self._open_below(span_id, name, at, attributes)
         self.calls[call_id] = call

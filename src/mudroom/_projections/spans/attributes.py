@@ -1,4 +1,4 @@
-"""Attributes of spans: names of OpenTelemetry's conventions for generative AI, and mudroom's own.
+"""Attributes of spans: names from OpenTelemetry's conventions for generative AI, and mudroom's own.
 
 Names that begin with `mudroom.` are mudroom's own. `session.id` and `openinference.span.kind` are
 for viewers that do not read the conventions.
@@ -14,9 +14,10 @@ from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import ToolResult
 from .span import Attributes, SpanEvent
 
+# How work fails that a crash or the end of a process cut off.
 INTERRUPTED = "interrupted"
-"""Kind of the failure of work that a crash or the end of a process cut off."""
 
+# What the conventions call a provider, where mudroom has another name.
 _PROVIDERS = {
     "google": "gcp.gemini",
     "google-vertex": "gcp.vertex_ai",
@@ -26,7 +27,6 @@ _PROVIDERS = {
     "moonshotai": "moonshot_ai",
     "xai": "x_ai",
 }
-"""Names of providers in the conventions, where they differ from mudroom's."""
 _FINISH_REASONS = {
     StopReason.END: "stop",
     StopReason.CALLS: "tool_call",
@@ -37,9 +37,9 @@ _FINISH_REASONS = {
 
 
 def split_model(model: str) -> tuple[str, str]:
-    """Return the provider of a model string, and its model.
+    """Split a model string into provider and model.
 
-    Of several models, the first is used.
+    If there are several models, the first is used.
     """
     first = model.partition(",")[0]
     provider, colon, name = first.partition(":")
@@ -47,7 +47,7 @@ def split_model(model: str) -> tuple[str, str]:
 
 
 def describe_run(session: str, brief: Brief) -> Attributes:
-    """Return the attributes of a run that its start tells."""
+    """Describe a run by the facts known at its start."""
     provider, model = split_model(brief.model)
     attributes: Attributes = {
         **_describe_operation("invoke_agent", "AGENT", session, brief.run_id),
@@ -67,7 +67,7 @@ def describe_run(session: str, brief: Brief) -> Attributes:
 
 
 def describe_turn(session: str, brief: Brief, turn: int) -> Attributes:
-    """Return the attributes of a model call that its start tells."""
+    """Describe a model call by the facts known at its start."""
     provider, model = split_model(brief.model)
     return {
         **_describe_operation("chat", "LLM", session, brief.run_id),
@@ -80,7 +80,7 @@ def describe_turn(session: str, brief: Brief, turn: int) -> Attributes:
 
 
 def describe_answer(answer: AssistantMessage) -> Attributes:
-    """Return the attributes of a model call that its answer tells."""
+    """Describe a model call by its answer."""
     attributes: Attributes = {
         "gen_ai.response.finish_reasons": (_FINISH_REASONS[answer.stop_reason],),
         **describe_usage(answer.usage),
@@ -97,7 +97,7 @@ def describe_answer(answer: AssistantMessage) -> Attributes:
 
 
 def describe_usage(usage: Usage) -> Attributes:
-    """Return the tokens, and the price if the provider states it."""
+    """Describe the tokens, and the price if the provider states it."""
     attributes: Attributes = {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -114,7 +114,7 @@ def describe_usage(usage: Usage) -> Attributes:
 
 
 def describe_call(session: str, brief: Brief, call_id: str, tool: str) -> Attributes:
-    """Return the attributes of a tool call that its start tells."""
+    """Describe a tool call by the facts known at its start."""
     name = normalize_tool_name(tool)
     attributes: Attributes = {
         **_describe_operation("execute_tool", "TOOL", session, brief.run_id),
@@ -129,7 +129,7 @@ def describe_call(session: str, brief: Brief, call_id: str, tool: str) -> Attrib
 
 
 def find_call_error(result: ToolResult, *, is_refused: bool) -> str:
-    """Return the kind of the failure of a tool call, "" if it has not failed."""
+    """Name how a tool call failed, "" if it did not."""
     if is_refused:
         return "refused"
     if not result.error:
@@ -138,7 +138,7 @@ def find_call_error(result: ToolResult, *, is_refused: bool) -> str:
 
 
 def make_span_event(event: StoredEvent) -> SpanEvent | None:
-    """Return an event of the record as an event in a span, None for other kinds."""
+    """Convert a recorded event to an event in a span, if it is of such a kind."""
     match event:
         case ModelCallRetried():
             attributes: Attributes = {"mudroom.attempt": event.attempt}

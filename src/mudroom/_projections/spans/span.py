@@ -1,4 +1,4 @@
-"""Values of traces: a span, an event in it."""
+"""The values in traces: a span, and an event in it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class OpenSpan:
     """A span that has not ended.
 
     Attributes:
-        span: what is known from its start.
+        span: the facts known at its start.
         attributes, events: those of its end, added while it is open.
     """
 
@@ -64,10 +64,10 @@ class OpenSpan:
         self.events: list[SpanEvent] = []
 
     def close(self, at: float, error_type: str = "", error: str = "") -> Span:
-        """Return the ended span.
+        """End the span.
 
         Arguments:
-            error_type: kind of the failure, "" for none. error: its text.
+            error_type: how it failed, "" if it did not. error: the text of the failure.
         """
         if error_type:
             self.attributes["error.type"] = error_type

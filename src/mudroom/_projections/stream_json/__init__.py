@@ -29,6 +29,7 @@ from ..._core.runs import Brief, Reason, Report
 from ..._version import __version__
 from ..anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason, to_anthropic_usage
 
+# The last line's subtype by limit, else by reason.
 _SUBTYPES: dict[Reason | Limit, str] = {
     Reason.GOAL: "success",
     Reason.MAX_TURNS: "error_max_turns",
@@ -37,7 +38,6 @@ _SUBTYPES: dict[Reason | Limit, str] = {
     Limit.OUTPUT_TOKENS: "error_max_tokens",
     Limit.TOTAL_TOKENS: "error_max_tokens",
 }
-"""Subtype of the last line by limit, else by reason."""
 
 _STATUS = {Reason.GOAL: "completed", Reason.CANCELLED: "stopped"}
 _TERMINAL = {Reason.GOAL: "completed", Reason.CANCELLED: "aborted_streaming"}
@@ -45,7 +45,7 @@ _DELTA_SUBTYPES = {"progress": "tool_progress", "waiting": "limit_wait"}
 
 
 class _Run:
-    """Values of a run that its later lines need."""
+    """What a run's later lines need to know."""
 
     def __init__(self, brief: Brief, at: float) -> None:
         self.brief = brief
@@ -56,12 +56,12 @@ class _Run:
         self.calls: tuple[ToolCallBlock, ...] = ()
         self.is_in_background = False
         self.has_ended = False
+        # The calls of background commands that work, by the command's id.
         self.commands: dict[str, str] = {}
-        """Calls of the background commands that work, by the id of the command."""
 
 
 class StreamJson:
-    """A fold of one session's events into lines.
+    """Folds one session's events into lines.
 
     Arguments:
         session: id of the session.
@@ -107,13 +107,13 @@ class StreamJson:
         self._denials: list[dict[str, Any]] = []
 
     def start_prompt(self) -> None:
-        """Begin the next prompt of the conversation: its last line has only its own children."""
+        """Begin the conversation's next prompt: its last line has only its own children."""
         self._reports.clear()
         self._denials.clear()
         self._api_seconds = 0.0
 
     def make_init_line(self) -> dict[str, Any]:
-        """Return the first line: `system/init`."""
+        """Make the first line: `system/init`."""
         empty: dict[str, Any] = {
             name: [] for name in ("mcp_servers", "slash_commands", "skills", "plugins")
         }
@@ -121,7 +121,7 @@ class StreamJson:
         return self._make_line("system", subtype="init", **self._session_fields, **empty, **fixed)
 
     def make_event_lines(self, event: AnyEvent) -> Iterator[dict[str, Any]]:
-        """Yield the lines of one event, often none."""
+        """Yield the lines for one event, often none."""
         if isinstance(event, RunStarted):
             yield from self._start_run(event)
             return
@@ -169,7 +169,7 @@ class StreamJson:
     def make_result_line(
         self, report: Report, ledger: Mapping[str, Any], *, has_value: bool = False
     ) -> dict[str, Any]:
-        """Return the last line, which is also the whole output of `--output-format json`.
+        """Make the last line, which is also the whole output of `--output-format json`.
 
         Arguments:
             report: report of the root run.
@@ -243,7 +243,7 @@ class StreamJson:
         return self._make_line("assistant", message=content, **_make_place_fields(run))
 
     def _list_denials(self, run: _Run, event: PermissionDecided) -> Iterator[dict[str, Any]]:
-        """Yield the entry of a denied call in the last line, with the fields `why` and `rule`."""
+        """Yield the last line's entry for each denied call, with the fields `why` and `rule`."""
         for call in run.calls:
             if call.id == event.call_id:
                 yield {
@@ -336,7 +336,7 @@ class StreamJson:
 
 
 def _find_subtype(report: Report) -> str:
-    """Return the subtype of a report; the field `reason` always has the exact reason."""
+    """Find the subtype of a report; the field `reason` always has the exact reason."""
     if report.failed_outputs:
         return "error_max_structured_output_retries"
     subtype = _SUBTYPES.get(report.reason, "error_during_execution")
@@ -353,7 +353,7 @@ def _make_place_fields(run: _Run) -> dict[str, Any]:
 
 
 def _describe(brief: Brief) -> str:
-    """Return the description of a child; that of a named one begins with its name."""
+    """Describe a child; for a named one, its name comes first."""
     return ": ".join(filter(None, (brief.name, brief.description)))
 
 
@@ -397,7 +397,7 @@ _TASK_TYPE = "local_bash"
 
 
 def make_start_fields(event: ToolCallFinished) -> dict[str, Any] | None:
-    """Return the fields of `task_started`, None if the call started no background command."""
+    """Make the fields of `task_started`, if the call started a background command."""
     command = event.result.detail.get("command")
     if not event.result.detail.get("background") or not command:
         return None
@@ -411,7 +411,7 @@ def make_start_fields(event: ToolCallFinished) -> dict[str, Any] | None:
 
 
 def make_end_fields(event: MessageSent, call_id: str) -> dict[str, Any] | None:
-    """Return the fields of `task_notification`, None if the message reports no command."""
+    """Make the fields of `task_notification`, if the message reports a command."""
     message = event.message
     if event.result is None:
         return None
@@ -426,7 +426,7 @@ def make_end_fields(event: MessageSent, call_id: str) -> dict[str, Any] | None:
 
 
 def make_stop_fields(command: str, call_id: str) -> dict[str, Any]:
-    """Return the fields of `task_notification` for a command that the end of its run stopped."""
+    """Make the fields of `task_notification` for a command that stopped because its run ended."""
     return {
         "subtype": "task_notification",
         "task_id": command,

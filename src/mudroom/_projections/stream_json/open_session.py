@@ -1,4 +1,4 @@
-"""Stream-json lines of an open session."""
+"""The stream-json lines of an open session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import StreamJson
 
 
 class OpenSession(Protocol):
-    """The properties of a session that the first line shows."""
+    """What the first line shows of a session."""
 
     @property
     def id(self) -> str:
@@ -56,7 +56,7 @@ def open_lines(
     cost: Callable[[str, Usage], float | None],
     mode: str = "default",
 ) -> StreamJson:
-    """Return the fold of an open session's events into lines.
+    """Make the fold that turns an open session's events into lines.
 
     Arguments:
         cost: returns US dollars for a model string and its usage; None if the price is unknown.

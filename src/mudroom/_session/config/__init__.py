@@ -30,6 +30,7 @@ from .settings import (
 )
 
 PROJECT_FILE = ".mudroom.toml"
+# Settings that a project file may lower. The file may come from an untrusted repository.
 PROJECT_SETTINGS = (
     "max_turns",
     "max_minutes",
@@ -38,7 +39,6 @@ PROJECT_SETTINGS = (
     "child_turns",
     "max_children",
 )
-"""Settings that a project file may lower. The file may come from an untrusted repository."""
 
 _VARIABLES = {
     "model": "MUDROOM_MODEL",
@@ -54,6 +54,7 @@ _VARIABLES = {
     "sandbox": "MUDROOM_SANDBOX",
     "store": "MUDROOM_STORE",
 }
+# mudroom's variables that are not settings; the last four belong to its tests.
 _OTHER_VARIABLES = (
     "MUDROOM_HOME",
     "MUDROOM_SCREEN_READER",
@@ -65,12 +66,11 @@ _OTHER_VARIABLES = (
     "MUDROOM_REAL",
     "MUDROOM_SEED",
 )
-"""Variables of mudroom that are no settings; the last four are those of its tests."""
 
 _DEFAULTS = Settings()
 
+# Name, checked value and origin of a setting.
 Setting = tuple[str, Any, str]
-"""Name, checked value and origin of a setting."""
 
 
 def load_settings(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
@@ -80,7 +80,8 @@ def load_settings(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, A
         cwd: the project folder, which may contain PROJECT_FILE.
         flags: values from the command line by name; None means not given.
 
-    Raises UsageError that names the file or variable, the line, the key and the nearest known key.
+    Raises UsageError, which names the file or variable, the line, the key and the nearest known
+    key.
     """
     values: dict[str, Any] = {"home": find_home(environ)}
     variables = [f"${name}" for name in ("MUDROOM_HOME", "XDG_STATE_HOME") if environ.get(name)]
@@ -94,6 +95,7 @@ def load_settings(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, A
     for setting in _read_file(find_user_file(environ), SETTING_NAMES):
         apply(setting)
     for setting in _read_file(Path(cwd) / PROJECT_FILE, PROJECT_SETTINGS):
+        # A project may make limits stricter for its visitors, but not looser.
         limit = values.get(setting[0], getattr(_DEFAULTS, setting[0]))
         if limit is None or setting[1] < limit:
             apply(setting)
@@ -111,16 +113,18 @@ def load_settings(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, A
 def write_setting(path: Path, name: str, value: str) -> None:
     """Set one setting in a file and keep its other lines; an empty value removes the setting.
 
-    Raises UsageError for an unknown setting, a wrong value, or a file that cannot be read. The file
-    is unchanged then.
+    Raises UsageError for an unknown setting, a wrong value, or a file that cannot be read, and
+    leaves the file unchanged then.
     """
     key = name.replace("-", "_")
     if key not in SETTING_NAMES:
         raise _make_unknown_setting_error(name, key, SETTING_NAMES, str(path))
+    # Raises for a file that is wrong already, which tomlkit would accept.
     _read_file(path, SETTING_NAMES)
     import tomlkit
 
     document = tomlkit.parse(path.read_text("utf-8") if path.exists() else "")
+    # Keep the spelling of the file, `max-turns` or `max_turns`.
     written_key = next((name for name in document if name.replace("-", "_") == key), key)
     if value:
         document[written_key] = validate_value(key, value, str(path), is_text=True)
@@ -194,7 +198,7 @@ def _find_user_folder(
 
 
 def _read_file(path: Path, allowed: tuple[str, ...]) -> list[Setting]:
-    """Return the settings of a TOML file, with "file:line" as origin; a missing file has none."""
+    """Read the settings of a TOML file, with "file:line" as origin; a missing file has none."""
     try:
         text = read_regular_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -231,6 +235,7 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
             yield key, validate_value(key, environ[name], f"${name}", is_text=True), f"${name}"
     if environ.get("MUDROOM_SCREEN_READER", "0") != "0":
         yield "screen", "plain", "$MUDROOM_SCREEN_READER"
+    # no-color.org: any value but the empty one counts, and it wins.
     if environ.get("NO_COLOR"):
         yield "color", "never", "$NO_COLOR"
         return
@@ -241,7 +246,7 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
 
 
 def list_variables() -> list[str]:
-    """Return the environment variables of the settings and the others that mudroom reads."""
+    """List the environment variables of the settings and the others that mudroom reads."""
     return [*" ".join(_VARIABLES.values()).split(), *_OTHER_VARIABLES]
 
 
@@ -258,7 +263,7 @@ def _make_unknown_setting_error(
 
 
 def _find_line(text: str, key: str) -> int:
-    """Return the number of the line that sets a key, from 1; 1 when it is not found."""
+    """Find the line that sets a key, counted from 1; 1 if it is not found."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip(" \t[\"'").startswith(key):
             return number
@@ -286,7 +291,7 @@ _TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
 
 def validate_value(key: str, value: object, origin: str, *, is_text: bool = False) -> object:
-    """Return a value in the type of its setting. Raises UsageError.
+    """Convert a value to the type of its setting. Raises UsageError.
 
     Arguments:
         is_text: true if the source has only text, such as a flag or a variable.
@@ -321,14 +326,15 @@ def validate_value(key: str, value: object, origin: str, *, is_text: bool = Fals
 
 
 def _strip_rules(rules: Mapping[str, str]) -> dict[str, str] | None:
-    """Return a table of rules; None if it is empty or a text in it is blank."""
+    """Strip a table of rules; None if it is empty or a text in it is blank."""
     stripped = {agent.strip(): model.strip() for agent, model in rules.items()}
+    # Two names that differ only in blanks would lose a rule.
     is_whole = len(stripped) == len(rules) and all(map(all, stripped.items()))
     return stripped if stripped and is_whole else None
 
 
 def _find_kind(annotation: object) -> type:
-    """Return the key of _EXPECTED that an annotation contains, as int in `PositiveInt | None`."""
+    """Return the key of _EXPECTED that an annotation contains: int in `PositiveInt | None`."""
     if isinstance(annotation, type) and annotation in _EXPECTED:
         return annotation
     return next(_find_kind(part) for part in get_args(annotation))

@@ -17,12 +17,12 @@ THEMES = ("auto", "dark", "light")
 NOTIFICATIONS = ("auto", "bell", "osc9", "osc777", "off")
 PERMISSION_MODES = tuple(mode.value for mode in Mode)
 
+# A finite number above 0.
 PositiveFloat = Annotated[float, Meta(gt=0, le=1e12)]
-"""A finite number above 0."""
 
 
 class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of one command line. Fields that `SessionOptions` has, too, become session options.
+    """Settings of one command line. Fields that `SessionOptions` also has become session options.
 
     Arguments:
         model: model string, or "auto" for the first provider that has a key.
@@ -39,9 +39,9 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         vi_keys: edit the input line with the keys of vi.
         notifications: one of NOTIFICATIONS: how the terminal is notified of a question or an end.
         notify_after: seconds of work before the terminal is notified of a question or an end.
-        terminal_title: show the folder and the state in the title of the terminal.
+        terminal_title: show the folder and the state in the terminal's title.
         status_line: command that prints the line below the prompt; "" for the built-in line.
-        store: address of a PostgreSQL database that has the sessions; None keeps them in files.
+        store: address of a PostgreSQL database for the sessions; None keeps them in files.
         sandbox: one of SANDBOX_MODES.
         permission_mode: one of PERMISSION_MODES; "" uses the mode of the settings files.
         allowed_tools, disallowed_tools: rules, separated by commas.
@@ -52,7 +52,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
             the file of GITHUB_STEP_SUMMARY.
         strict_merges: the exit code tells that work of children did not land.
         retention_days: days that a session is kept after its last event; None keeps it forever.
-        origins: name of a setting -> file, variable or flag it comes from. Defaults are left out.
+        origins: the file, variable or flag that each setting comes from. Defaults are left out.
     """
 
     model: str = "auto"
@@ -86,7 +86,6 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
     origins: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
     def get_origin(self, name: str) -> str:
-        """Return where the value of a setting comes from."""
         return self.origins.get(name, "default")
 
     def get_persistent_origin(self, name: str) -> str:
@@ -96,6 +95,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     def to_options(self) -> dict[str, Any]:
         """Return the settings that are session options of the same name and type."""
+        # Here `agents` is JSON, there a list of agents.
         names = set(self.__struct_fields__) & set(SessionOptions.__struct_fields__) - {"agents"}
         return {name: getattr(self, name) for name in names}
 

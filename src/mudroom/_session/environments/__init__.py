@@ -1,6 +1,6 @@
 """Environments of runs: their files, their sandbox and their permission policy.
 
-node.py   those of a session on a machine that does not see its folder
+node.py      those of a session on a machine that does not see its folder
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from ...permissions.rules import Permissions
 if TYPE_CHECKING:
     from ..._adapters.workspaces.isolated.workspaces import IsolatedFolder, IsolatedWorkspaces
 
+# Returns the isolated workspaces of a session, always the same object.
 OpenIsolated = Callable[[], "IsolatedWorkspaces"]
-"""Function that returns the isolated workspaces of a session, always the same object."""
+# Opens a sandbox with the files of a tree.
 OpenTree = Callable[[str], AsyncContext[Sandbox]]
-"""Function that opens a sandbox with the files of a tree."""
 
 
 def open_workspace(
@@ -66,8 +66,7 @@ class FolderView(Struct, frozen=True):
     """A folder that stands for another one.
 
     Arguments:
-        original: the folder that it stands for: paths in it mean the files here, and rules for it
-            hold here.
+        original: the other folder: paths in it mean the files here, and rules for it hold here.
         shown_at: path at which commands see the folder; "" for its own.
         read_only: further folders for commands, see SandboxRequest.
     """
@@ -78,7 +77,7 @@ class FolderView(Struct, frozen=True):
 
 
 class EnvironmentFactory(Struct, frozen=True, kw_only=True):
-    """Factory of environments: opens folders with the options of a session.
+    """Opens folders with the options of a session.
 
     Arguments:
         home: mudroom's state folder. user_home: the user's home.
@@ -108,7 +107,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
 
         Arguments:
             notices: messages for the user are added here.
-            workspace: the caller's own workspace in place of the folder.
+            workspace: the caller's own workspace, in place of the folder.
             view: the folder stands for another one.
         """
         sandbox = self.sandbox
@@ -150,17 +149,16 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
         return sandbox
 
     def open_copy(self, folder: str, original: str) -> Environment:
-        """Open a copy of a folder."""
         spec = WorkspaceSpec(WorkspaceKind.FOLDER, folder)
         return self.open(folder, [], spec=spec, view=FolderView(original))
 
 
 class Opening(Struct, frozen=True):
-    """The opening of the environment of one run.
+    """The opening of one run's environment.
 
     Arguments:
         spec: what the run needs. factory: opens folders with the options of the session.
-        stack: closes what was opened, when the run ends.
+        stack: closes all that was opened, when the run ends.
         stop: set when nobody waits for the files any more.
     """
 
@@ -174,9 +172,9 @@ class SessionEnvironments:
     """The port Environments for one session.
 
     Arguments:
-        shared: the environment of the session; its owner closes it.
-        factory: opens the environments of copies and of isolated workspaces. None: the session has
-            only the shared one.
+        shared: the session's environment; its owner closes it.
+        factory: opens the environments of copies and of isolated workspaces. None: the session only
+            has the shared one.
         open_isolated: returns the isolated workspaces; None if the session has none.
     """
 
@@ -193,7 +191,7 @@ class SessionEnvironments:
         self.shared = self._add_isolation(shared)
 
     def _add_isolation(self, environment: Environment) -> Environment:
-        """Return the environment with its files as trees, if the session can isolate runs."""
+        """Add the environment's files as trees, if the session can isolate runs."""
         if self._open_workspaces is None:
             return environment
         owner = environment.spec.owner
@@ -204,8 +202,8 @@ class SessionEnvironments:
     async def open(self, spec: WorkspaceSpec) -> AsyncGenerator[Environment]:
         """Open the environment of a run.
 
-        The copy of a run is removed when the run ends. So are the files of an isolated workspace
-        when they are stored. Raises WorkspaceError if files cannot be made.
+        A run's copy is removed when the run ends, and so are the files of an isolated workspace
+        once they are stored. Raises WorkspaceError if files cannot be made.
         """
         if spec.kind is WorkspaceKind.SHARED or (spec.is_snapshot and self.sees_folder):
             yield self.shared
@@ -217,6 +215,7 @@ class SessionEnvironments:
             )
         opening = Opening(spec, self._factory, ExitStack(), threading.Event())
         try:
+            # Copying a large folder takes long; the event loop goes on meanwhile.
             prepare = asyncio.to_thread(self._prepare_until_stop, opening)
             yield await finish_in_thread(prepare, opening.stop)
         finally:
@@ -267,23 +266,24 @@ class SessionEnvironments:
 
     @property
     def original(self) -> str:
-        """Absolute path of the folder of the session; folders of its runs stand for it."""
+        """Absolute path of the session's folder; folders of its runs stand for it."""
         return self.shared.workspace.root
 
     @property
     def _has_same_path(self) -> bool:
-        """True if commands see the files of isolated workspaces at the path of the session's."""
+        """True if commands see isolated workspaces at the path of the session's folder."""
+        # Only the full sandbox can mount one folder at the path of another.
         return self.shared.sandbox.tier == "full"
 
     def _open_folder(self, folder: IsolatedFolder, factory: EnvironmentFactory) -> Environment:
-        """Open a folder that stands for that of the session."""
+        """Open a folder that stands for the session's."""
         spec = WorkspaceSpec(WorkspaceKind.FOLDER, folder.files.folder, folder.run_id)
         return self._open_as(spec, folder, factory)
 
     def _open_as(
         self, spec: WorkspaceSpec, folder: IsolatedFolder, factory: EnvironmentFactory
     ) -> Environment:
-        """Open a folder that stands for that of the session. `spec`: of runs that share it."""
+        """Open a folder that stands for the session's. `spec`: of runs that share it."""
         shown_at = self.original if self._has_same_path else ""
         view = FolderView(self.original, shown_at, folder.read_only)
         environment = factory.open(folder.files.folder, [], spec=spec, view=view)
@@ -291,7 +291,7 @@ class SessionEnvironments:
 
     @asynccontextmanager
     async def _open_tree(self, tree: str) -> AsyncGenerator[Sandbox]:
-        """Open a sandbox with the files of a tree. They are removed when it closes."""
+        """Open a sandbox with the files of a tree, which are removed when it closes."""
         stack = ExitStack()
         try:
             stop = threading.Event()
@@ -332,7 +332,6 @@ class IsolatedFiles:
         self._owner = owner
 
     def store_work(self, written: Sequence[str] = ()) -> Work:
-        """Store the files of the isolated workspace."""
         return self._open_workspaces().store_work(self._owner, written)
 
     def store_files(self) -> str:
@@ -340,11 +339,10 @@ class IsolatedFiles:
         return self._open_workspaces().store_present(self._owner).tree
 
     def leave_out(self, tree: str, is_hidden: Callable[[str], bool]) -> str:
-        """Return a tree without some files."""
         return self._open_workspaces().leave_out(tree, is_hidden)
 
     def describe_source(self) -> SourceFacts:
-        """Return the facts about the folder of the session."""
+        """Describe the session's folder."""
         from ..._adapters.workspaces.isolated.received_store import describe_source
 
         return describe_source(self._open_workspaces().store)
@@ -354,11 +352,9 @@ class IsolatedFiles:
         self._open_workspaces().store.pack_trees(trees, known, path)
 
     def add_work(self, run_id: str, work: Work, path: str) -> None:
-        """Store work that another machine sent."""
         self._open_workspaces().add_work(run_id, work, path)
 
     def find_work(self, run_id: str) -> Work | None:
-        """Return the stored work of a run."""
         return self._open_workspaces().find_stored(run_id)
 
     def resolve(self, run_id: str, work: Work, sides: Mapping[str, str]) -> Work:
@@ -385,17 +381,15 @@ class IsolatedFiles:
         self._open_workspaces().land(self._owner, files, on_staged)
 
     def mark_merged(self, run_id: str) -> None:
-        """Record that the work of a run is merged."""
         self._open_workspaces().mark_merged(run_id)
 
     def read(self, content: str) -> bytes:
-        """Return a content by its id."""
         return self._open_workspaces().store.read(content)
 
     def list_overlaps(
         self, works: Mapping[str, Work], conflicts: Mapping[str, str]
     ) -> Sequence[Overlap]:
-        """Return the files that at least two runs changed."""
+        """List the files that at least two runs changed."""
         from ..._adapters.workspaces.isolated.overlap import find_overlaps
 
         return find_overlaps(self._open_workspaces().store, works, conflicts)

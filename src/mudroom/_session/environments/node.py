@@ -15,13 +15,13 @@ from . import EnvironmentFactory, FolderView, Opening, SessionEnvironments
 
 
 class NodeEnvironments(SessionEnvironments):
-    """The port Environments on a machine that does not see the folder of the session.
+    """The port Environments on a machine that does not see the session's folder.
 
     Its shared environment has no files: a run begins with the files of a tree.
 
     Arguments:
         factory: opens folders with the options of the session.
-        folder: path of the folder on the machine of the session.
+        folder: path of the folder on the session's machine.
         workspaces: the files that this machine has.
     """
 
@@ -39,7 +39,7 @@ class NodeEnvironments(SessionEnvironments):
 
     @property
     def original(self) -> str:
-        """Path of the folder on the machine of the session."""
+        """Path of the folder on the session's machine."""
         return self._folder
 
     def _prepare(self, opening: Opening) -> Environment:
@@ -65,7 +65,7 @@ class NodeEnvironments(SessionEnvironments):
         return self._add_isolation(self._open_as(spec, folder, opening.factory))
 
     def _open_fetched_copy(self, opening: Opening) -> Environment:
-        """Open a copy of the files of a tree; it is removed with the run."""
+        """Open a copy of the files of a tree, which is removed with the run."""
         tree = opening.spec.tree
         self._workspaces.fetch(tree, opening.stop)
         folder = self._workspaces.check_out(tree, same_path=self._has_same_path)
@@ -83,6 +83,7 @@ def find_node_folder(home: str, host: str, session: str) -> str:
         host: name of this machine. session: id of the session.
     """
     name = host.replace("/", "-").strip(".") or "node"
+    # The id comes from another machine, and must not lead out of the folder.
     for part in (name, session):
         if part != os.path.basename(part) or part in ("", ".", ".."):
             raise WorkspaceError(f"{part!r} cannot be the name of a folder")

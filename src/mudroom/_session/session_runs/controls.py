@@ -20,15 +20,16 @@ from .runner import SessionRunner
 class RunControls(ABC):
     """Messages to the running runs of a session, and ways to stop them."""
 
+    # None before the session is open and after it is closed.
     _runner: SessionRunner | None
-    """None before the session is open and after it is closed."""
 
     def send(self, run_id: str, message: str) -> bool:
-        """Send a message to a running run, whose model reads it with the next tool results.
+        """Send a message to a running run; its model reads it with the next tool results.
 
-        `run_id` may be the name of a named child. Return False if it is not running. The record
-        has the message before the model reads it, but perhaps after this call; `send_durably`
-        waits for that. Raises UnknownName if no child of the session has had the name.
+        `run_id` may be the name of a named child. Returns False if it is not running. The message
+        is in the record before the model reads it, but perhaps not yet when this call returns;
+        `send_durably` waits for that. Raises UnknownName if no child of the session has had the
+        name.
         """
         check_type("message", message, str, "send")
         handle = self._find_run(run_id)
@@ -39,16 +40,16 @@ class RunControls(ABC):
     ) -> bool:
         """Send a message like `send`, and return when the record has it.
 
-        From then on the model reads it exactly once, also after a crash. Return False if the run
+        From then on the model reads it exactly once, even after a crash. Returns False if the run
         is not running, or ends without the message. Raises UnknownName, JournalError.
 
-        A named child that is idle works again with the message. If no prompt runs, it works again
-        when the next one begins, also in a later process; then return True.
+        An idle named child works again with the message. If no prompt runs, it does so when the
+        next one begins, even in a later process; then this returns True.
 
         Arguments:
             approve: answer to a named child that waits for approval of its plan. True: it works
                 with the mode that it has without a plan. False: it plans again. If no plan waits,
-                return False; nothing is sent.
+                nothing is sent and this returns False.
 
         Example:
             await session.send_durably("alice", "Look at the tests, too.")
@@ -78,16 +79,16 @@ class RunControls(ABC):
     def wrap_up(self, run_id: str) -> bool:
         """Ask a running run to stop and summarise its work.
 
-        Its report has the reason CANCELLED and `recovered`. Return False if it is not running.
+        Its report has the reason CANCELLED and `recovered`. Returns False if it is not running.
         """
         handle = self._find_run(run_id)
         return handle is not None and handle.wrap_up()
 
     def detach(self, run_id: str | None = None) -> bool:
-        """Have a call that waits for a child or a command return; it goes on in the background.
+        """Let a call return that waits for a child or command; that continues in the background.
 
-        The parent reads its result in a notification. Return False if no call waits for it. If the
-        parent works in a worker process, the result states only whether it works.
+        The parent reads its result in a notification. Returns False if no call waits for it. If the
+        parent works in a worker process, the result only states whether it works.
 
         Arguments:
             run_id: the child, or the place of the call of a command: run, turn and position.
@@ -103,7 +104,7 @@ class RunControls(ABC):
         return handle is not None and handle.detach(run_id)
 
     async def list_open_work(self) -> list[OpenWork]:
-        """Return the runs and background commands that work now, each after its parent.
+        """List the runs and background commands that work now, each after its parent.
 
         Example:
             for work in await session.list_open_work():
@@ -117,14 +118,17 @@ class RunControls(ABC):
         return [
             work
             for work in list_open_work(tree, now=resources.services.clock.now())
+            # The record says what has not ended; what was lost with a process no longer works.
             if find(work.id if work.kind == "run" else work.parent)
         ]
 
     def cancel(self, run_id: str | None = None) -> bool:
         """Stop a run and all runs below it, with reason CANCELLED.
 
-        Without an id, stop all: prompts, tasks, `map` and scopes, also those that wait for their
-        start. The id of a background command stops the command. Return False if nothing is running.
+        Without an id, stop everything: prompts, tasks, `map` and scopes, including those that wait
+            for
+        their start. The id of a background command stops the command. Returns False if nothing is
+        running.
         """
         if run_id is None:
             return self._require_open().cancel_all()
@@ -134,13 +138,13 @@ class RunControls(ABC):
         return parent is not None and parent.stop_command(run_id)
 
     def pause(self) -> bool:
-        """Stop all work so that a later process continues it. Return False if nothing is running.
+        """Stop all work so that a later process continues it. Returns False if nothing is running.
 
-        Commands and open requests are stopped as by `cancel`, but the record gets no end of any
-        run: a session that resumes this one continues each of them, also those in the background.
-        From now on the session starts nothing, and the calls that wait for a run raise
-        SessionPaused. Call it when the program is asked to end, for example by SIGTERM, which may
-        also come before the session is open or after it is closed: then nothing is running.
+        Commands and open requests are stopped as by `cancel`, but no end of a run is recorded: a
+        session that resumes this one continues each run, including those in the background. From
+        now on the session starts nothing, and the calls that wait for a run raise SessionPaused.
+        Call this when the program is asked to end, for example by SIGTERM, which may also come
+        before the session is open or after it is closed: then nothing is running.
 
         Example:
             loop.add_signal_handler(signal.SIGTERM, session.pause)
@@ -148,11 +152,11 @@ class RunControls(ABC):
         return self._runner is not None and self._runner.pause()
 
     def interrupt(self) -> bool:
-        """Stop the current turn of the prompt; its background work continues.
+        """Stop the prompt's current turn; its background work continues.
 
         The call that runs the prompt returns a report with `is_interrupted`. The next prompt
         continues the same run, which then reads the reports of its background work. A prompt
-        without background work ends as by `cancel`. Return False if no prompt works.
+        without background work ends as by `cancel`. Returns False if no prompt works.
 
         Example:
             session.interrupt()
@@ -172,7 +176,7 @@ class RunControls(ABC):
 
     @property
     def teammates(self) -> tuple[Teammate, ...]:
-        """The named children of the session, oldest first. A new one may have an earlier name.
+        """The session's named children, oldest first. A new one may have an earlier one's name.
 
         Example:
             for teammate in session.teammates:
@@ -184,11 +188,12 @@ class RunControls(ABC):
         return self._require_open().resources.worker.find(self._find_run_id(run_id))
 
     def _find_run_id(self, name: str) -> str:
-        """Return the id of the last run of a named child, or an id as it is. Raises UnknownName."""
+        """Return the id of a named child's last run, or an id as it is. Raises UnknownName."""
         check_type("run_id", name, str)
         teams = self._require_open().resources.services.teams
         known = {teammate.name for teammate in teams.roster.teammates}
         wanted = normalize_name(name)
+        # Ids of runs begin with a digit.
         if wanted[:1].isalpha() and wanted not in known:
             raise UnknownName("teammate", name, known)
         return teams.find_run_id(name)
@@ -200,4 +205,4 @@ class RunControls(ABC):
 
     @abstractmethod
     def _require_open(self) -> SessionRunner:
-        """Return the runner of the session. Raises UsageError if the session is not open."""
+        """Return the session's runner. Raises UsageError if the session is not open."""

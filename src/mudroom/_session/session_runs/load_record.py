@@ -1,4 +1,4 @@
-"""State of a resumed or forked session, restored from its record."""
+"""Restores the state of a resumed or forked session from its record."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ async def load_record(
         recorded.apply(event)
     events = recorded.events
     conversation.load(events)
+    # The events of ended tasks may have been left out, but their numbers are taken.
     conversation.run_count = max(conversation.run_count, recorded.task_count)
     services.request_heads.load(recorded.heads)
     services.request_heads.load(events)

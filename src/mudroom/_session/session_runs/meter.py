@@ -1,4 +1,4 @@
-"""SessionMeter: amounts that all runs of a session spend, and the limits of the session."""
+"""SessionMeter: what all runs of a session spend together, and the session's limits."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ class SessionMeter(Meter):
         return is_timed or bool(self.accounts)
 
     def start_time(self) -> None:
-        """Count the time until `stop_time`, once if several runs work."""
+        """Count the time until `stop_time`, only once if several runs work."""
         if not self._working:
             self.set_paused(False)
         self._working += 1
 
     def stop_time(self) -> None:
-        """Count the time no more if no other run works."""
+        """Stop counting the time if no other run works."""
         self._working -= 1
         if not self._working:
             self.set_paused(True)
 
     def limit_budget(self, requested: Budget, depth: int) -> Budget:
-        """Return the budget of a run, limited to the unspent amounts of the session.
+        """Limit the budget of a run to what the session has left.
 
         Arguments:
             depth: level of the run: 0 for a prompt, 1 for a task or a scope.
@@ -77,11 +77,10 @@ class SessionMeter(Meter):
         return limited.with_defaults(Budget(depth=1 - depth))
 
     def add_child_turns(self, count: int) -> None:
-        """Count turns of a run that the caller started."""
         self.turns += count
 
     def find_summary_limit(self) -> LimitState | None:
-        """Return the used-up limit of turns; the first run that asks gives its summary still."""
+        """Return the used-up limit of turns; the first run that asks may still give its summary."""
         maximum = self.budget.turns
         if maximum is None or self.turns < maximum or self.turns != self._turns_at_summary:
             return None
@@ -96,7 +95,6 @@ class SessionMeter(Meter):
         self._turns_at_summary = -1
 
     def list_shared_limits(self) -> Iterator[LimitState]:
-        """Yield the limits of the session."""
         yield from super().list_shared_limits()
         if self.budget.turns is not None:
             yield LimitState(Limit.TURNS, self.budget.turns, self.turns)
@@ -104,7 +102,8 @@ class SessionMeter(Meter):
             yield self._timer.limit
 
     def find_shared_limit(self, fraction: float) -> LimitState | None:
-        """Return the first exceeded limit; no warnings: each run warns of its own limits."""
+        """Return the first exceeded limit."""
+        # No warnings: each run warns of its own limits.
         return super().find_shared_limit(fraction) if fraction >= 1 else None
 
     def add_past(self, recorded: OpenEvents, unfinished: Collection[str]) -> None:

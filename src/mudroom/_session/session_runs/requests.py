@@ -1,4 +1,4 @@
-"""Requests of callers for runs, and their values: outputs and reports."""
+"""Callers' requests for runs, and what they get: outputs and reports."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..._core.runs import T as Outputs
 from ..._engine.output_types import OutputType, parse_output_type
 from ...errors import JournalError
 
+# Values that a run must emit: a type, name -> description, or a JSON Schema. None: no values.
 OutputSpec = type[Outputs] | Mapping[str, Any] | None
-"""Values that a run must emit: a type, name -> description, or a JSON Schema. None: no values."""
 
 
 class RunRequest(Struct, frozen=True):
-    """Request of a caller for a run, made before the run waits for its start.
+    """A caller's request for a run, made before the run waits for its start.
 
     Arguments:
         stop_count: calls of `cancel_all`, and of `interrupt` for a prompt, until then; a later
@@ -52,7 +52,7 @@ class InterruptedPrompt(Struct, frozen=True):
 
 
 def add_outputs(agent: Agent, requested: OutputSpec[Any]) -> tuple[Agent, OutputType[Any] | None]:
-    """Return the agent with the requested outputs, and their type."""
+    """Give an agent the requested outputs; return it and their type."""
     if requested is None:
         return agent, None
     output_type = parse_output_type(requested)
@@ -60,12 +60,12 @@ def add_outputs(agent: Agent, requested: OutputSpec[Any]) -> tuple[Agent, Output
 
 
 def convert_report(report: Report, output_type: OutputType[Any] | None) -> Report[Any]:
-    """Return a report with values of the type, None for no type."""
+    """Convert a report's values to the type, None for no type."""
     return output_type.convert_report(report) if output_type else report
 
 
 def filter_events(run_id: str, watcher: Callable[[AnyEvent], None]) -> Callable[[AnyEvent], None]:
-    """Return a watcher that passes on events of one root run and of all runs below it."""
+    """Make a watcher that passes on events of one root run and of all runs below it."""
 
     def watch(event: AnyEvent) -> None:
         if find_root_id(event.run) == run_id:

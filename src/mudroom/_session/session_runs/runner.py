@@ -105,9 +105,10 @@ class SessionRunner:
 
         Arguments:
             watcher: called with each of its events.
-            model: model string for this prompt only, "" for that of the session.
+            model: model string for this prompt only, "" for the session's.
         """
         agent, output_type = add_outputs(self.resources.root_agent, outputs)
+        # Made before the wait for the lock, so that a stop during the wait also stops this prompt.
         request = self.make_request(is_prompt=True)
         async with self._prompt_lock:
             await self._resume_unfinished(request)
@@ -142,6 +143,7 @@ class SessionRunner:
                 return report
         finally:
             if not is_open:
+                # The next prompt continues the conversation, which must have this run by then.
                 await asyncio.wait({interrupted.ending})
 
     async def compact(self, focus: str) -> Report:
@@ -155,6 +157,7 @@ class SessionRunner:
                 raise UsageError(
                     "there is no conversation to compact", remedy="Run a prompt first."
                 )
+            # In plan mode, a summary changes no file.
             agent = replace(self.resources.root_agent, mode=Mode.PLAN)
             limits = Budget(turns=1, children=0).with_defaults(self._options.prompt_budget)
             brief = self.briefs.continue_conversation(make_summary_prompt(focus), agent, limits)
@@ -164,7 +167,7 @@ class SessionRunner:
     async def resume_unfinished(
         self, outputs: OutputSpec[Outputs] = None
     ) -> Report[Outputs] | None:
-        """Continue interrupted runs to their end; return the report of the last one."""
+        """Continue interrupted runs to their end; return the last one's report."""
         output_type = None if outputs is None else parse_output_type(outputs)
         request = self.make_request(output_type, is_prompt=True)
         async with self._prompt_lock:
@@ -222,8 +225,9 @@ class SessionRunner:
         return await self.execute(worker, brief, request)
 
     def cancel_all(self) -> bool:
-        """Stop all runs, and those that wait for their start. Return False if no run works."""
+        """Stop all runs, and those that wait for their start. Returns False if no run works."""
         self._cancel_count += 1
+        # `sum`, not `any`, which would stop at the first handle.
         return sum(handle.cancel() for handle in self._handles) > 0
 
     def pause(self) -> bool:
@@ -237,7 +241,7 @@ class SessionRunner:
         self.cancel_all()
 
     def interrupt(self) -> bool:
-        """Stop the prompt that works; see `Session.interrupt`. Return False if none works."""
+        """Stop the prompt that works; see `Session.interrupt`. Returns False if none works."""
         self._interrupt_count += 1
         handle = self._working_prompt
         return handle is not None and (handle.interrupt() or handle.cancel())
@@ -256,12 +260,13 @@ class SessionRunner:
         return request.stop_count != self._count_stops(request.is_prompt)
 
     def detach_all(self) -> bool:
-        """Detach the children that runs without a parent wait for. Return False if none waits."""
+        """Detach the children that runs without a parent wait for. Returns False if none waits."""
         return sum(handle.detach() for handle in self._handles) > 0
 
     def record_opening(self, session: str, cwd: str, granted: tuple[str, ...]) -> None:
         """Show the opening to the watchers. The journal stores it with the next event."""
         event = make_opening(self.resources, self._options, session, cwd, granted)
+        # A session that is opened and closed without a prompt leaves no record.
         self.resources.journal.hold(event)
         self._watchers.show(event)
 
@@ -351,6 +356,7 @@ class SessionRunner:
         self, worker: Worker, brief: Brief, request: RunRequest
     ) -> Coroutine[Any, Any, Report]:
         """Execute a run without a parent and return its report."""
+        # Without a coroutine of its own for the watcher: there may be thousands of runs.
         if request.watcher is None:
             return self._execute(worker, brief, request)
         return self._execute_shown(worker, brief, request)
@@ -403,8 +409,6 @@ class SessionRunner:
 
 
 class BriefMaker:
-    """Makes the briefs of the runs that a session starts."""
-
     def __init__(
         self,
         resources: SessionResources,
@@ -423,7 +427,7 @@ class BriefMaker:
         """Make the brief of the next prompt of the conversation.
 
         Arguments:
-            model: model string for this prompt only, "" for that of the session.
+            model: model string for this prompt only, "" for the session's.
         """
         return self.make_brief(
             prompt,
@@ -515,7 +519,7 @@ class BriefMaker:
             )
 
     def resolve_model(self, agent: Agent, requested: str | None = None) -> str:
-        """Return the model string of a run. `requested`: in place of the model of the agent."""
+        """Return the model string of a run. `requested`: replaces the agent's model."""
         name = agent.model if requested is None else requested
         if name != "inherit":
             return self._resources.models.get_model(name).name
@@ -523,7 +527,6 @@ class BriefMaker:
         return choose_child_model(rules, agent.name, self._resources.model)
 
     def select_agent(self, agent: str | Agent) -> Agent:
-        """Return an agent, or the one that has a name."""
         check_type("agent", agent, str | Agent)
         if isinstance(agent, Agent):
             return agent
@@ -537,10 +540,10 @@ def make_opening(
     cwd: str,
     granted: tuple[str, ...],
 ) -> SessionOpened:
-    """Return the event that a session is open, with what holds for all of its runs.
+    """Make the event that a session is open, with what holds for all of its runs.
 
     Arguments:
-        session: id of the session.
+        session: the session's id.
         granted: rights beyond the sandbox, as the record shows them.
     """
     services = resources.services
@@ -561,12 +564,13 @@ def make_opening(
 
 
 class StartedRun:
-    """One run. Sessions have thousands of them at once, so it is one small object.
+    """One run.
 
     Arguments:
         handles: of the runs that work; the run adds and removes its own.
     """
 
+    # Sessions have thousands of runs at once, so each is one small object.
     __slots__ = ("_grant", "_handle", "_handles", "_is_counted", "_meter", "_services")
 
     def __init__(
@@ -593,7 +597,7 @@ class StartedRun:
         return self._handle
 
     def close(self) -> None:
-        """Close the meter of the run and forget its handle."""
+        """Close the run's meter and forget its handle."""
         if self._handle:
             self._handles.discard(self._handle)
         if self._is_counted:

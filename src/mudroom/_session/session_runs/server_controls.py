@@ -13,11 +13,11 @@ from .runner import SessionRunner
 
 
 class ServerControls(ABC):
-    """States of the MCP servers of a session, and restarts."""
+    """States of a session's MCP servers, and restarts."""
 
     @property
     def mcp_servers(self) -> tuple[ServerStatus, ...]:
-        """The MCP servers of the session with their states. A server starts when a run needs it.
+        """The session's MCP servers with their states. A server starts when a run needs it.
 
         Example:
             for status in session.mcp_servers:

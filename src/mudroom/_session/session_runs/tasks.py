@@ -21,8 +21,9 @@ from ..prompts import Prompt, check_prompts, parse_prompt
 from .requests import OutputSpec, RunRequest, add_outputs, convert_report, to_report
 from .runner import SessionRunner
 
+# Tasks of a stream, for each one that may run, whose reports wait for an earlier one. More would
+# fill the memory if the first task takes long.
 _WAITING_PER_SLOT = 4
-"""Tasks of a stream, for each one that may run, whose reports wait for an earlier one."""
 
 
 def make_task(
@@ -33,7 +34,7 @@ def make_task(
     budget: Budget | None,
     **more: Any,
 ) -> tuple[Brief, RunRequest]:
-    """Return the brief of a task beside the conversation, and the request for its run.
+    """Make the brief of a task beside the conversation, and the request for its run.
 
     Arguments:
         more: see `BriefMaker.make_task_brief`.
@@ -78,7 +79,7 @@ async def resume_task(
 
 
 async def read_reports(runner: SessionRunner) -> list[RecordedTask]:
-    """Return the runs without a parent that the record has; see `Session.reports`."""
+    """Read the runs without a parent from the record; see `Session.reports`."""
     found: dict[str, RecordedTask] = {}
     journal = runner.resources.services.journal
     async for event in journal.read(types=(RunStarted, RunFinished)):
@@ -107,6 +108,7 @@ async def run_tasks(
     """Run one task per prompt, `parallel` at a time; see `Session.map`."""
     check_amount("parallel", parallel, "map", is_count=True, minimum=1)
     specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
+    # All prompts are checked before the first task starts.
     checked = check_prompts(prompts)
     briefs = [runner.briefs.make_task_brief(each, specification, budget) for each in checked]
     slots = asyncio.Semaphore(parallel)
@@ -147,7 +149,7 @@ async def stream_tasks(
 
 
 class _TaskStream:
-    """The tasks of one stream that have started and whose reports are not yielded."""
+    """The tasks of one stream that have started and whose reports are not yielded yet."""
 
     def __init__(
         self,

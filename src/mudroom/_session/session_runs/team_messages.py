@@ -1,4 +1,4 @@
-"""Messages of the user to named children while no prompt runs."""
+"""The user's messages to named children while no prompt runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ async def send_between_prompts(
 ) -> bool:
     """Store a message to an idle child, which works again with it at the next prompt.
 
-    Return False if no child of the conversation has the name, or if it cannot read the message.
+    Returns False if no child of the conversation has the name, or if it cannot read the message.
 
     Arguments:
         latest_run: id of the last prompt. name: of the child, or id of one of its runs.

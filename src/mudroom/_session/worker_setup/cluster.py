@@ -34,7 +34,7 @@ PROGRAM = "mudroom._session.worker_process:serve"
 
 
 def make_hidden_check(services: SessionServices) -> Callable[[str], bool] | None:
-    """Return the function that tells which files may not leave this machine: none may read them.
+    """Return a function that tells which files may not leave this machine: none may read them.
 
     Returns None if there are none.
     """
@@ -58,12 +58,12 @@ async def open_ray_worker(
     actors: int,
     environ: Mapping[str, str],
 ) -> RemoteWorker:
-    """Start worker processes on the nodes of a Ray cluster and return the worker that uses them.
+    """Start worker processes on the nodes of a Ray cluster, and return the worker that uses them.
 
     Arguments:
         actors: number of worker processes; 0 means one per processor of the cluster, at most
             MAX_PROCESSES.
-        environ: variables of the session.
+        environ: the session's variables.
 
     Raises UsageError.
     """
@@ -77,7 +77,7 @@ async def connect_to_ray(
 ) -> tuple[RayTransport, int]:
     """Connect to a Ray cluster, or start one on this machine.
 
-    Return the transport, and the number of worker processes that the cluster has room for: one per
+    Returns the transport, and the number of worker processes that the cluster has room for: one per
     processor, at most MAX_PROCESSES. Raises UsageError.
     """
     from ..._adapters.workers.ray.transport import RayTransport
@@ -92,7 +92,7 @@ async def connect_to_ray(
 
 
 def make_requirements(config: WorkerConfig) -> NodeRequirements:
-    """Return what a node must have for a session."""
+    """List what a node must have for a session."""
     from ..._adapters.workers.ray.node_check import NodeRequirements
 
     return NodeRequirements(
@@ -128,7 +128,7 @@ async def open_far_worker(
 
 
 def _leave_secrets_out(config: WorkerConfig, environ: Mapping[str, str]) -> WorkerConfig:
-    """Return the config for another machine: secrets are not sent, its environment has them."""
+    """Leave secrets out of the config for another machine: its environment has its own."""
     if config.environ is None:
         names = list_address_variables()
         sent = {name: environ[name] for name in names if name in environ}
@@ -138,16 +138,15 @@ def _leave_secrets_out(config: WorkerConfig, environ: Mapping[str, str]) -> Work
 
 
 def may_be_secret(name: str) -> bool:
-    """Return whether a variable may have a secret, by its name."""
+    """Guess by its name whether a variable may have a secret."""
     return is_secret_name(name) or name in list_header_variables()
 
 
 def adapt_to_node(config: WorkerConfig) -> WorkerConfig:
-    """Return the config for a machine that does not see the folders: it has a state folder itself.
+    """Adapt the config to a machine that does not see the folders: it has a state folder itself.
 
-    The task board and the earlier contents of files stay on the machine of the session.
-
-    Raises UsageError if the folder cannot be made.
+    The task board and the earlier contents of files stay on the session's machine. Raises
+    UsageError if the folder cannot be made.
     """
     from ..environments.node import find_node_folder
 
@@ -174,11 +173,12 @@ def adapt_to_node(config: WorkerConfig) -> WorkerConfig:
 def open_node_environments(
     config: WorkerConfig, factory: EnvironmentFactory, link: SessionLink
 ) -> SessionEnvironments:
-    """Return the environments of a worker process that does not see the folder of the session."""
+    """Open the environments of a worker process that does not see the session's folder."""
     from ..._adapters.workers.remote.tree_transfer import TreeLink
     from ..._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces, remove_old_sessions
     from ..environments.node import NodeEnvironments
 
+    # Sessions whose process was killed here leave their files.
     remove_old_sessions(os.path.dirname(config.node_folder), config.session)
     workspaces = NodeWorkspaces(
         config.node_folder,

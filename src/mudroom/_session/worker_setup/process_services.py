@@ -1,4 +1,4 @@
-"""The services of the runs in a worker process, made from the config that its session sends."""
+"""Builds the services of the runs in a worker process from the config that its session sends."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 class WorkerServices(NamedTuple):
-    """Services of the runs of a session in a worker process, and what is closed after them."""
+    """Services of a session's runs in a worker process, and the rest to close after them."""
 
     services: SessionServices
     models: ModelRegistry
@@ -94,7 +94,7 @@ def _collect_tools(
 
 
 def _load_own_tools(config: WorkerConfig, link: SessionLink) -> list[Tool]:
-    """Return the tools of the caller. Raises UsageError if one cannot be imported here."""
+    """Load the caller's tools. Raises UsageError if one cannot be imported here."""
     extend_import_path(config.import_path)
     return [*load_tools(config.tool_references), *make_session_tools(config, link)]
 
@@ -216,7 +216,7 @@ def _open_servers(
 def _open_models(
     config: WorkerConfig, link: SessionLink, environ: Mapping[str, str], clock: SystemClock
 ) -> ModelRegistry:
-    """Return the models; those that exist only in the session's process are reached by the link."""
+    """Open the models; those that only exist in the session's process are reached by the link."""
     models = ModelRegistry(
         environ,
         clock,

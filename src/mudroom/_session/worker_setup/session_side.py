@@ -30,17 +30,17 @@ from ..options import SessionOptions, choose_worker
 from .cluster import make_hidden_check
 
 # Without -P, Python would import modules of the current folder first, which may be a stranger's.
+# The command line of a worker process, without the number of its socket.
 COMMAND = (sys.executable, "-P", "-m", "mudroom._session.worker_process")
-"""Command line of a worker process, without the number of its socket."""
 
 
 def make_process_worker(
     services: SessionServices, config: WorkerConfig, models: ModelRegistry, processes: int
 ) -> RemoteWorker:
-    """Return the worker of a session that executes children in worker processes.
+    """Make the worker of a session that executes children in worker processes.
 
     Arguments:
-        models: the models of the session.
+        models: the session's models.
         processes: number of worker processes; 0 means one per processor.
     """
     return RemoteWorker(
@@ -64,12 +64,12 @@ def make_worker_config(
     board_offer: BoardOffer,
     clock: SystemClock,
 ) -> WorkerConfig:
-    """Return the facts from which a worker process builds its services.
+    """Collect the facts from which a worker process builds its services.
 
     Arguments:
         home: mudroom's state folder.
         limits: what descriptions of tools may list.
-        models: the models of the session.
+        models: the session's models.
         board_offer: runs that have the tools for the task board.
         clock: that of the session.
 
@@ -133,6 +133,7 @@ def _refuse_objects(options: SessionOptions) -> None:
             remedy='Use worker="local", or leave the objects out.',
         )
     for tool in load_tools(options.tools):
+        # In a worker process, `__main__` is another program.
         if tool.reference.startswith("__main__:"):
             raise UsageError(
                 f"the tool {tool.reference} cannot be used in worker processes: they do not import "

@@ -41,7 +41,7 @@ class Workers:
         environ: variables of the connection to Ray, such as RAY_ADDRESS; default: those of this
             process.
 
-    Errors: UsageError (another `worker`, no cluster that can be used).
+    Errors: UsageError (another `worker`, no usable cluster).
 
     Example:
         async with Workers("process:4") as workers:

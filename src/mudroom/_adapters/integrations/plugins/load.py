@@ -1,4 +1,4 @@
-"""Loading of the plugins that settings files and flags turn on."""
+"""Loads the plugins that settings files and flags turn on."""
 
 from __future__ import annotations
 
@@ -21,24 +21,23 @@ _VARIABLE = compile_later(r"\$\{(CLAUDE_PLUGIN_(?:ROOT|DATA)|user_config\.(\w+))
 
 
 class LoadedPlugins(NamedTuple):
-    """The plugins that settings and flags name, and remarks."""
+    """The plugins that settings and flags name, with remarks."""
 
     listed: list[ListedPlugin]
     findings: list[Finding]
 
     @property
     def plugins(self) -> list[Plugin]:
-        """The plugins that are used."""
         return [item.plugin for item in self.listed if item.plugin]
 
 
 def load_plugins(
     folder: str, *, user_home: str, plugin_dirs: Iterable[str] = (), data_home: str = ""
 ) -> LoadedPlugins:
-    """Load the plugins of a folder and of the user. Start nothing; read no text of their parts.
+    """Load the plugins of a folder and of the user, without starting or reading their parts.
 
     Arguments:
-        folder: of the session; its parents up to the root of the repository are read, too.
+        folder: the session's; its parents up to the root of the repository are read, too.
         user_home: the user's home folder, "" for none.
         plugin_dirs: folders of further plugins, which need no trust.
         data_home: folder for the data of plugins, "" for none.
@@ -65,7 +64,6 @@ def load_plugins(
 
 
 def _load_folder(path: str, findings: list[Finding]) -> ListedPlugin:
-    """Load the plugin in a folder that a flag names."""
     origin = "--plugin-dir"
     folder = os.path.realpath(os.path.expanduser(path))
     if not os.path.isdir(folder):
@@ -110,7 +108,7 @@ def _add_variables(plugin: Plugin, data_home: str) -> Plugin:
 
 
 def fill_variables(plugin: Plugin, value: T) -> T:
-    """Return a text, list or table of a plugin with its variables filled in.
+    """Fill in the variables in a text, list or table of a plugin.
 
     A variable without a value stays as it is.
     """
@@ -119,7 +117,7 @@ def fill_variables(plugin: Plugin, value: T) -> T:
 
 
 def fill_text(variables: Mapping[str, str], text: str) -> str:
-    """Return a text with `${CLAUDE_PLUGIN_ROOT}` and similar names filled in."""
+    """Fill in `${CLAUDE_PLUGIN_ROOT}` and similar names."""
 
     def fill(match: re.Match[str]) -> str:
         name = f"CLAUDE_PLUGIN_OPTION_{match[2]}" if match[2] else match[1]
@@ -139,8 +137,8 @@ def _map_texts(value: object, change: Callable[[str], str]) -> object:
     return value
 
 
+# Claude Code keeps plugins there, below the user's home.
 STATE = ".claude/plugins"
-"""Folder below the user's home in which Claude Code keeps plugins."""
 MARKET_FILE = ".claude-plugin/marketplace.json"
 
 
@@ -158,9 +156,9 @@ class FoundPlugin(Struct, frozen=True):
 def find_plugin(
     setting: PluginSetting, user_home: str, findings: list[Finding]
 ) -> FoundPlugin | None:
-    """Return the folder of a plugin that a settings file names; None if it is not on this machine.
+    """Find the folder of a plugin that a settings file names; None if it is not on this machine.
 
-    The installed version has precedence over the one in the folder of its marketplace.
+    The installed version has precedence over the one in its marketplace's folder.
     """
     name, _, market = setting.id.rpartition("@")
     parts = (name, market)
@@ -194,7 +192,7 @@ def find_plugin(
 
 
 def _find_market(setting: PluginSetting, market: str, state: str) -> str:
-    """Return the folder of a marketplace, "" if it is not on this machine."""
+    """Find the folder of a marketplace; "" if it is not on this machine."""
     source = setting.market.get("source")
     table = _as_table(source)
     path = table.get("path")
@@ -231,7 +229,7 @@ def _find_entry(folder: str, name: str, findings: list[Finding]) -> dict[str, An
 
 
 def _find_installed(setting: PluginSetting, state: str) -> str:
-    """Return the folder that the list of installed plugins has, "" for none."""
+    """Look up the folder in the list of installed plugins, "" for none."""
     plugins = read_json(os.path.join(state, "installed_plugins.json"), []).get("plugins")
     listed = _as_table(plugins).get(setting.id)
     entries = cast("list[Any]", listed) if isinstance(listed, list) else [listed]
@@ -245,7 +243,7 @@ def _find_installed(setting: PluginSetting, state: str) -> str:
 
 
 def _find_cached(folder: str) -> str:
-    """Return the newest version below a folder of Claude Code's cache, "" for none."""
+    """Find the newest version in a folder of Claude Code's cache, "" for none."""
     try:
         with os.scandir(folder) as scan:
             versions = [entry for entry in scan if entry.is_dir()]
@@ -261,6 +259,7 @@ def _as_table(value: object) -> dict[str, Any]:
 
 MANIFEST = ".claude-plugin/plugin.json"
 _NAME = compile_later(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+# These parts of the manifest have no counterpart here.
 _NOT_USED = (
     "workflows",
     "lspServers",
@@ -270,13 +269,13 @@ _NOT_USED = (
     "themes",
     "experimental",
 )
-"""Parts of the manifest that have no counterpart here."""
 _NOT_USED_FILES = (
     (".lsp.json", "lspServers"),
     ("monitors", "monitors"),
     ("themes", "themes"),
     ("workflows", "workflows"),
 )
+# Fields of a marketplace that stand for those of a manifest.
 _ENTRY_FIELDS = (
     "version",
     "description",
@@ -288,12 +287,9 @@ _ENTRY_FIELDS = (
     "mcpServers",
     "userConfig",
 )
-"""Fields of a marketplace that stand for those of a manifest."""
 
 
 class _Reader(Struct):
-    """A manifest and the folder it describes."""
-
     root: str
     manifest: Mapping[str, Any]
     path: str
@@ -301,11 +297,10 @@ class _Reader(Struct):
     findings: list[Finding]
 
     def add(self, text: str, remedy: str = "", *, is_problem: bool = True) -> None:
-        """Add a finding about the plugin."""
         self.findings.append(Finding(self.path, f"plugin {self.name}: {text}", remedy, is_problem))
 
     def resolve(self, field: str, text: object) -> str:
-        """Return the real path of a part; "" if it does not exist or is outside of the folder."""
+        """Resolve the path of a part; "" if it does not exist or is outside of the folder."""
         if not isinstance(text, str):
             self.add(f"{field} is not used: a path must be a text", "Correct the manifest.")
             return ""
@@ -319,7 +314,7 @@ class _Reader(Struct):
         return real
 
     def list_paths(self, field: str, default: str, *, adds: bool = False) -> tuple[str, ...]:
-        """Return the real paths of a kind of parts.
+        """List the real paths of one kind of parts.
 
         Arguments:
             default: folder for a manifest that does not name one.
@@ -337,7 +332,7 @@ class _Reader(Struct):
         return tuple(dict.fromkeys(filter(None, paths)))
 
     def list_tables(self, field: str, default: str) -> tuple[Table, ...]:
-        """Return the tables of a kind of programs: of the default file, and of the manifest."""
+        """List the tables of one kind of programs: from the default file, and from the manifest."""
         declared = self.manifest.get(field)
         items = cast("list[Any]", declared if isinstance(declared, list) else [declared])
         if os.path.lexists(os.path.join(self.root, default)):
@@ -362,12 +357,12 @@ def read_plugin(
     entry: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Plugin | None:
-    """Return the plugin in a folder; None if it has no usable name, then a finding says so.
+    """Read the plugin in a folder; None, and a finding, if it has no usable name.
 
     Arguments:
         plugin_id, origin, place: see Plugin.
-        entry: what a marketplace says about it; the manifest of the folder has precedence.
-        options: values of the user for `userConfig`.
+        entry: what a marketplace says about it; the folder's own manifest has precedence.
+        options: the user's values for `userConfig`.
     """
     root = os.path.realpath(folder)
     path = os.path.join(root, MANIFEST)
@@ -422,7 +417,7 @@ def _report_unused(reader: _Reader) -> None:
 
 
 def _read_options(reader: _Reader, options: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of `userConfig`: those of the user, else the defaults.
+    """Read the values of `userConfig`: the user's, else the defaults.
 
     The names are those in the environment of programs.
     """

@@ -18,7 +18,6 @@ from .spec import Plugin
 
 
 def list_plugin_hooks(plugins: Iterable[Plugin], findings: list[Finding]) -> list[HookSpec]:
-    """Return the hooks of plugins."""
     return [hook for plugin in plugins for hook in _read_hooks(plugin, findings)]
 
 
@@ -43,7 +42,7 @@ def _read_hooks(plugin: Plugin, findings: list[Finding]) -> Iterator[HookSpec]:
 def list_plugin_servers(
     plugins: Iterable[Plugin], environ: Mapping[str, str], findings: list[Finding]
 ) -> list[ServerSpec]:
-    """Return the MCP servers of plugins, named `plugin:PLUGIN:SERVER`.
+    """List the MCP servers of plugins, which are named `plugin:PLUGIN:SERVER`.
 
     Arguments:
         environ: values of the variables in the tables.
@@ -84,7 +83,7 @@ def _complete(plugin: Plugin, server: ServerSpec) -> ServerSpec:
 
 
 def make_data_folders(plugins: Iterable[Plugin]) -> None:
-    """Create the folders for the data of plugins that have hooks or MCP servers."""
+    """Create the data folders of those plugins that have hooks or MCP servers."""
     for plugin in plugins:
         data = plugin.variables.get("CLAUDE_PLUGIN_DATA")
         if data and (plugin.hooks or plugin.servers):

@@ -1,4 +1,4 @@
-"""Plugins that settings files turn on or off, and the marketplaces that these files name."""
+"""Which plugins settings files turn on or off, and the marketplaces that these files name."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from msgspec import Struct
 
 from ..config_files import Finding, read_bytes
 
+# Highest precedence first.
 SETTINGS = (".claude/settings.local.json", ".claude/settings.json")
-"""Settings files of a folder, highest precedence first."""
 
 
 class PluginSetting(Struct, frozen=True):
     """A plugin that a settings file turns on.
 
     Arguments:
-        id: `NAME@MARKETPLACE`. origin: path of the file. place: see Plugin.
+        id: `NAME@MARKETPLACE`. origin: the file's path. place: see Plugin.
         options: values that the user set for it.
         market: source of the marketplace as the same file has it, {} if it has none.
     """
@@ -39,7 +39,7 @@ class _Settings(Struct, rename="camel"):
 
 
 class PluginSettings(Struct, frozen=True):
-    """Settings about plugins and commands.
+    """What settings say about plugins and commands.
 
     Arguments:
         forbids_commands: path of the file that forbids shell commands in skills and command files,
@@ -55,8 +55,8 @@ def load_plugin_settings(
 ) -> PluginSettings:
     """Load what the settings files of the user and of a folder say about plugins.
 
-    Only the file of the user turns off a plugin that the user turned on, so that a repository
-    cannot remove a hook that guards the user. Only that file has values of options.
+    Only the user's file turns off a plugin that the user turned on, so that a repository cannot
+    remove a hook that guards the user. Only that file has values of options.
 
     Arguments:
         places: folders of the project, nearest first. user_home: "" for none.
@@ -94,7 +94,7 @@ def load_plugin_settings(
 
 
 def _read(path: str) -> _Settings:
-    """Return the settings of a file; none if it is missing or wrong, as other readers report."""
+    """Read the settings in a file; none if it is missing or wrong, which other readers report."""
     data = read_bytes(path, [])
     if not data:
         return _Settings()

@@ -1,4 +1,4 @@
-"""The parts of one plugin, and where it was turned on."""
+"""What one plugin consists of, and where it was turned on."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Plugin(Struct, frozen=True, kw_only=True):
 
     @property
     def is_personal(self) -> bool:
-        """True if the user turned it on, not the folder of the session."""
+        """Whether the user turned it on, not the session's folder."""
         return not self.place
 
 

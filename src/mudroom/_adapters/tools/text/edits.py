@@ -1,4 +1,4 @@
-"""The places of a file that an edit means, and the text that it puts there."""
+"""Where in a file an edit applies, and the text that it puts there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EditRefusedError(ValueError):
 
 
 class Replacement(Struct, frozen=True):
-    """A part of a text, from `start` to `end`, and the new text for it."""
+    """Part of a text, from `start` to `end`, and the new text for it."""
 
     start: int
     end: int
@@ -33,10 +33,10 @@ class Replacement(Struct, frozen=True):
 def find_replacements(
     file: FileText, old: str, new: str, *, replace_all: bool
 ) -> list[Replacement]:
-    """Find what an edit replaces; an empty list if the old text is not in the file.
+    """Find what an edit replaces; nothing if the old text is not in the file.
 
-    Models send text as they saw it: line ends are not visible, numbers of `read` stand before the
-    lines, and marks of quoted text within them. Each is undone only where the file confirms it.
+    Models send text as they saw it: without knowing the line ends, with `read`'s line numbers, and
+    with the marks that quote it. Each of these is undone only where the file confirms it.
 
     Raises EditRefusedError, or ValueError with a text for the model.
     """
@@ -44,7 +44,6 @@ def find_replacements(
 
 
 def apply_replacements(text: str, replacements: Sequence[Replacement]) -> str:
-    """Return the text with all parts replaced."""
     parts: list[str] = []
     position = 0
     for one in replacements:
@@ -90,7 +89,7 @@ class _Search:
         return self._find_look_alike()
 
     def _list_places(self, text: FoldedText, wanted: str) -> list[tuple[int, int]]:
-        """List the places of a text. A letter is not found without its accent."""
+        """List where a text is. A letter is not found without its accent."""
         return [
             (start, end)
             for start, end in text.find_all(wanted)
@@ -98,7 +97,7 @@ class _Search:
         ]
 
     def _find_numbered(self, ends: FoldedText) -> tuple[int, int] | None:
-        """Find the old text without its line numbers where these are right."""
+        """Find the old text without its line numbers, where these are right."""
         if self._numbered is None or not self._numbered.text:
             return None
         places = self._list_places(ends, self._numbered.text)
@@ -112,7 +111,7 @@ class _Search:
         return numbered.fits(self._count_line(start), starts_line=self._starts_line(start))
 
     def _find_line(self, number: int) -> range:
-        """Return the positions in a line, with its end; none for a line that does not exist."""
+        """Find where a line starts and ends, with its line end; none if there is no such line."""
         start = 0
         for _ in range(number - 1):
             start = self._shown.find(self._line_break, start) + 1
@@ -193,7 +192,7 @@ class _Search:
     def _replace_difference(self, start: int, end: int, old: str, new: str) -> Replacement:
         """Replace only what differs between the old and the new text.
 
-        So the rest of the place keeps its own spaces, quotes and accents.
+        The rest of the place keeps its own spaces, quotes and accents.
         """
         same_start = _count_same_start(old, new)
         same_end = _count_same_end(old[same_start:], new[same_start:])
@@ -220,7 +219,7 @@ class _Search:
         return self._make(start, end, before + inserted + after)
 
     def _describe_difference(self, old: str, start: int, end: int) -> str:
-        """Name the first character of a place that differs from the old text."""
+        """Name the first character at which a place differs from the old text."""
         part = self._shown[start:end]
         index = _count_common(old, set_line_ends(part, "\n"))
         index += part[:index].count("\r\n")
@@ -244,13 +243,13 @@ class _Search:
 
 
 def _count_common(one: str, other: str) -> int:
-    """Count the characters that both texts begin with."""
+    """Count how many characters two texts have in common at the start."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _count_same_start(old: str, new: str) -> int:
-    """Count the characters that both begin with, without a letter that has another accent."""
+    """Count the same, but stop before a letter that has another accent."""
     count = _count_common(old, new)
     while count and (is_mark(old[count : count + 1]) or is_mark(new[count : count + 1])):
         count -= 1
@@ -258,7 +257,7 @@ def _count_same_start(old: str, new: str) -> int:
 
 
 def _count_same_end(old: str, new: str) -> int:
-    """Count the characters that both end with; they do not begin with an accent."""
+    """Count the common characters at the end, which may not begin with an accent."""
     count = _count_common(old[::-1], new[::-1])
     while count and is_mark(old[len(old) - count]):
         count -= 1
@@ -280,7 +279,7 @@ _TABLE = {ord(character): same for characters, same in _SAME for character in ch
 
 
 class FoldedText:
-    """A text with some parts replaced, and the places of the original.
+    """A text with some parts replaced, which can find places in the original.
 
     Arguments:
         original: the text. pattern: finds the parts. fold: returns what replaces a part.
@@ -307,7 +306,7 @@ class FoldedText:
         self.text = "".join(pieces) + original[copied:] if pieces else original
 
     def find_all(self, wanted: str) -> Iterator[tuple[int, int]]:
-        """Yield the start and end, in the original, of each place; places do not overlap.
+        """Yield where a text starts and ends in the original; places do not overlap.
 
         A part that was replaced is never cut: such a place does not count.
         """
@@ -322,7 +321,7 @@ class FoldedText:
             position = self.text.find(wanted, position + len(wanted))
 
     def find_start(self, position: int) -> int | None:
-        """Return where the character at a position begins in the original; None within a part."""
+        """Find where a character begins in the original; None within a replaced part."""
         number = bisect_right(self._starts, position) - 1
         if number < 0:
             return position
@@ -331,7 +330,7 @@ class FoldedText:
         return self._parts[number][1] + position - self._ends[number]
 
     def find_end(self, position: int) -> int | None:
-        """Return where the character before a position ends in the original; None within a part."""
+        """Find where the character before a position ends in the original; None within a part."""
         if position == 0:
             return 0
         number = bisect_right(self._starts, position - 1) - 1
@@ -343,12 +342,11 @@ class FoldedText:
 
 
 def fold_line_ends(text: str) -> FoldedText:
-    """Make all line ends "\\n"."""
     return FoldedText(text, _LINE_ENDS, lambda _: "\n")
 
 
 def fold_look_alikes(text: str) -> FoldedText:
-    """Make line ends, spaces, dashes and quotes the same, drop what has no width, and compose.
+    """Make line ends, spaces, dashes and quotes the same, drop invisible characters, and compose.
 
     Composed and decomposed letters (NFC and NFD) become the same.
     """
@@ -362,7 +360,7 @@ def _fold_part(part: str) -> str:
 
 
 def is_mark(character: str) -> bool:
-    """Return whether a character is an accent of the letter before it."""
+    """Tell if a character is an accent on the letter before it."""
     return _IS_MARK.match(character) is not None
 
 
@@ -371,11 +369,11 @@ _NUMBER = compile_later(r"(?<! ) *+(\d{1,12})\t")
 
 
 class UnclearNumbersError(ValueError):
-    """Numbers that may belong to the file or be line numbers; the text says what to do."""
+    """Numbers that may be line numbers or belong to the file; the text says what to do."""
 
 
 class NumberedText(Struct, frozen=True):
-    """A text without its line numbers, and these, by the index of their line."""
+    """A text without its line numbers, and the numbers by the index of their line."""
 
     text: str
     numbers: Mapping[int, int]
@@ -388,19 +386,19 @@ class NumberedText(Struct, frozen=True):
 
     @property
     def ends_with_number(self) -> bool:
-        """True if the last line has nothing but a number."""
+        """Whether there is nothing but a number on the last line."""
         last = self.text.rpartition("\n")[2]
         return not last and self.text.count("\n") in self.numbers
 
     def fits(self, line: int, *, starts_line: bool) -> bool:
-        """Return whether the numbers are those of a place that begins in a line."""
+        """Tell if the numbers are right for a place that begins in this line."""
         if 0 in self.numbers and not starts_line:
             return False
         return all(line + index == number for index, number in self.numbers.items())
 
 
 def read_numbers(text: str) -> NumberedText | None:
-    """Take the number off each line that begins with one; None when no line does."""
+    """Take the number off each line that begins with one; None if none does."""
     lines = text.split("\n")
     numbers = {
         index: int(match[1])
@@ -417,7 +415,7 @@ def check_unnumbered(new: str, line: int, lines: Sequence[str], *, starts_line: 
     """Refuse a new text with line numbers where the old text had none.
 
     Arguments:
-        line: number of the first line of the place. lines: the whole lines there, as in the file.
+        line: number of the place's first line. lines: the whole lines there, as in the file.
 
     Raises UnclearNumbersError.
     """

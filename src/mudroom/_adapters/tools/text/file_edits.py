@@ -1,4 +1,4 @@
-"""Edits of files: read, replace, write; and what a model reads about each."""
+"""Edits of files: read, replace, write, and tell the model what happened."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TextEdit(Struct, frozen=True):
     """An edit as a model asks for it: replaces `old`, once or everywhere, by `new`.
 
     Arguments:
-        expected: how often `old` must be in the file; None for once, or any number of times with
+        expected: how often `old` must be in the file. None means once, or any number of times with
             `replace_all`.
     """
 
@@ -44,7 +44,7 @@ class TextEdit(Struct, frozen=True):
 
 
 def propose_edit(workspace: Workspace, *edits: TextEdit) -> list[PreviewLine]:
-    """Return the difference that edits of one file would make; empty if they would fail."""
+    """Show the difference that edits of one file would make; empty if they would fail."""
     path = workspace.locate(edits[0].file_path)
     data = workspace.read(path, 0, MAX_PROPOSED_BYTES + 1)
     if len(data) > MAX_PROPOSED_BYTES or describe_binary(data[:8_192]):
@@ -64,10 +64,7 @@ def propose_edit(workspace: Workspace, *edits: TextEdit) -> list[PreviewLine]:
 
 
 def edit_file(workspace: Workspace, *edits: TextEdit) -> ToolResult:
-    """Make edits of one file, each in the text that the one before it left; all of them or none.
-
-    A refused call changes no byte.
-    """
+    """Make all edits of one file, or none; each in the text that the one before it left."""
     path = workspace.locate(edits[0].file_path)
     with get_file_lock(workspace, path):
         with naming_similar_files(workspace, path):
@@ -107,7 +104,7 @@ def edit_file(workspace: Workspace, *edits: TextEdit) -> ToolResult:
 
 
 def _find_replacements(file: FileText, edit: TextEdit) -> list[Replacement]:
-    """Find the places. Raises ValueError with a text for the model."""
+    """Find what to replace. Raises ValueError with a text for the model."""
     found = find_replacements(file, edit.old, edit.new, replace_all=edit.replace_all)
     if found and edit.expected is not None and len(found) != edit.expected:
         raise ValueError(
@@ -122,14 +119,14 @@ def _apply(file: FileText, replacements: Sequence[Replacement]) -> FileText:
 
 
 def _describe_earlier(number: int) -> str:
-    """Say what a missing text was looked for in: the edits before it are made first."""
+    """Explain what a missing text was looked for in: the edits before it are made first."""
     if not number:
         return ""
     return " No edit was made. Each edit is looked for in the text that the edits before it leave."
 
 
 def _encode(file: FileText, replacements: Sequence[Replacement]) -> bytes:
-    """Return the bytes of the changed file. Raises ValueError with a text for the model."""
+    """Encode the changed file. Raises ValueError with a text for the model."""
     encoding = file.encoding
     if not encoding.is_known:
         for one in replacements:
@@ -159,7 +156,7 @@ def _describe_edits(path: str, file: FileText, made: Sequence[Sequence[Replaceme
 
 
 def _find_rest(text: str, first: Replacement) -> dict[str, str]:
-    """Return what stands on the lines of the first place before and after it, if anything."""
+    """Find what else stands on the lines of the first place, before and after it."""
     line_start = text.rfind("\n", 0, first.start) + 1
     line_end = text.find("\n", first.end)
     rest = {"before": text[line_start : first.start]}

@@ -1,4 +1,4 @@
-"""A text file as the tools see it, with all that its bytes need to be written back."""
+"""A text file as the tools see it, with all that it takes to write its bytes back."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from .encodings import Encoding, detect_encoding
 
 _NOT_SHOWN = compile_later("[\0\ud800-\udfff]")
 _LINE_END = compile_later("\r\n?|\n")
+# Shown in place of a character that no result can hold.
 REPLACEMENT = "\ufffd"
-"""Shown in place of a character that no result can hold."""
 
 
 class FileText(Struct, frozen=True):
     """The text of a file, exactly as it is stored.
 
     Arguments:
-        text: without byte order mark, with the line ends of the file. A byte that is not valid
-            UTF-8 is half of a surrogate pair, as Python's "surrogateescape" writes it.
+        text: without byte order mark, with the file's line ends. A byte that is not valid UTF-8 is
+            half of a surrogate pair, as Python's "surrogateescape" writes it.
     """
 
     text: str
@@ -26,7 +26,7 @@ class FileText(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The text as `read` shows it: as many characters, those that are not text as U+FFFD."""
+        """The text as `read` shows it: of the same length, with U+FFFD for other bytes."""
         return show_text(self.text)
 
     def encode(self, text: str) -> bytes:
@@ -36,7 +36,7 @@ class FileText(Struct, frozen=True):
 
 
 def decode_file(data: bytes) -> FileText:
-    """Decode the whole content of a file. Every content can be decoded, and nothing is lost."""
+    """Decode the whole content of a file. This never fails, and loses nothing."""
     encoding = detect_encoding(data)
     text = data[len(encoding.bom) :].decode(encoding.codec, encoding.errors)
     return FileText(text, encoding)
@@ -48,7 +48,7 @@ def show_text(text: str) -> str:
 
 
 def find_line_break(text: str) -> str:
-    """Return the character that ends the lines of a text: "\\r" only where there is no "\\n".
+    """Find the character that ends lines: "\\r" only where there is no "\\n".
 
     It decides how lines are counted, the same for every tool.
     """
@@ -56,7 +56,7 @@ def find_line_break(text: str) -> str:
 
 
 def list_lines(text: str) -> list[str]:
-    """Return the lines of a text as `read` numbers them, without their ends."""
+    """List the lines as `read` numbers them, without their ends."""
     if not text:
         return []
     line_break = find_line_break(text)
@@ -65,7 +65,7 @@ def list_lines(text: str) -> list[str]:
 
 
 def find_line_end(text: str) -> str | None:
-    """Return the line end if all lines of a text have the same; None if they differ, or for none.
+    """Find the line end that all lines have; None if they differ, or if there is none.
 
     Example:
         find_line_end("a\\r\\nb\\r\\n") == "\\r\\n"
@@ -75,10 +75,9 @@ def find_line_end(text: str) -> str | None:
 
 
 def set_line_ends(text: str, end: str) -> str:
-    """Give all lines of a text the same end."""
     return _LINE_END.sub(end, text)
 
 
 def count_lines(text: str) -> int:
-    """Count the lines of a text; a last line without an end counts."""
+    """Count the lines, including a last one without an end."""
     return text.count("\n") + (not text.endswith("\n") and bool(text))

@@ -1,4 +1,4 @@
-"""Writes of whole files in the format that they have."""
+"""Writes of whole files, in the format that they have."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write_file(workspace: Workspace, file_path: str, content: str) -> ToolResult
 
 
 def _read_old(workspace: Workspace, path: str) -> FileText | None:
-    """Return the text that is replaced; None for a new file and for one that is not text."""
+    """Read the text to replace; None for a new file and for one that is not text."""
     try:
         data = workspace.read(path, 0, MAX_INSPECTED)
     except WorkspaceError:
@@ -39,7 +39,7 @@ def _read_old(workspace: Workspace, path: str) -> FileText | None:
 
 
 def _encode(old: FileText | None, content: str) -> tuple[bytes, str]:
-    """Return the bytes of the new content in the format of the old one, and a note on it.
+    """Encode the content in the format of the old text, and add a note.
 
     The note names an encoding other than UTF-8 that was kept, or the change of an encoding.
     Raises ValueError with a text for the model.
@@ -76,7 +76,7 @@ def _encode(old: FileText | None, content: str) -> tuple[bytes, str]:
 
 
 def propose_write(workspace: Workspace, file_path: str, content: str) -> list[PreviewLine]:
-    """Return the difference between a file and its new content."""
+    """Show the difference between a file and its new content."""
     try:
         data = workspace.read(workspace.locate(file_path), 0, MAX_PROPOSED_BYTES)
     except WorkspaceError:

@@ -17,11 +17,11 @@ _UNKNOWN_LETTERS = compile_later(r"[^\0-\x7f]+[0-9@-~]?")
 def keep_line_ends(text: str, start: int, end: int, new: str, sent: str) -> str:
     """Give the lines of a new text the line ends of the place that it replaces.
 
-    Lines that stay keep theirs, and added lines get that of the line before them.
+    Lines that stay keep theirs; added lines get the one of the line before them.
 
     Arguments:
         text: the file as it is shown. start, end: the place in it.
-        new: with "\\n" at its line ends. sent: as the model sent it: decides in a file that has no
+        new: with "\\n" at its line ends. sent: as the model sent it; decides in a file that has no
             line end.
     """
     part = text[start:end]
@@ -46,7 +46,7 @@ def _find_last_end(text: str) -> str:
 
 
 def _join_lines(old: Sequence[str], ends: Sequence[str], new: Sequence[str]) -> str:
-    """Join new lines with the ends of the old lines that they are, replace or follow."""
+    """Join new lines with the ends of the old lines that they equal, replace or follow."""
     shorter = min(len(old), len(new))
     first = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     rest = shorter - first
@@ -64,7 +64,7 @@ def _join_lines(old: Sequence[str], ends: Sequence[str], new: Sequence[str]) -> 
 def _choose_ends(old: Sequence[str], ends: Sequence[str], new: Sequence[str]) -> list[str]:
     """Choose the end of each new line from those of the old lines.
 
-    Raises ValueError when there are so many lines that to compare them would take long.
+    Raises ValueError when there are so many lines that comparing them would take long.
     """
     if len(old) * len(new) > _MAX_COMPARED:
         raise ValueError(
@@ -86,7 +86,7 @@ def _choose_ends(old: Sequence[str], ends: Sequence[str], new: Sequence[str]) ->
 
 
 def keep_foreign(part: str, shown_part: str, new: str, shown: str, text: str) -> str:
-    """Put the foreign bytes of a place back where the new text shows U+FFFD for them.
+    """Put the place's foreign bytes back where the new text shows U+FFFD for them.
 
     Raises ValueError when it is not clear which byte is meant.
     """
@@ -108,9 +108,9 @@ def keep_foreign(part: str, shown_part: str, new: str, shown: str, text: str) ->
 
 
 def find_unknown_letters(text: str, start: int, end: int, new: str) -> str:
-    """Return the first letters that a replacement would write in an encoding that is not known.
+    """Find the first letters that a replacement would write in an unknown encoding.
 
-    Letters outside ASCII may stay, whole: each may be half of a character. "" if they do.
+    Letters outside ASCII may stay, but whole: each may be half of a character. "" if they do.
     """
     before = re.search(r"(?<![^\0-\x7f])[^\0-\x7f]*+\Z", text[max(0, start - 64) : start])
     prefix = before[0] if before else ""

@@ -51,8 +51,9 @@ _NEUTRAL = frozenset(
 _WESTERN = frozenset("àâäåæçèéêëíîïñóôöøùúûüßáãõœ")
 _WESTERN_CAPITALS = frozenset("ÀÂÄÅÆÇÈÉÊÎÑÖÓØÜÚÁÍ")
 _WESTERN_SIGNS = frozenset("“”‘’–—•…€™©®°§«»·±²³µ½¼¾£ª\xa0º")
+# Each of these is also a word of its own. Russian has such words at the same bytes, so they prove
+# nothing.
 _WESTERN_WORDS = frozenset("àéèóÀÈÉ")
-"""Letters that are a word alone. Russian has such words at the same bytes: they prove nothing."""
 
 _RUSSIAN_WORDS = (
     # Words of cp1251 and of koi8-r: small letters, perhaps after a capital; the vowels.
@@ -68,7 +69,7 @@ _RUSSIAN_WORDS = (
 
 
 def guess_legacy_codec(data: bytes) -> str:
-    """Return cp1252, gbk, gb18030 or cp932 if the text is ordinary in it alone, else ""."""
+    """Guess cp1252, gbk, gb18030 or cp932, if the text is ordinary in it alone; else ""."""
     data = _take_sample(data)
     runs = set(_RUN.findall(data))
     if _is_western(data):
@@ -89,7 +90,7 @@ def guess_legacy_codec(data: bytes) -> str:
 
 
 def _take_sample(data: bytes) -> bytes:
-    """Return the first lines that are not ASCII: more would take seconds, and tell no more."""
+    """Take the first lines that are not ASCII: more would take seconds and tell no more."""
     lines: list[bytes] = []
     room = _MAX_SAMPLE
     for match in _LINE.finditer(data):
@@ -101,7 +102,7 @@ def _take_sample(data: bytes) -> bytes:
 
 
 def _decode(data: bytes, codec: str) -> str:
-    """Return the characters that are not ASCII; "" if some bytes are not valid."""
+    """Decode the characters that are not ASCII; "" if some bytes are not valid."""
     try:
         # An incremental decoder accepts a sample that ends within a character.
         text = codecs.getincrementaldecoder(codec)().decode(data)
@@ -111,7 +112,7 @@ def _decode(data: bytes, codec: str) -> str:
 
 
 def _rate(text: str, common: frozenset[str]) -> float:
-    """Return which part of the characters is common. Punctuation does not count."""
+    """Rate how large a share of the characters is common. Punctuation does not count."""
     counted = [character for character in text if character not in _NEUTRAL]
     if not counted:
         return 0.0
@@ -119,7 +120,7 @@ def _rate(text: str, common: frozenset[str]) -> float:
 
 
 def _rate_chinese(data: bytes) -> tuple[float, str]:
-    """Rate the text as simplified Chinese, and return the codec that has all its characters."""
+    """Rate the text as simplified Chinese, and name the codec that has all its characters."""
     codec = "gbk"
     text = _decode(data, codec)
     if not text:
@@ -132,7 +133,7 @@ def _rate_chinese(data: bytes) -> tuple[float, str]:
 
 
 def _is_level_1(character: str) -> bool:
-    """Return whether GB 2312 lists a character among the 3,755 that are in everyday use."""
+    """Tell if GB 2312 has a character among its 3,755 in everyday use."""
     try:
         encoded = character.encode("gb2312")
     except UnicodeEncodeError:
@@ -141,7 +142,7 @@ def _is_level_1(character: str) -> bool:
 
 
 def _rate_japanese(data: bytes, codec: str) -> float:
-    """Rate the text as Japanese, in which kana are frequent; half-width ones are not."""
+    """Rate the text as Japanese, where kana are frequent but half-width ones are not."""
     text = _decode(data, codec)
     if len(text) < 2 or re.search("[\uff61-\uff9f]", text):
         return 0.0
@@ -150,7 +151,7 @@ def _rate_japanese(data: bytes, codec: str) -> float:
 
 
 def _rate_russian(runs: set[bytes]) -> float:
-    """Rate the text as Russian: the part of the runs that can be words."""
+    """Rate the text as Russian by the share of the runs that can be words."""
     if not runs:
         return 0.0
     rates = [
@@ -161,7 +162,7 @@ def _rate_russian(runs: set[bytes]) -> float:
 
 
 def _is_western(data: bytes) -> bool:
-    """Return whether all letters outside ASCII are within words of Western Europe.
+    """Tell if all letters outside ASCII are within words of Western Europe.
 
     The encodings for Turkish, Polish or Czech have most of these letters at the same bytes, and
     others at bytes that are unusual here.
@@ -183,7 +184,7 @@ def _is_western(data: bytes) -> bool:
 
 
 def _fits_western(before: str, run: str, after: str) -> bool | None:
-    """Return whether characters between two ASCII ones are ordinary; None if they prove nothing."""
+    """Tell if characters between two ASCII ones are ordinary; None if they prove nothing."""
     letters = run.strip("".join(_WESTERN_SIGNS))
     if run in "¿¡":
         return False if before.isalpha() else None

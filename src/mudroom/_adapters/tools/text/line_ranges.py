@@ -1,4 +1,4 @@
-"""Some lines of a text file of any size, as a model reads them."""
+"""A few lines of a text file of any size, as a model reads them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from .encodings import MAX_INSPECTED, Encoding, detect_encoding, trim_sample
 from .file_text import REPLACEMENT, FileText, decode_file, list_lines, show_text
 
 MAX_LINE_CHARACTERS = 2_000
+# A character has at most 4 bytes in UTF-8, and a line end at most 2.
 _MAX_ROW_BYTES = 4 * MAX_LINE_CHARACTERS + 2
 _MAX_CHARACTERS = 48_000  # of one call; the engine shortens results over 50,000
 _LINE_OVERHEAD = 8  # characters of a line's number, tab and end
@@ -55,7 +56,7 @@ def read_lines(file: BinaryIO, size: int, first: int, count: int) -> LineRange:
 
 
 def _read_small_file(data: bytes, first: int, count: int) -> LineRange | None:
-    """Return lines of a small file in plain UTF-8 without long lines; None for any other."""
+    """Read lines of a small file in plain UTF-8 without long lines; None for any other."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -89,7 +90,7 @@ def _stream_lines(
 
 
 def _skip_lines(file: BinaryIO, count: int) -> int | None:
-    """Skip lines; return how many there were, or None after too many bytes."""
+    """Skip lines, and count how many there were; None after too many bytes."""
     skipped = 0
     budget = _MAX_SKIPPED_BYTES
     last = b"\n"
@@ -106,7 +107,7 @@ def _skip_lines(file: BinaryIO, count: int) -> int | None:
 
 
 def _read_line(file: BinaryIO) -> bytes:
-    """Read a line with its end; b"" at the end of the file; only the start of a very long one."""
+    """Read a line with its end; b"" at the end of the file, only the start of a very long one."""
     row = file.readline(_MAX_ROW_BYTES)
     piece = row
     budget = _MAX_SKIPPED_BYTES
@@ -117,7 +118,7 @@ def _read_line(file: BinaryIO) -> bytes:
 
 
 def _count_rest(file: BinaryIO, seen: int, size: int) -> tuple[int | None, bool]:
-    """Return the number of lines of the file, None if it is too large, and whether any follow."""
+    """Count the lines of the file, None if it is too large, and tell if any follow."""
     if size > _MAX_COUNTED_BYTES:
         return None, bool(file.read(1))
     total = seen
@@ -130,7 +131,7 @@ def _count_rest(file: BinaryIO, seen: int, size: int) -> tuple[int | None, bool]
 
 
 def _decode_lines(rows: list[bytes], encoding: Encoding) -> tuple[tuple[str, ...], str]:
-    """Return the lines and a note on their encoding."""
+    """Decode the lines, with a note on their encoding."""
     errors = encoding.errors if encoding.codec == "utf-8" else "replace"
     make_decoder = codecs.getincrementaldecoder(encoding.codec)
     # A line that was cut may end within a character, which the decoder then leaves out.
@@ -154,9 +155,10 @@ def _clean_line(line: str) -> str:
 
 
 def _list_lines(file: FileText, first: int, count: int, *, is_cut: bool) -> LineRange:
-    """Return lines of a file whose line end is not the byte of "\\n": UTF-16, or only CR.
+    """List lines of a file whose line end is not the byte of "\\n": UTF-16, or only CR.
 
-    `is_cut`: only the start of the file was read.
+    Arguments:
+        is_cut: only the start of the file was read.
     """
     all_lines = list_lines(file.text)
     lines: list[str] = []

@@ -13,8 +13,8 @@ from .file_text import decode_file, find_line_break
 
 _HEAD = 8_192
 
+# Too large means: in an encoding that takes too much memory.
 Unsearchable = Literal["binary", "too large"]
-"""Why a file is not searched: it is not text, or in an encoding that takes too much memory."""
 
 
 class Utf8Copy(Struct, frozen=True):
@@ -31,7 +31,7 @@ class Utf8Copy(Struct, frozen=True):
 
 
 def copy_as_utf8(descriptor: int) -> Utf8Copy | Unsearchable | None:
-    """Return None for a file in UTF-8, else a copy, or why it cannot be searched.
+    """Copy a file that is not in UTF-8; None for one that is, or why it cannot be searched.
 
     Raises OSError if it cannot be read.
     """

@@ -1,1 +1,1 @@
-"""mudroom for editors: flags and settings become sessions of the ACP server."""
+"""mudroom for editors: turns flags and settings into sessions of the ACP server."""

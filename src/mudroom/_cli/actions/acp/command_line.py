@@ -1,4 +1,4 @@
-"""The functions that the ACP server needs of the command line. Their imports come when needed."""
+"""What the ACP server needs from the command line. Each function has its own imports."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from ...._servers.file_prompts import FilePrompt
     from ...._session.session import Session
 
+# Each needs a look into its record.
 _MAX_LISTED = 200
-"""Sessions of a list; each needs a look into its record."""
 
 
 def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = False) -> CommandLine:
-    """Return the functions.
+    """Bundle the functions for the server.
 
     Arguments:
         flags: settings given as flags, for all sessions.
-        reads_unsaved: whether `read` shows texts that are not saved in the editor.
+        reads_unsaved: whether `read` shows text that the editor has not saved yet.
     """
 
     def prepare(plan: SessionPlan, approver: Approver) -> PlannedSession:
@@ -53,7 +53,7 @@ def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = Fals
 
 
 def check_setup(flags: Mapping[str, object]) -> int:
-    """Print the providers and whether a model is set up; return the exit code."""
+    """Print the providers and whether a model is set up."""
     from ...output.progress import print_notice
     from ..doctor.providers import print_providers
 
@@ -65,7 +65,7 @@ def check_setup(flags: Mapping[str, object]) -> int:
 
 
 def _preload() -> None:
-    """Import what the first session needs."""
+    # Imported for their cost only: the first session needs them.
     from ...._servers.acp import editor_session  # noqa: F401  # pyright: ignore[reportUnusedImport]
     from . import prepare_session  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
@@ -77,7 +77,7 @@ def _load_prompts(session: Session) -> Sequence[FilePrompt]:
 
 
 def list_server_prompts(session: Session) -> Sequence[ServerCommand]:
-    """Return the prompts of MCP servers that an open session knows."""
+    """List the prompts that MCP servers of an open session offer."""
     if not session.mcp_servers:
         return ()
     from ...._projections.safe_text import sanitize_line
@@ -90,7 +90,6 @@ def list_server_prompts(session: Session) -> Sequence[ServerCommand]:
 
 
 async def fetch_server_prompt(session: Session, command: str, words: str) -> str | None:
-    """Return the text of a server's prompt; see `fetch_prompt`."""
     from ..prompts.server_prompts import fetch_prompt
 
     return await fetch_prompt(session, command, words)
@@ -103,7 +102,7 @@ def _list_models() -> Sequence[str]:
 
 
 async def _list_sessions(folder: str | None) -> Sequence[RecordedSession]:
-    """Return the sessions of a folder, the last written one first."""
+    """List the sessions of a folder, or of all folders, the last written first."""
     from ...._adapters.journals.sessions import read_summary
     from ..load_settings import load_settings
     from ..session_store import list_sessions_of_folder, read_session_folder
@@ -117,6 +116,7 @@ async def _list_sessions(folder: str | None) -> Sequence[RecordedSession]:
     sessions: list[RecordedSession] = []
     for info in infos:
         summary = await read_summary(store, info)
+        # A record without a summary may still name its folder.
         where = summary.folder or await read_session_folder(store, info.id)
         if summary.prompts and where:
             title = summary.name or summary.topic

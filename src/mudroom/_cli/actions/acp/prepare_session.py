@@ -1,4 +1,4 @@
-"""Sessions of an editor, from settings, flags, and the choices of the user in the editor."""
+"""Makes an editor's sessions from settings, flags, and the user's choices in the editor."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from ..session_start import SessionStart
 def prepare_session(
     flags: Mapping[str, object], plan: SessionPlan, approver: Approver
 ) -> PlannedSession:
-    """Return the session of a plan. Raises UsageError.
+    """Make the session of a plan. Raises UsageError.
 
     Arguments:
         flags: settings given as flags.
-        approver: asks the user of the editor.
+        approver: asks the user in the editor.
     """
     settings = load_settings(plan.cwd, **flags)
     settings = replace(settings, permission_mode=plan.mode or settings.permission_mode)
     programs = load_programs(settings, plan.cwd)
     names = {server.name for server in plan.servers}
+    # The editor's servers replace those of files with the same name; an agent's own servers are
+    # known only to that agent.
     from_files = programs.servers if programs else ()
     others = [each for each in from_files if each.agent or each.name not in names]
     servers = [*plan.servers, *others]
@@ -47,6 +49,7 @@ def prepare_session(
         tools=plan.tools,
         **options,
     )
+    # An editor opens many sessions in one folder; each notice is shown once.
     notices = select_new_notices(settings.home, plan.cwd, session.notices)
     session.notices[:] = notices
     return PlannedSession(session=session, home=settings.home)

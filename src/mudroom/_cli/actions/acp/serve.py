@@ -1,4 +1,4 @@
-"""Start of the ACP server: an editor sends requests on stdin and reads the answers on stdout."""
+"""Runs the ACP server: an editor sends requests on stdin and reads the answers from stdout."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .command_line import make_command_line
 
 
 def serve_acp(flags: Mapping[str, object], *, reads_unsaved: bool, quiet: bool) -> int:
-    """Serve one editor until it closes its end; return the exit code.
+    """Serve one editor until it closes its end.
 
     Arguments:
-        flags: settings given as flags; they hold for all sessions.
-        reads_unsaved: whether `read` shows texts that are not saved in the editor.
+        flags: settings given as flags, for all sessions.
+        reads_unsaved: whether `read` shows text that the editor has not saved yet.
     """
     command_line = make_command_line(flags, reads_unsaved=reads_unsaved)
     return run_event_loop(_serve(command_line, quiet=quiet))
@@ -36,6 +36,7 @@ async def _serve(command_line: CommandLine, *, quiet: bool) -> int:
             print_notice(text)
 
     def stop() -> bool:
+        # The editor may have stopped reading; do not wait for it to take the remaining output.
         output.hurry()
         return server.stop()
 

@@ -1,1 +1,1 @@
-"""mudroom as the CLI of the agent SDKs: flags and settings become sessions of the server."""
+"""mudroom as the CLI that agent SDKs start: turns flags and settings into the server's sessions."""

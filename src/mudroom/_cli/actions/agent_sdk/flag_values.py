@@ -1,4 +1,4 @@
-"""Values of the flags of the agent SDKs: settings, MCP servers, tools, system prompt."""
+"""Values of the agent SDKs' flags: settings, MCP servers, tools, system prompt."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _USED_SETTINGS = ("permissions",)
 
 
 class SdkValues(Struct, frozen=True, kw_only=True):
-    """Values of the flags of the agent SDKs.
+    """Values of the agent SDKs' flags.
 
     Arguments:
-        system_prompt: in place of the built-in one; "" keeps that.
+        system_prompt: replaces the built-in one; "" keeps it.
         appended_prompt: text after the system prompt.
-        tools: patterns of the tools of the prompts; None for all.
-        rules: permission rules of the settings. mode: their mode, or "".
+        tools: patterns of the tools that prompts may use; None for all.
+        rules: permission rules of `--settings`. mode: its permission mode, or "".
         host_servers: names of the MCP servers that run in the host.
         other_servers: configuration of other MCP servers, by name.
         reads_files: whether settings, agents and context files are read.
@@ -44,10 +44,10 @@ class SdkValues(Struct, frozen=True, kw_only=True):
     reads_files: bool = True
 
     def make_root_agent(self, system_prompt: str, appended_prompt: str) -> Agent | None:
-        """Return the agent of the prompts; None if the flags and the host do not change it.
+        """Return the agent that runs the prompts, or None if neither flags nor host change it.
 
         Arguments:
-            system_prompt, appended_prompt: those of the host; they come before those of the flags.
+            system_prompt, appended_prompt: the host's, which come before those of the flags.
         """
         prompt = system_prompt or self.system_prompt
         appended = appended_prompt or self.appended_prompt
@@ -60,13 +60,14 @@ class SdkValues(Struct, frozen=True, kw_only=True):
 
 
 def parse_sdk_values(flags: Mapping[str, Sequence[str]], cwd: str, notices: list[str]) -> SdkValues:
-    """Return the values of the flags, by flag in their order.
+    """Parse the flags' values, given by flag in their order on the command line.
 
     Arguments:
         notices: a line is added for each part that is not used.
 
     Raises UsageError for a file that cannot be read, and for values that are not JSON.
     """
+    # Like the CLI that it stands in for, use the last value of a repeated flag.
     last = {name: values[-1] for name, values in flags.items()}
     prompt = last.get("--system-prompt", "")
     if file := last.get("--system-prompt-file"):
@@ -87,12 +88,12 @@ def parse_sdk_values(flags: Mapping[str, Sequence[str]], cwd: str, notices: list
         mode=mode,
         host_servers=tuple(in_host),
         other_servers={name: servers[name] for name in servers if name not in in_host},
+        # An empty --setting-sources asks for no files at all.
         reads_files=sources is None or bool(sources.strip()),
     )
 
 
 def _parse_tools(text: str | None, notices: list[str]) -> tuple[str, ...] | None:
-    """Return patterns of the tools of `--tools`; the tools of MCP servers always stay."""
     if text is None or text == "default":
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]
@@ -102,11 +103,11 @@ def _parse_tools(text: str | None, notices: list[str]) -> tuple[str, ...] | None
             known.append(pattern.written_name)
         else:
             notices.append(f"mudroom has no tool {pattern.written_name} (--tools)")
+    # `--tools` chooses among built-in tools only; those of MCP servers always stay.
     return (*known, "mcp__*")
 
 
 def _parse_settings(values: Sequence[str], cwd: str, notices: list[str]) -> tuple[list[Rule], str]:
-    """Return the permission rules and the mode of `--settings`."""
     rules: list[Rule] = []
     mode = ""
     for value in values:
@@ -142,7 +143,7 @@ def _get_type(entry: object) -> object:
 
 
 def _load_json(text: str, cwd: str, flag: str) -> dict[str, Any]:
-    """Return a JSON object that is given as a text or as the name of a file."""
+    """Parse a JSON object, given as text or as the name of a file."""
     if not text.lstrip().startswith("{"):
         text = _read_file(text, cwd, flag)
     try:

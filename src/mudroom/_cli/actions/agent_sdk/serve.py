@@ -1,4 +1,4 @@
-"""Start of the server for the agent SDKs: settings and flags become the session of each plan."""
+"""Runs the server for agent SDKs: makes the session of each plan from settings and flags."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def serve_agent_sdk(
     switches: Sequence[str],
     notices: Sequence[str],
 ) -> int:
-    """Serve the program that started mudroom with an agent SDK; return the exit code.
+    """Serve the program that started mudroom through an agent SDK.
 
     Arguments:
-        values, switches: flags of the SDKs. notices: those that are not used.
+        values, switches: the SDK's flags. notices: about flags that are not used.
     """
     printer = _NoticePrinter(quiet=options.quiet)
     for notice in notices:
@@ -62,14 +62,13 @@ def serve_agent_sdk(
 
 
 class _NoticePrinter:
-    """Notices on stderr, each once."""
+    """Prints each notice once on stderr."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._shown: set[str] = set()
 
     def show(self, text: str) -> None:
-        """Print a notice, unless it was printed before or the output is quiet."""
         if self._quiet or text in self._shown:
             return
         self._shown.add(text)
@@ -122,9 +121,10 @@ async def _serve(
 async def _serve_until_signal(
     server: AgentSdkServer, output: LineOutput, printer: _NoticePrinter
 ) -> int:
-    """Serve until the input ends or a signal comes; return the exit code."""
+    """Serve until the input ends or a signal comes."""
 
     def end(end_server: Callable[[], bool]) -> bool:
+        # After a signal, do not wait for a host that no longer reads.
         output.hurry()
         return end_server()
 
@@ -142,11 +142,11 @@ async def _serve_until_signal(
 
 
 class _SessionPlanner:
-    """Maker of the sessions of a host from the settings and flags of the command line.
+    """Makes a host's sessions from the settings and flags of the command line.
 
     Arguments:
         asks_host: the host decides on calls that need confirmation.
-        is_strict: leave out the MCP servers of files.
+        is_strict: ignore the MCP servers of files.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class _SessionPlanner:
         self._servers = self._load_servers(self._notices)
 
     def prepare(self, plan: SessionPlan, parts: SessionParts) -> PlannedSession:
-        """Return the session of a plan. Raises UsageError."""
+        """Make the session of a plan. Raises UsageError."""
         values = self._values
         settings = self._options.settings
         mode = plan.mode or settings.permission_mode or values.mode
@@ -206,7 +206,7 @@ class _SessionPlanner:
         )
 
     def _load_servers(self, notices: list[str]) -> list[ServerSpec]:
-        """Return the MCP servers of the flags, and then those of files."""
+        """List the MCP servers of the flags, and then those of files."""
         entries = self._values.other_servers
         from_files = self._programs.servers if self._programs and not self._is_strict else ()
         if not entries:
@@ -217,6 +217,7 @@ class _SessionPlanner:
         folder = self._options.cwd
         loaded = parse_servers(entries, origin=origin, folder=folder, environ=os.environ)
         notices += [f"{each.text} ({origin}). {each.remedy}".strip() for each in loaded.findings]
+        # A server of the flags replaces one of files with the same name, except an agent's own.
         names = {server.name for server in loaded.servers}
         others = (each for each in from_files if each.agent or each.name not in names)
         return [*loaded.servers, *others]
@@ -230,7 +231,7 @@ class _SessionPlanner:
     def _make_options(
         self, plan: SessionPlan, chosen: Sequence[ServerSpec], notices: list[str]
     ) -> dict[str, Any]:
-        """Return the session options that the host and the flags of the SDKs change."""
+        """Return the session options that the host or the SDK's flags change."""
         setup = plan.setup
         settings = self._options.settings
         options: dict[str, Any] = {"prices": True}

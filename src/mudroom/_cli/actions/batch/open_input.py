@@ -13,11 +13,10 @@ from ...._platform.scratch_dirs import ScratchDir
 from ....errors import UsageError
 
 STDIN = "-"
-"""Name of stdin on the command line."""
 
 
 def check_input(file: str) -> None:
-    """Raise UsageError if this cannot be the input of a batch."""
+    """Raise UsageError if the file cannot be the input of a batch."""
     if file == STDIN:
         return
     path = Path(file)
@@ -41,13 +40,12 @@ def check_input(file: str) -> None:
 
 @contextmanager
 def open_input(file: str) -> Generator[InputFile]:
-    """Yield the input in the `with` block. Stdin is copied first: it is read several times.
-
-    Each process has a copy of its own, so that a second one does not change the input of the first.
-    """
+    """Yield the input inside the `with` block."""
     if file != STDIN:
         yield InputFile(Path(file))
         return
+    # The input is read several times, so stdin is copied first. Each process has a copy of its own:
+    # a second one must not change the input of the first.
     with ScratchDir() as folder:
         path = Path(folder, "stdin.jsonl")
         with path.open("wb") as copy:

@@ -1,6 +1,6 @@
-"""The output of a batch: its path, and the session of the batch that writes it.
+"""The output of a batch: its path, and the session that writes it.
 
-A batch is the file that it writes: other spellings of its path, and links to it, name the same one.
+The output identifies the batch: other spellings of its path, and links to it, mean the same one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .open_input import STDIN
 
 
 def choose_output(file: str, out: str) -> str:
-    """Return the path of the output as the command line means it. Raises UsageError."""
+    """Choose the output's path, as the command line spells it. Raises UsageError."""
     if out:
         return out
     if file == STDIN:
@@ -26,15 +26,13 @@ def choose_output(file: str, out: str) -> str:
 
 
 def check_output(out: str) -> None:
-    """Raise UsageError if this cannot be the output of a batch.
-
-    A batch replaces the file as a whole, so a device or a pipe would be lost.
-    """
+    """Raise UsageError if this cannot be the output of a batch."""
     remedy = "Name a file for the results with --out."
     if out == STDIN:
         raise UsageError("results go to a file, not to stdout", where=out, remedy=remedy)
     if out.endswith(os.sep) or os.path.isdir(out):
         raise UsageError("this is a folder", where=out, remedy=remedy)
+    # The results replace the file as a whole, which would destroy a device or a pipe.
     if os.path.exists(out) and not os.path.isfile(out):
         raise UsageError(
             "this cannot hold results: it is no regular file", where=out, remedy=remedy
@@ -45,18 +43,18 @@ def check_output(out: str) -> None:
 
 
 def resolve_output(out: str) -> Path:
-    """Return the absolute path of the file, without symbolic links and `..`."""
     return Path(os.path.realpath(out))
 
 
 def name_session(output: Path) -> str:
-    """Return the name of the session of a batch. `output`: an absolute path."""
+    """Name the session of a batch by its output, an absolute path."""
+    # The hash tells outputs of the same name apart; the stem is for people who list sessions.
     stem = "".join(each if each.isalnum() or each in "-_." else "-" for each in output.name)[:40]
     return f"batch-{stem}-{sha256(str(output).encode()).hexdigest()[:8]}"
 
 
 async def find_session(store: SessionStore, out: str) -> str:
-    """Return the session of the batch with this output, "" if there is none."""
+    """Return the session of the batch with this output, or "" if there is none."""
     with suppress(UnknownName):
         return await store.find(name_session(resolve_output(out)))
     return ""

@@ -1,8 +1,4 @@
-"""`mudroom batch FILE`: runs each line of a file as one task, and continues after an interruption.
-
-Ctrl-C starts no further lines, a second one stops those that run. SIGTERM and SIGHUP pause those
-that run at once: who sends them does not wait for lines to end.
-"""
+"""`mudroom batch FILE`: runs each line of a file as one task, and resumes after an interruption."""
 
 from __future__ import annotations
 
@@ -44,8 +40,10 @@ from .output import check_output, choose_output, find_session, name_session, res
 
 _LINE_LIMITS = "the key budget of a line and the budget of its agent limit the line"
 
+# --parallel limits the lines; their children need places, too.
 _MAX_CHILDREN = 10_000
 
+# What takes the place of each setting that a batch does not use.
 _UNUSED_SETTINGS = {
     "max_children": "--parallel limits the lines that run at the same time",
     "max_budget_usd": "--max-budget-usd limits the costs of all lines",
@@ -53,16 +51,14 @@ _UNUSED_SETTINGS = {
     "max_minutes": _LINE_LIMITS,
     "max_tokens": _LINE_LIMITS,
 }
-"""Settings that a batch does not use, and what there is in place of each."""
 
+# Seconds between two updates of the screen.
 _SHOW_SECONDS = 0.25
+# The status file is written at every fourth update.
 _SHOWN_PER_FILE = 4
-"""The file with the status is written once for so many times that the screen is."""
 
 
 class BatchFlags(Struct, frozen=True, kw_only=True):
-    """Flags of the command line for one batch; see `mudroom batch --help`."""
-
     file: str
     out: str = ""
     agent: str = "general"
@@ -78,7 +74,7 @@ class _Plan(Struct, frozen=True):
     """What the command line asks for.
 
     Arguments:
-        again: reasons whose lines run again. start: the session of the batch.
+        again: reasons whose lines run again. start: the batch's session.
     """
 
     cwd: str
@@ -90,10 +86,10 @@ class _Plan(Struct, frozen=True):
 
 
 def run_batch(cwd: str, flags: BatchFlags, settings: dict[str, object]) -> int:
-    """Run a batch and return the exit code.
+    """Run a batch.
 
-    0: all lines reached their goals. 1: some did not. 75: the provider is unreachable. 128 and the
-    number of a signal: stopped.
+    Returns 0 if all lines reached their goals, 1 if some did not, 75 if the provider is
+    unreachable, and 128 plus the number of a signal that stopped it.
     """
     return run_event_loop(_run_batch(cwd, flags, load_settings(cwd, **settings)))
 
@@ -116,7 +112,7 @@ async def _run_batch(cwd: str, flags: BatchFlags, settings: Settings) -> int:
 
 
 async def _run_input(plan: _Plan, source: InputFile) -> tuple[Batch, BatchScreen, list[int]]:
-    """Run the lines of an input. Return the batch, its screen and the received signals."""
+    """Run the lines of an input; return the batch, its screen and the received signals."""
     flags, settings, output, start = plan.flags, plan.settings, plan.output, plan.start
     facts = source.check(with_keys=bool(start.resume))
     kind = cast("ResultFormat", flags.kind)
@@ -163,6 +159,7 @@ def name_output(output: Path) -> Generator[None]:
         yield
     except OSError as error:
         if error.filename not in (str(output), str(get_new_path(output))):
+            # An error of another file, such as the input.
             raise
         raise MudroomError(
             f"the output cannot be written: {error.strerror}",
@@ -192,7 +189,8 @@ async def _find_session(settings: Settings, out: str) -> SessionStart:
 
 
 async def _name_new_session(settings: Settings, session: str, output: Path) -> None:
-    """Name the session of a new batch. Raises JournalBusy if another process has begun it."""
+    """Name the session of a new batch. Raises JournalBusy if another process has just begun it."""
+    # Names are unique in the store: of two processes that begin the same batch, one fails here.
     try:
         await open_store(settings.home).rename(session, name_session(output))
     except UsageError as error:
@@ -225,7 +223,7 @@ def _create_session(
 
 
 def _parse_reasons(text: str) -> set[Reason]:
-    """Return the reasons of --retry. Raises UnknownName."""
+    """Parse the reasons of --retry. Raises UnknownName."""
     words = [word.strip().upper() for word in text.split(",") if word.strip()]
     if text and not words:
         raise UsageError("no reason is named", where="--retry", remedy="Name some: ERROR,TIMEOUT.")
@@ -245,7 +243,7 @@ def _list_notices(facts: InputFacts, settings: Settings) -> Iterable[str]:
 
 
 def _check_names(session: Session, source: InputFile, facts: InputFacts, flags: BatchFlags) -> None:
-    """Check the agents and models of all lines. Raises UsageError that names the line."""
+    """Check the agents and models of all lines. Raises UsageError, which names the line."""
     session.check_task(agent=flags.agent)
     for name, number in facts.agents.items():
         _check_name(session, f"{source.name}, line {number}", agent=name)
@@ -261,7 +259,6 @@ def _check_name(session: Session, where: str, **names: Any) -> None:
 
 
 async def _run_with_screen(batch: Batch, file: StatusFile, screen: BatchScreen) -> list[int]:
-    """Run a batch and show its status. Return the received signals."""
 
     def stop() -> None:
         batch.stop("stopped by a signal")
@@ -287,7 +284,6 @@ async def _run_with_screen(batch: Batch, file: StatusFile, screen: BatchScreen) 
 
 
 async def _watch(batch: Batch, file: StatusFile, screen: BatchScreen) -> None:
-    """Show and write the status."""
     for number in count():
         status = batch.make_status()
         screen.show(status)
@@ -297,7 +293,7 @@ async def _watch(batch: Batch, file: StatusFile, screen: BatchScreen) -> None:
 
 
 def _write_status(file: StatusFile, status: BatchStatus, screen: BatchScreen) -> None:
-    """Write the status for other processes. The batch goes on if that fails."""
+    # The status is a convenience: a full disk must not stop the batch.
     try:
         file.write(status)
     except OSError as error:
@@ -306,7 +302,6 @@ def _write_status(file: StatusFile, status: BatchStatus, screen: BatchScreen) ->
 
 
 def _end(batch: Batch, screen: BatchScreen, received: list[int]) -> int:
-    """Print the end of a batch and return the exit code."""
     status = batch.make_status(has_ended=True)
     screen.print_line(f"{format_counts(status)}: {status.output}")
     if batch.stop_cause and not received:
@@ -328,10 +323,9 @@ def _end(batch: Batch, screen: BatchScreen, received: list[int]) -> int:
 def handle_batch_signals(
     stop: Callable[[], None], cancel: Callable[[], None], pause: Callable[[], None]
 ) -> Generator[list[int]]:
-    """Call `stop` at the first Ctrl-C inside the block, `cancel` at the second.
+    """Call `stop` at the first Ctrl-C inside the block, and `cancel` at the second.
 
-    SIGTERM and SIGHUP call `pause`. A signal after `cancel` or `pause` ends the process at once:
-    the next one continues the interrupted lines. Yield the list of received signals.
+    SIGTERM and SIGHUP call `pause`. Yields the list of received signals.
     """
     loop = asyncio.get_running_loop()
     received: list[int] = []
@@ -345,9 +339,12 @@ def handle_batch_signals(
             cancel()
         elif number != signal.SIGINT and len(received) - interrupts == 1:
             pause()
+        # A signal after `cancel` or `pause` ends the process at once: nothing is lost, because the
+        # next process continues the interrupted lines.
         else:
             exit_now(128 + received[0])
 
+    # Ignored signals stay ignored, as under nohup.
     handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in handled:
         loop.add_signal_handler(number, on_signal, number)

@@ -1,4 +1,4 @@
-"""`mudroom batch status`: shows a batch that runs, or an earlier one."""
+"""`mudroom batch status`: shows a running batch, or an earlier one."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from .output import find_session
 
 
 def show_status(cwd: str, out: str, *, as_json: bool) -> int:
-    """Print the status of a batch and return the exit code.
+    """Print the status of a batch.
 
     Arguments:
-        out: output of the batch; "" for the only one that runs.
+        out: the batch's output; "" for the only one that runs.
     """
     home = load_settings(cwd).home
     session, is_running = run_event_loop(_find_batch(home, out))
     status = StatusFile(home, session).read()
     if status is None:
         raise UsageError("the batch has not begun", where=out, remedy="Try again.")
+    # A process that was killed leaves a status that still says it runs.
     state = status.state if is_running else "ended" if status.state == "ended" else "interrupted"
     if as_json:
         print_json_line(msgspec.to_builtins(status) | {"state": state})

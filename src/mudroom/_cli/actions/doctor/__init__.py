@@ -1,7 +1,7 @@
-"""`mudroom doctor`: what this machine has.
+"""`mudroom doctor`: checks what this machine has.
 
-It changes nothing and prints no key. Models get a request only on this machine. MCP servers that a
-session here would use are started, wherever they are.
+It changes nothing and prints no key. Only models on this machine are sent a request. MCP servers
+that a session here would use are started, wherever they are.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from .check import Check
 from .mcp import check_mcp_package, check_servers
 from .providers import ProviderRow, list_providers
 
+# The newest sessions, whose journals are read.
 CHECKED_SESSIONS = 20
-"""Number of the newest sessions whose journals are read."""
 
 STATE_LABELS = {"ok": "ok  ", "warn": "note", "fail": "FAIL"}
 _MIN_FREE_BYTES = 100e6
 _REQUEST = "model request"
+# Local servers may first load the model.
 _REQUEST_SECONDS = 60
-"""A server may load the model first."""
 _REQUEST_MAX_TOKENS = 16
 
 
@@ -111,6 +111,7 @@ def _check_settings(environ: Mapping[str, str]) -> Check:
 def _check_home(home: str) -> Check:
     try:
         os.makedirs(home, mode=0o700, exist_ok=True)
+        # An access check would not notice a full disk, or a file system mounted read-only.
         with tempfile.TemporaryFile(dir=home) as file:
             file.write(b"x")
     except OSError as error:
@@ -159,7 +160,7 @@ def _check_workspaces(home: str) -> Iterator[Check]:
 
 
 async def _read_newest_journals(home: str) -> list[str]:
-    """Read journals to their ends. Return for each why it cannot be read, "" if it can."""
+    """Read the newest journals to their ends; return for each why it cannot be read, or ""."""
     store = open_store(home)
     errors: list[str] = []
     for info in (await store.list())[:CHECKED_SESSIONS]:
@@ -204,7 +205,6 @@ def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 async def _check_request(model: str, environ: Mapping[str, str]) -> Check:
-    """Send one short request to a model."""
     registry = ModelRegistry(environ, SystemClock(), _refuse_replay)
     try:
         async with time_limit(_REQUEST_SECONDS):
@@ -225,6 +225,7 @@ async def _check_request(model: str, environ: Mapping[str, str]) -> Check:
 
 
 def _refuse_replay(name: str) -> Model:
+    # The doctor asks servers only.
     raise UsageError(f"{name} is no model of a server")
 
 
@@ -289,7 +290,7 @@ def _check_permissions() -> Check:
 
 
 def _check_programs(*, starts_servers: bool) -> Iterator[Check]:
-    """Check MCP servers and the files of them and hooks, and plugins; no row for what there is not.
+    """Check MCP servers, hooks and plugins, and their files; no row for what there is not.
 
     Arguments:
         starts_servers: start each server that is used.

@@ -8,8 +8,6 @@ from msgspec import Struct, field
 class Check(Struct, frozen=True):
     """The result of one check.
 
-    `field(name=...)` is the key in the JSON output; it never changes.
-
     Arguments:
         name: subject of the check. state: "ok", "warn" (mudroom works without it) or "fail".
         result: one sentence. remedy: what to do about it, "" for nothing.
@@ -17,5 +15,6 @@ class Check(Struct, frozen=True):
 
     name: str
     state: str
+    # The key in the JSON output, which scripts read: it must not change.
     result: str = field(name="found")
     remedy: str = ""

@@ -1,4 +1,4 @@
-"""Checks of MCP: each server that a session would use is started once, and the package."""
+"""Checks of MCP: starts each server that a session would use once, and looks for the package."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SERVE = "mcp serve"
 
 
 def check_servers(specs: Sequence[ServerSpec], settings: Settings, cwd: str) -> Iterable[Check]:
-    """Start the servers, all at the same time, and end them; return a check of each.
+    """Start the servers, all at the same time, and stop them again; return a check of each.
 
     Arguments:
-        specs: servers that are trusted.
+        specs: trusted servers only, because they are started.
     """
     return asyncio.run(_check_servers(specs, settings, cwd)) if specs else ()
 
@@ -59,7 +59,7 @@ def _make_check(spec: ServerSpec, status: ServerStatus, seconds: float) -> Check
 
 
 def check_mcp_package() -> Check:
-    """Check what MCP servers of runs and `mudroom mcp serve` need."""
+    """Check for the package that the MCP client and `mudroom mcp serve` need."""
     try:
         return Check(_SERVE, "ok", f"hosts can start it; package mcp {version('mcp')}")
     except PackageNotFoundError:

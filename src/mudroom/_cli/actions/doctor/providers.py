@@ -1,4 +1,4 @@
-"""`mudroom models`: the providers of models, and which of them this machine can use."""
+"""`mudroom models`: the model providers, and which of them this machine can use."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from ...output.json_output import print_json
 from ...output.listing import get_listing_columns, print_entry, print_rows
 from ..load_settings import load_settings
 
+# The wire of providers that need the extra mudroom[providers].
 _EXTRA_WIRE = "library"
-"""Wire of the providers that need the extra mudroom[providers]."""
 _MIN_COLUMNS_FOR_WIRE = 100
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class ProviderRow(Struct, frozen=True):
-    """One provider of models. `field(name=...)` is the key in the JSON output.
+    """One model provider. `field(name=...)` is the key in the JSON output.
 
     Arguments:
         provider: its name. wire: the protocol. is_usable: usable here.
-        variable: environment variable that makes it usable.
-        missing_variable: variable to set if it is not usable.
+        variable: the environment variable that makes it usable.
+        missing_variable: the variable to set if it is not usable.
         base_url: its address. model: its default model.
         reachable: it accepts connections; None if not tried.
     """
@@ -44,7 +44,7 @@ class ProviderRow(Struct, frozen=True):
 
 
 def print_providers(flags: Mapping[str, object] | None = None, *, as_json: bool) -> int:
-    """Print the providers and which of them are usable, and return the exit code.
+    """Print the providers and which of them are usable.
 
     Arguments:
         flags: settings given as flags.
@@ -65,10 +65,10 @@ def print_providers(flags: Mapping[str, object] | None = None, *, as_json: bool)
 
 
 def _make_cells(row: ProviderRow, model: str) -> tuple[str, ...]:
-    """Return the cells of a provider; a narrow terminal shows no wire.
+    """Format a provider's row; a narrow terminal shows no wire.
 
     Arguments:
-        model: the model string in use; the row of its provider shows it, not the default.
+        model: the model string in use, which its provider's row shows instead of the default.
     """
     state = f"found {row.variable}".rstrip() if row.is_usable else f"set {row.missing_variable}"
     wire = () if 0 < get_listing_columns() < _MIN_COLUMNS_FOR_WIRE else (row.wire,)
@@ -78,7 +78,7 @@ def _make_cells(row: ProviderRow, model: str) -> tuple[str, ...]:
 
 
 def list_providers(environ: Mapping[str, str]) -> list[ProviderRow]:
-    """Return all providers except the scripted one. Only servers on this machine are contacted."""
+    """List all providers except the scripted one. Only servers on this machine are contacted."""
     return [
         _make_row(provider, environ)
         for provider in providers.PROVIDERS.values()
@@ -95,6 +95,7 @@ def _make_row(provider: providers.Provider, environ: Mapping[str, str]) -> Provi
     url = urlsplit(providers.get_base_url(provider, environ))
     address = ""
     if url.hostname:
+        # Without user name, password and query: those may be secrets.
         port = f":{url.port}" if url.port else ""
         address = f"{url.scheme}://{url.hostname}{port}{url.path}"
     reachable = None
@@ -115,6 +116,7 @@ def _make_row(provider: providers.Provider, environ: Mapping[str, str]) -> Provi
 
 
 def _accepts_connections(host: str, port: int) -> bool:
+    # A local server accepts within milliseconds, or not at all.
     try:
         socket.create_connection((host, port), timeout=1).close()
     except OSError:

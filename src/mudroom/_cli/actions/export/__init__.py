@@ -1,1 +1,1 @@
-"""`mudroom export`: a session in the form that was asked for, or its spans."""
+"""`mudroom export`: writes a session in the requested format, or sends its spans."""

@@ -1,4 +1,4 @@
-"""Exports to HTML, Markdown and text: one session in one file, secrets removed."""
+"""Exports one session to one file, as HTML, Markdown or text, with secrets removed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .export_session import STDOUT, check_target_file, redact_events, redact_fie
 
 
 def export_html(name: str, target: str, *, store: str | None = None) -> int:
-    """Write a page with one session, secrets removed, and return the exit code.
+    """Write a page with one session, secrets removed.
 
     Arguments:
         name: see `select_source`. target: a file, or STDOUT. store: see `serve_viewer`.
@@ -53,8 +53,8 @@ async def render_session(home: str, session_id: str, suffix: str) -> AsyncIterat
     """Yield a session as text, secrets removed.
 
     Arguments:
-        suffix: of the target file: ".html" is the viewer's page, ".md" is Markdown, any other is
-            plain text.
+        suffix: of the target file: ".html" is the viewer's page, ".md" is Markdown, anything else
+            is plain text.
     """
     if suffix == ".html":
         source = _RedactedSource(StoredSessions(open_store(home), home))
@@ -74,7 +74,7 @@ async def render_session(home: str, session_id: str, suffix: str) -> AsyncIterat
 
 
 class _RedactedSource:
-    """A source without secrets, for events that leave this machine."""
+    """Removes secrets from a source, whose events leave this machine."""
 
     def __init__(self, source: SessionSource) -> None:
         self.list_sessions = source.list_sessions
@@ -84,7 +84,6 @@ class _RedactedSource:
         self._redact = Redactor(os.environ)
 
     async def read_page(self, session: str, after: int) -> EventPage:
-        """Return the events after position `after`, secrets removed."""
         page = await self._source.read_page(session, after)
         events = redact_events((decode_event(body) for _, body in page.events), self._redact)
         redacted = [
@@ -94,7 +93,6 @@ class _RedactedSource:
         return EventPage(redacted, page.has_more, page.error)
 
     async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
-        """Return what a run changed, secrets removed."""
         page = await self._source.read_work(session, query)
         return msgspec.convert(redact_fields(page, self._redact), WorkPage)
 

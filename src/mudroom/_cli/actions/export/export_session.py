@@ -28,13 +28,13 @@ STDOUT = "-"
 
 
 def export_session(name: str, export_format: str, target: str, *, store: str | None = None) -> int:
-    """Write a session and return the exit code.
+    """Write a session to a file or a folder.
 
     Arguments:
         name: id, beginning of an id, name, or "last" for the last session of this folder.
         export_format: "jsonl", "md" or "fixture".
         target: a folder for "jsonl", else a file; STDOUT is the current folder or standard output.
-        store: address of the database with the session, None for that of the settings.
+        store: address of the database with the session, None for the settings' store.
 
     Raises UnknownName, UsageError, JournalError.
     """
@@ -75,7 +75,7 @@ def _write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: s
 
 
 def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Path) -> list[Path]:
-    """Write a session's transcripts below a folder, readable by the user only; return the paths."""
+    """Write a session's transcripts below a folder, readable only by the user; return the paths."""
     from ...._projections.claude.transcripts import ClaudeTranscripts
 
     transcripts = ClaudeTranscripts(session_id)
@@ -85,6 +85,7 @@ def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Pa
     for name, lines in transcripts.files.items():
         path = folder / name
         make_private_folder(path.parent)
+        # Half of a surrogate pair, which JSON allows in a text, cannot be encoded.
         write_private_file(path, "".join(lines).encode("utf-8", "replace"))
         paths.append(path)
     return paths
@@ -93,7 +94,7 @@ def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Pa
 def redact_events(
     events: Iterable[StoredEvent], redact: Callable[[str], str]
 ) -> Iterator[StoredEvent]:
-    """Yield the events with `redact` applied to every text in them."""
+    """Apply `redact` to every text in the events."""
     for event in events:
         yield msgspec.convert(redact_fields(event, redact), StoredEvent)
 

@@ -1,4 +1,4 @@
-"""`mudroom export --format otel`: the spans of a recorded session, sent to an OTLP server."""
+"""`mudroom export --format otel`: sends the spans of a recorded session to an OTLP server."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ..session_store import read_session
 
 
 def export_traces(name: str, *, store: str | None = None) -> int:
-    """Send the spans of a session, with the ids that they had live, and return the exit code.
+    """Send a session's spans, with the same ids as live.
 
     Arguments:
         name, store: as for `export_session`.
 
-    Raises UnknownName, JournalError, and UsageError if they cannot be sent.
+    Raises UnknownName, JournalError, and UsageError if the spans cannot be sent.
     """
     require_packages()
     if reason := explain_off(os.environ):
@@ -51,7 +51,7 @@ def export_traces(name: str, *, store: str | None = None) -> int:
 
 
 def describe_tracing() -> tuple[str, str, str]:
-    """Return the state of traces for `mudroom doctor`: state, result, remedy; "" without traces."""
+    """Describe traces for `mudroom doctor`: state, result, remedy; all "" if no address is set."""
     from ...._adapters.integrations.tracing.variables import (
         INSTALL_COMMAND,
         has_address,

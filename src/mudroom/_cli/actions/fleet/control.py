@@ -1,4 +1,4 @@
-"""`mudroom fleet`: shows the worker processes of running sessions, and drains them."""
+"""`mudroom fleet`: shows and drains the worker processes of running sessions."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ...output.listing import print_entry, print_rows
 from ...output.progress import print_notice
 from ..load_settings import load_settings
 
+# How long a busy session may take to answer.
 _ANSWER_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 _WAIT_SECONDS = 0.2
@@ -28,10 +29,10 @@ _STATUS_REQUEST = FleetRequest()
 
 
 def print_status(session: str, *, as_json: bool) -> int:
-    """Print the workers of running sessions, and return the exit code.
+    """Print the workers of running sessions.
 
     Arguments:
-        session: start of the id of the only session to show; "" shows all.
+        session: the start of the id of the only session to show; "" shows all.
     """
     home = load_settings(".").home
     statuses, silent = _ask_all(home, _find_sessions(home, session))
@@ -48,12 +49,12 @@ def print_status(session: str, *, as_json: bool) -> int:
 
 
 def drain_workers(worker: str, session: str, *, wait: bool) -> int:
-    """Drain workers of one session, and return the exit code.
+    """Drain workers of one session.
 
     Arguments:
-        worker: number of one, or name of a machine; "" drains all.
-        session: start of the id of the session; "" for the only one.
-        wait: wait until they have ended.
+        worker: a worker's number, or the name of a machine; "" drains all.
+        session: the start of the session's id; "" for the only session.
+        wait: wait until the workers have ended.
     """
     home = load_settings(".").home
     sessions = _find_sessions(home, session)
@@ -95,7 +96,7 @@ def _find_sessions(home: str, start: str) -> list[str]:
 
 
 def _select(status: FleetStatus, worker: str) -> tuple[int, ...]:
-    """Return the numbers of the workers that a word names. Raises UsageError."""
+    """Return the numbers of the workers that an argument names. Raises UsageError."""
     chosen = [
         each.number
         for each in status.workers
@@ -113,10 +114,7 @@ def _select(status: FleetStatus, worker: str) -> tuple[int, ...]:
 
 
 def _ask(home: str, session: str, request: FleetRequest = _STATUS_REQUEST) -> FleetStatus | None:
-    """Return the answer of a session to a request; None if the session has ended.
-
-    Raises UsageError if no answer comes.
-    """
+    """Ask a session; return None if it has ended. Raises UsageError if no answer comes."""
     statuses, silent = _ask_all(home, [session], request)
     if silent:
         raise UsageError(
@@ -130,7 +128,7 @@ def _ask(home: str, session: str, request: FleetRequest = _STATUS_REQUEST) -> Fl
 def _ask_all(
     home: str, sessions: Sequence[str], request: FleetRequest = _STATUS_REQUEST
 ) -> tuple[list[FleetStatus], list[str]]:
-    """Send a request to sessions. Return the answers, and the sessions that have not answered.
+    """Send a request to sessions; return the answers, and the sessions that did not answer.
 
     A session that has ended is in neither list. Raises UsageError if a request cannot be written.
     """
@@ -145,6 +143,7 @@ def _ask_all(
                 statuses.append(status)
                 del waiting[session]
             elif not folder.has_session():
+                # An unanswered request would be carried out later, when nobody expects it.
                 folder.withdraw(name)
                 del waiting[session]
         if waiting:
@@ -155,7 +154,7 @@ def _ask_all(
 
 
 def _write_request(folder: FleetFolder, request: FleetRequest) -> str:
-    """Return the name of a new request; "" if the session has ended. Raises UsageError."""
+    """Write a request and return its name, or "" if the session has ended. Raises UsageError."""
     try:
         return folder.write_request(request)
     except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""mudroom over HTTP: flags and settings become sessions of the server, and its tokens."""
+"""mudroom over HTTP: turns flags and settings into the server's sessions, and edits its tokens."""

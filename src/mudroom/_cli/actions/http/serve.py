@@ -1,4 +1,4 @@
-"""Start of the HTTP server: settings and flags become its options."""
+"""Runs the HTTP server: turns settings and flags into its options."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from ..session_store import delete_expired_sessions
 from ..user_store import open_store
 from .sessions import make_command_line
 
+# The part of the places that one owner may take, without --parallel-owner.
 _OWN_PART = 0.75
-"""Part of the places that one owner can have, without --parallel-owner."""
 DEFAULT_WORKSPACE = "default"
 
 
 class ServeFlags(ListenFlags, frozen=True, kw_only=True):
-    """Flags of `mudroom serve` that are no settings.
+    """Flags of `mudroom serve` that are not settings.
 
     Arguments:
         workspaces: NAME=DIR each.
@@ -52,12 +52,10 @@ class ServeFlags(ListenFlags, frozen=True, kw_only=True):
 
 
 def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int:
-    """Serve until a signal comes; return the exit code.
+    """Serve until a signal comes. Raises UsageError.
 
     Arguments:
         cwd: folder of the default workspace. flags: settings given as flags, for all sessions.
-
-    Raises UsageError.
     """
     settings = load_settings(cwd, **flags)
     per_owner = chosen.per_owner or max(1, int(chosen.parallel * _OWN_PART))
@@ -80,6 +78,7 @@ def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int
             print_notice(text)
 
     def show_address(address: ServerAddress) -> None:
+        # Flushed at once: programs that start the server read the address from a pipe.
         print(address.url, flush=True)
         show("Serving. Press Ctrl+C to stop.")
         if not is_usable:
@@ -115,7 +114,8 @@ async def open_workers(settings: Settings) -> AsyncGenerator[WorkerProcesses | N
 
 
 def parse_workspaces(cwd: str, texts: Sequence[str]) -> dict[str, str]:
-    """Return the folders of the workspaces by name, the default one first. Raises UsageError."""
+    """Map names to the folders of the workspaces, the default one first. Raises UsageError."""
+    # With only named workspaces there is no default, unless -C asks for it.
     folders = {DEFAULT_WORKSPACE: cwd} if not texts or cwd != "." else {}
     for text in texts:
         name, equals, folder = text.partition("=")
@@ -132,7 +132,6 @@ def parse_workspaces(cwd: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def has_tokens(home: str) -> bool:
-    """Return whether a client can use the server."""
     state = StateFile(home)
     try:
         return bool(TokenRecords(state).list())

@@ -1,4 +1,4 @@
-"""The functions that the HTTP server needs of the command line."""
+"""What the HTTP server needs from the command line."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ..session_start import SessionStart
 def make_command_line(
     flags: Mapping[str, object], workers: WorkerProcesses | None = None
 ) -> CommandLine:
-    """Return the functions.
+    """Bundle the functions for the server.
 
     Arguments:
         flags: settings given as flags, for all sessions.
-        workers: worker processes of all sessions; None if each follows the settings.
+        workers: worker processes of all sessions; None if each session follows the settings.
     """
 
     def prepare(plan: SessionPlan, approver: Approver, store: SessionStore) -> Session:
@@ -35,6 +35,7 @@ def make_command_line(
         loaded = load_permissions(settings, plan.cwd, can_ask=True, servers=servers)
         options: dict[str, object] = {"agent": plan.agent} if plan.agent else {}
         if workers:
+            # Without "local", the session would start workers of its own besides.
             options |= {"worker": "local", "workers": workers}
         start = SessionStart(
             resume=plan.id if plan.is_recorded else "", id="" if plan.is_recorded else plan.id

@@ -1,4 +1,4 @@
-"""`mudroom serve token`: makes, lists and removes the tokens of clients."""
+"""`mudroom serve token`: makes, lists and removes clients' tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..load_settings import load_settings
 
 
 def add_token(owner: str, *, as_json: bool, **fields: object) -> int:
-    """Make a token, print it, and return the exit code.
+    """Make a token and print it.
 
     Arguments:
         fields: those of Token; None and () are left out.
@@ -29,13 +29,14 @@ def add_token(owner: str, *, as_json: bool, **fields: object) -> int:
     if as_json:
         print_json({**asdict(token), "token": text})
         return 0
+    # Only the token goes to stdout, for scripts.
     print(text, flush=True)
     print_notice(f"Token {token.id} of {owner}. It is shown only now; keep it secret.")
     return 0
 
 
 def list_tokens(*, as_json: bool) -> int:
-    """Print the tokens without their secrets and return the exit code."""
+    """Print the tokens without their secrets."""
     with _open_tokens() as tokens:
         known = tokens.list()
     if as_json:
@@ -48,7 +49,7 @@ def list_tokens(*, as_json: bool) -> int:
 
 
 def remove_token(id: str) -> int:
-    """Remove a token and return the exit code. Raises UnknownName."""
+    """Remove a token. Raises UnknownName."""
     with _open_tokens() as tokens:
         token = tokens.remove(id)
     print_notice(f"Token {token.id} of {token.owner} is removed; open streams end within 15 s.")
@@ -56,7 +57,7 @@ def remove_token(id: str) -> int:
 
 
 def describe_token(token: Token) -> str:
-    """Return the rights of a token in one line."""
+    """Describe a token's rights in one line."""
     facts = [
         sanitize_line(token.owner),
         time.strftime("%Y-%m-%d", time.localtime(token.created)),

@@ -1,1 +1,1 @@
-"""MCP servers and hooks at the command line: which are used, how they are listed and changed."""
+"""MCP servers, hooks and plugins at the command line: listing, changing and trying them."""

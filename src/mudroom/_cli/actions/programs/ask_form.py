@@ -1,4 +1,4 @@
-"""Questions of MCP servers in lines of a terminal, for commands without a screen."""
+"""Asks the questions of MCP servers in lines of a terminal, for commands without a screen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _YES_OR_NO = FormField("answer", "boolean", is_required=True)
 
 
 class TerminalQuestions:
-    """The user at stdin and stderr, if both are a terminal. Asks one question after the other."""
+    """Asks the user at stdin and stderr, if both are terminals, one question after another."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -105,7 +105,8 @@ async def _ask_field(field: FormField, title: str) -> object:
 
 
 async def _read_line() -> str | None:
-    """Return a line of the terminal, None at the end of input. It can be cancelled."""
+    """Read a line of the terminal, None at the end of input."""
+    # With a reader of the event loop, unlike a thread in `readline`, this can be cancelled.
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
     handle = sys.stdin.fileno()
@@ -128,7 +129,8 @@ async def _read_line() -> str | None:
 
 
 class _Mark:
-    """Answer that is no value."""
+    pass
 
 
+# None is an answer, too: a field left empty.
 _DECLINED = _Mark()

@@ -35,9 +35,7 @@ def add_server(
     variables: Sequence[str],
     headers: Sequence[str],
 ) -> int:
-    """Add a server to a file, print the path of the file, and return the exit code.
-
-    A project whose other programs are trusted stays trusted: the user has written this entry.
+    """Add a server to a file, and print the file's path.
 
     Arguments:
         target: command or address. variables: entries NAME=VALUE. headers: entries "Name: value".
@@ -68,6 +66,7 @@ def add_server(
     _write(path, add_member(text, at, name, entry))
     print(path, flush=True)
     programs = require_programs(settings, cwd)
+    # The user has written this entry, so a project whose other programs are trusted stays trusted.
     if scope == "project" and was_trusted:
         programs.remember_trust(settings.home)
         programs = require_programs(settings, cwd)
@@ -76,12 +75,12 @@ def add_server(
 
 
 def remove_server(cwd: str, name: str, *, scope: str | None) -> int:
-    """Remove a server from its file, print the path of the file, and return the exit code.
+    """Remove a server from its file, and print the file's path.
 
     Arguments:
-        scope: None looks in the file of the project, then in that of the user.
+        scope: None looks in the project's file, then in the user's.
 
-    Raises UsageError if the server is in a file of another program, UnknownName if it is in none.
+    Raises UsageError if the server is in another program's file, UnknownName if it is in none.
     """
     settings = load_settings(cwd)
     programs = require_programs(settings, cwd)
@@ -108,7 +107,7 @@ def remove_server(cwd: str, name: str, *, scope: str | None) -> int:
 
 
 def _describe_addition(programs: UsablePrograms, name: str, path: Path) -> str:
-    """Return whether the next session uses a new server."""
+    """Describe whether the next session uses a new server."""
     added = [item for item in programs.listed_servers if item.spec.name == name]
     reason = next(
         (item.reason for item in added if item.spec.origin == str(path)), "see: mudroom mcp"
@@ -125,6 +124,7 @@ def _make_entry(
     variables: Sequence[str],
     headers: Sequence[str],
 ) -> dict[str, Any]:
+    # click passes unknown options on, for the server's own arguments.
     if target.startswith("-"):
         raise UsageError(
             "a command or an address must follow the name of the server",
@@ -158,13 +158,14 @@ def _split_pairs(texts: Sequence[str], separator: str, flag: str, form: str) -> 
     for text in texts:
         name, found_separator, value = text.partition(separator)
         if not found_separator or not name.strip():
+            # A header has a blank after its colon; blanks in a variable are the user's.
             raise UsageError(f"{text!r} has not the form {form}", where=flag)
         pairs[name.strip()] = value.strip() if separator == ":" else value
     return pairs
 
 
 def _find_file(cwd: str, scope: str) -> Path:
-    """Return the file of a scope: for a project, the nearest one, else a new one in the folder."""
+    """Find the file of a scope; for a project, the nearest one, else a new one in the folder."""
     if scope == "user":
         return Path(find_own_servers())
     paths = [Path(place, _FILE) for place in list_places(cwd)]
@@ -172,7 +173,7 @@ def _find_file(cwd: str, scope: str) -> Path:
 
 
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
-    """Return the text of a file and its servers; both are empty if it does not exist."""
+    """Read a file's text and its servers; both are empty if the file does not exist."""
     try:
         text = read_regular_file(path).decode()
         table: object = json.loads(text) if text.strip() else {}
@@ -194,14 +195,14 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _find_servers(text: str) -> int | None:
-    """Return the position of the table of servers, None if there is none."""
+    """Find the table of servers in the text, None if there is none."""
     members = list_members(text, text.index("{"))
     # Of several members with one name, the last one counts.
     return next((member.value for member in reversed(members) if member.name == _KEY), None)
 
 
+# The old file stays complete until the new one replaces it, and a link stays a link.
 def _write(path: Path, text: str) -> None:
-    """Write a file at once, with the mode of the old file."""
     target = Path(os.path.realpath(path))
     new = target.with_name(f"{target.name}.new")
     try:

@@ -1,4 +1,4 @@
-"""Changes of single members in the text of a JSON file; all other text stays as it is."""
+"""Changes single members in the text of a JSON file; all other text stays as it is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _INDENT = "  "
 
 
 class Member(Struct, frozen=True):
-    """Positions of a member of a table: its name, its value, and its end."""
+    """Where the name, the value and the end of a table's member are in the text."""
 
     name: str
     start: int
@@ -21,13 +21,14 @@ class Member(Struct, frozen=True):
 
 
 def list_members(text: str, table: int) -> list[Member]:
-    """Return the members of the table that begins at a position of valid JSON text."""
+    """List the members of the table that begins at a position of valid JSON text."""
     decoder = json.JSONDecoder()
     members: list[Member] = []
     at = _skip_space(text, table + 1)
     while text[at] != "}":
         start = at
         name, at = decoder.raw_decode(text, at)
+        # The 1 is the colon.
         value = _skip_space(text, _skip_space(text, at) + 1)
         _, end = decoder.raw_decode(text, value)
         members.append(Member(name, start, value, end))
@@ -38,7 +39,7 @@ def list_members(text: str, table: int) -> list[Member]:
 
 
 def add_member(text: str, table: int, name: str, value: object) -> str:
-    """Return the text with one more member at the end of a table, laid out as the others are."""
+    """Add a member at the end of a table, laid out like the others."""
     members = list_members(text, table)
     if members:
         indent = _find_indent(text, members[-1].start)
@@ -46,6 +47,7 @@ def add_member(text: str, table: int, name: str, value: object) -> str:
         member = _format_member(name, value, indent)
         end = members[-1].end
         return f"{text[:end]},{separator}{member}{text[end:]}"
+    # An empty table: indent one level more than its line, by as much as that line is.
     match = re.match(r"[ \t]*", text[text.rfind("\n", 0, table) + 1 :])
     outer = match[0] if match else ""
     indent = outer + (outer or _INDENT)
@@ -55,11 +57,12 @@ def add_member(text: str, table: int, name: str, value: object) -> str:
 
 
 def remove_member(text: str, table: int, name: str) -> str:
-    """Return the text without the members of this name."""
+    """Remove all members of this name."""
     while True:
         members = list_members(text, table)
         at = next((n for n, member in enumerate(members) if member.name == name), None)
         if at is None:
+            # Take the comma after the member along, or the one before the last member.
             return text
         if at + 1 < len(members):
             text = text[: members[at].start] + text[members[at + 1].start :]
@@ -69,7 +72,7 @@ def remove_member(text: str, table: int, name: str) -> str:
 
 
 def _format_member(name: str, value: object, indent: str | None) -> str:
-    """Return a member; `indent` is the start of its line, None for one line."""
+    """Format a member; `indent` is the start of its line, None for one line."""
     # The members of `mcpServers` are two levels deep.
     space = None if indent is None else indent[: len(indent) // 2] or _INDENT
     lines = json.dumps(value, indent=space, ensure_ascii=False).split("\n")

@@ -1,4 +1,4 @@
-"""MCP servers, hooks and rights of slash commands of a folder, as the settings allow them."""
+"""Loads a folder's MCP servers, hooks and slash commands' rights, as the settings allow them."""
 
 from __future__ import annotations
 
@@ -14,32 +14,31 @@ if TYPE_CHECKING:
     from ...._adapters.integrations.mcp_servers.files import ServerEntry
     from ...._adapters.integrations.usable_programs import UsablePrograms
 
+# Programs that configure servers in a form of their own, also in agent files.
 _OWN_FORMS = ("codex", "gemini")
-"""Programs that configure servers in a form of their own, also in agent files."""
+# The file of the user's servers, beside mudroom's user settings.
 OWN_SERVERS = "mcp.json"
-"""File of the user's servers, beside the user's settings of mudroom."""
 
 
 def find_own_servers() -> str:
-    """Return the path of mudroom's own file of MCP servers."""
     return str(find_user_file(os.environ).with_name(OWN_SERVERS))
 
 
 def load_programs(settings: Settings, cwd: str) -> UsablePrograms | None:
-    """Return the programs that files declare; None if there is no such file.
-
-    The flag --trust trusts those of the folder. The same setting in a file does not: it is about
-    agents of all folders, and no setting may start programs that the user has not seen.
-    """
+    """Load the programs that files declare; None if there is no such file."""
     user_home = os.environ.get("HOME", "")
     plugin_dirs = list_plugin_dirs(settings)
     has_agent_servers = may_declare_servers(cwd, user_home)
     has_rights = may_have_rights(cwd, user_home)
+    # Most folders have no such files: look first whether they exist, because reading them imports a
+    # lot.
     has_files = has_agent_servers or has_program_files(cwd, user_home, find_own_servers())
     if not (plugin_dirs or has_files or has_rights):
         return None
     from ...._adapters.integrations.usable_programs import load_usable_programs
 
+    # The same setting in a file is about agents of all folders: no setting may start programs that
+    # the user has not seen.
     trusts_all = settings.trust and settings.get_origin("trust") == "flag"
     programs = load_usable_programs(
         cwd,
@@ -61,7 +60,6 @@ def load_programs(settings: Settings, cwd: str) -> UsablePrograms | None:
 
 
 def _load_agent_servers(settings: Settings, cwd: str, user_home: str) -> list[ServerEntry]:
-    """Return the servers that agent files declare for their agents."""
     from ...._adapters.agent_files import load_agent_files
     from ...._adapters.integrations.mcp_servers.files import ServerEntry
     from ...._session.agent_catalog import KNOWN_TOOLS
@@ -88,17 +86,16 @@ def _load_agent_servers(settings: Settings, cwd: str, user_home: str) -> list[Se
 
 
 def list_plugin_dirs(settings: Settings) -> list[str]:
-    """Return the folders of the flag --plugin-dir; a relative one is below the present folder."""
+    """List the folders of --plugin-dir; a relative one is below the current folder."""
     return [folder for folder in settings.plugin_dirs.split(os.pathsep) if folder]
 
 
 def list_server_names(programs: UsablePrograms | None) -> list[str]:
-    """Return the names of the MCP servers that a session uses."""
     return [spec.name for spec in programs.servers] if programs else []
 
 
 def require_programs(settings: Settings, cwd: str) -> UsablePrograms:
-    """Return the programs that files declare; an empty value if there is no such file."""
+    """Load the programs that files declare; an empty value if there is no such file."""
     from ...._adapters.integrations.usable_programs import UsablePrograms
 
     return load_programs(settings, cwd) or UsablePrograms()

@@ -1,4 +1,4 @@
-"""Listings of plugins: what is in them, what they add to a request, and what they may start."""
+"""Lists plugins: their parts, what they add to a request, and what they may start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .load_programs import require_programs
 
 
 def print_plugins(cwd: str, plugin_dirs: str | None, *, as_json: bool) -> int:
-    """Print the plugins that files and flags name, and return the exit code."""
+    """Print the plugins that files and flags name."""
     programs = require_programs(load_settings(cwd, plugin_dirs=plugin_dirs), cwd)
     if as_json:
         listed = [_encode(item) for item in programs.listed_plugins]
@@ -62,7 +62,7 @@ def _encode(item: ListedPlugin) -> dict[str, Any]:
 
 
 def print_plugin(cwd: str, name: str, plugin_dirs: str | None, *, as_json: bool) -> int:
-    """Print the parts of one plugin, and return the exit code. Raises UnknownName."""
+    """Print the parts of one plugin. Raises UnknownName."""
     programs = require_programs(load_settings(cwd, plugin_dirs=plugin_dirs), cwd)
     item = next((each for each in programs.listed_plugins if _is_named(each, name)), None)
     if item is None:
@@ -88,14 +88,14 @@ def _is_named(item: ListedPlugin, name: str) -> bool:
 
 
 def _is_about(finding: Finding, item: ListedPlugin) -> bool:
-    """Return whether a remark is about a plugin or a file in its folder."""
+    """Return whether a finding is about a plugin or a file in its folder."""
     if item.folder and finding.where.startswith(f"{item.folder}/"):
         return True
     return item.id in finding.text
 
 
 def _list_parts(plugin: Plugin, programs: UsablePrograms) -> dict[str, Any]:
-    """Return the names of the parts, the size of their listing, and the programs."""
+    """Return the names of a plugin's parts, the size of its listing, and its programs."""
     loaded = agent_files.load_agent_files(
         plugin.root, user_home="", tools=KNOWN_TOOLS, plugins=[plugin]
     )
@@ -122,7 +122,7 @@ def _list_parts(plugin: Plugin, programs: UsablePrograms) -> dict[str, Any]:
 
 
 def _measure_listing(loaded: LoadedAgents, prefix: str) -> int:
-    """Return the bytes of names and descriptions, before long descriptions are cut."""
+    """Measure the names and descriptions in bytes, before long descriptions are cut."""
     listed = [(agent.name, agent.description) for agent in loaded.agents]
     listed += [
         (each.name, each.description) for each in loaded.skills.values() if not each.is_hidden

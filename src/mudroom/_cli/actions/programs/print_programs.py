@@ -1,4 +1,4 @@
-"""Listings of MCP servers and hooks, with their files, and why something is not used."""
+"""Lists MCP servers and hooks with their files, and says why something is not used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ TRUST_HINT = "See them: mudroom trust. Use them: mudroom trust add, or --trust f
 
 
 def print_servers(cwd: str, *, as_json: bool) -> int:
-    """Print the MCP servers of all files, and return the exit code."""
     programs = require_programs(load_settings(cwd), cwd)
     if as_json:
         servers = [_encode_server(item) for item in programs.listed_servers]
@@ -49,15 +48,11 @@ def print_servers(cwd: str, *, as_json: bool) -> int:
 
 
 def _list_owner(spec: ServerSpec) -> list[tuple[str, str]]:
-    """Return the row about the agent that alone has a server."""
     return [("", f"only for runs of agent {escape_line(spec.agent)}")] if spec.agent else []
 
 
 def print_server(cwd: str, name: str, *, as_json: bool) -> int:
-    """Print all definitions of a server, the used one first, and return the exit code.
-
-    Raises UnknownName.
-    """
+    """Print all definitions of a server, the used one first. Raises UnknownName."""
     programs = require_programs(load_settings(cwd), cwd)
     items = [item for item in programs.listed_servers if item.spec.name == name]
     if not items:
@@ -84,7 +79,6 @@ def print_server(cwd: str, name: str, *, as_json: bool) -> int:
 
 
 def print_hooks(cwd: str, *, as_json: bool) -> int:
-    """Print the hooks of all files, and return the exit code."""
     settings = load_settings(cwd)
     programs = require_programs(settings, cwd)
     runs = RunLog(settings.home).find_last_runs() if programs.listed_hooks else {}
@@ -115,7 +109,7 @@ def print_hooks(cwd: str, *, as_json: bool) -> int:
 
 
 def _describe_runs(runs: list[HookRun]) -> list[tuple[str, str]]:
-    """Return the row about the last runs of a hook, the newest first."""
+    """Format the row about a hook's last runs, the newest first."""
     texts = [f"{run.ending} in {run.seconds:g} s" for run in reversed(runs)]
     return [("", f"last runs: {escape_line(', '.join(texts))}")] if texts else []
 
@@ -171,7 +165,7 @@ def _encode_server(item: ListedServer) -> dict[str, Any]:
 
 
 def _encode_details(item: ListedServer) -> dict[str, Any]:
-    """Return the settings of a server that contain no values of variables."""
+    """Return a server's settings without the values of headers, which may be secrets."""
     spec = item.spec
     return {
         "folder": spec.cwd,

@@ -1,4 +1,4 @@
-"""`mudroom hooks test`: runs the hooks of an event with an example, and tells the outcome."""
+"""`mudroom hooks test`: runs the hooks of an event with an example, and shows the outcome."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _NEEDS_SESSION = "(type mcp_tool: its server works in a session only)"
 
 
 def run_hooks(cwd: str, event: str, tool: str, input_text: str, *, as_json: bool) -> int:
-    """Run the used hooks of an event, print input and outcome, and return the exit code.
+    """Run the used hooks of an event, and print input and outcome.
 
-    Hooks of type mcp_tool are listed and not run: their servers work in a session only.
+    Hooks of type mcp_tool are listed and not run: their servers only work in a session.
 
     Arguments:
         tool: of the example call, for events of tools.
-        input_text: JSON object: the input of the tool, or the fields of another event.
+        input_text: a JSON object with the tool's input, or the fields of another event.
 
     Raises UnknownName for the event, UsageError for the input.
     """
@@ -66,6 +66,7 @@ def run_hooks(cwd: str, event: str, tool: str, input_text: str, *, as_json: bool
         for notice in programs.notices:
             print_entry(notice)
         outcome = asyncio.run(_fire(hooks, event, fields, folder))
+    # The log also has runs of sessions; the random id finds those of this test.
     runs = [run for run in run_log.read() if run.session == fields["session_id"]]
     if as_json:
         tried = {"input": fields, "runs": runs, "not_run": left_out}
@@ -85,6 +86,7 @@ def run_hooks(cwd: str, event: str, tool: str, input_text: str, *, as_json: bool
 async def _fire(hooks: HookSet, event: str, fields: dict[str, Any], folder: str) -> HookOutcome:
     matches_rule = make_rule_matcher(make_builtin_tools(), folder, os.environ.get("HOME", ""))
     name = fields.get("tool_name", "")
+    # Conditions of hooks are permission rules, which know mudroom's own names and arguments.
     sent = ToolInput(name, fields.get("tool_input", {}))
     call = ToolCallBlock("", normalize_tool_name(name), {})
     call = msgspec.structs.replace(call, arguments=from_hook_input(call, sent, sent.arguments))
@@ -107,7 +109,6 @@ def _parse_input(text: str) -> dict[str, Any]:
 
 
 def _make_fields(event: str, folder: str, tool: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the input of the hooks."""
     fields: dict[str, Any] = {
         "session_id": str(uuid.uuid4()),
         "transcript_path": "",
@@ -125,7 +126,7 @@ def _format_run(run: HookRun) -> str:
 
 
 def _describe(outcome: HookOutcome) -> dict[str, Any]:
-    """Return what would happen, by name."""
+    """List what would happen, by name."""
     effects = {
         "decision": outcome.decision or "none",
         "reason": outcome.reason,

@@ -1,4 +1,4 @@
-"""Start of the MCP server: settings and flags become the session of its tasks."""
+"""Runs the MCP server: turns settings and flags into the session of its tasks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .load_programs import list_server_names, load_programs
 
 
 class McpServeFlags(ListenFlags, frozen=True, kw_only=True):
-    """Flags of `mudroom mcp serve` that are no settings. `listen`: "" for stdin and stdout.
+    """Flags of `mudroom mcp serve` that are not settings. `listen`: "" for stdin and stdout.
 
     Arguments:
         parallel: tasks at the same time. total_tokens, total_usd: limits of all tasks together.
@@ -45,7 +45,7 @@ class McpServeFlags(ListenFlags, frozen=True, kw_only=True):
 
 
 def serve_mcp(cwd: str, flags: Mapping[str, object], chosen: McpServeFlags) -> int:
-    """Serve the host at stdin and stdout, or hosts over HTTP; return the exit code.
+    """Serve the host at stdin and stdout, or hosts over HTTP.
 
     Arguments:
         flags: settings given as flags.
@@ -74,6 +74,7 @@ def serve_mcp(cwd: str, flags: Mapping[str, object], chosen: McpServeFlags) -> i
             approver=approver,
             budget=Budget(total_tokens=chosen.total_tokens, usd=chosen.total_usd),
             prices=True,
+            # A server may start mudroom as its own MCP server; the count ends such a chain.
             environ={**os.environ, NESTING_VARIABLE: str(nesting + 1)},
         )
 

@@ -24,19 +24,17 @@ from .load_programs import require_programs
 if TYPE_CHECKING:
     from mcp.client.auth import AuthorizationCodeResult
 
+# Seconds that the user has for logging in.
 LOGIN_SECONDS = 600.0
-"""Longest time for the user to log in."""
 _PAGE = b"<!doctype html><meta charset=utf-8><title>mudroom</title><p>%s"
 
 
 def log_in(cwd: str, name: str) -> int:
-    """Log in to a server and return the exit code. Raises UsageError, UnknownName, MudroomError."""
     spec, file = _find_server(cwd, name)
     return asyncio.run(_log_in(spec, file))
 
 
 def log_out(cwd: str, name: str) -> int:
-    """Delete the login of a server and return the exit code. Raises UsageError, UnknownName."""
     _, file = _find_server(cwd, name)
     if not file.remove():
         raise UsageError(f"there is no login of server {name}")
@@ -62,6 +60,7 @@ def _find_server(cwd: str, name: str) -> tuple[ServerSpec, LoginFile]:
 
 
 async def _log_in(spec: ServerSpec, file: LoginFile) -> int:
+    # The package takes long to import; only a login needs it.
     await load_package()
     from ...._adapters.integrations.mcp_servers.logins import oauth
 
@@ -69,6 +68,7 @@ async def _log_in(spec: ServerSpec, file: LoginFile) -> int:
         browser = _Browser()
         redirect = await browser.open(stack, _choose_port(spec, file))
         stored = file.load()
+        # A client is registered with its addresses, so one on another port must register anew.
         if stored and redirect not in _list_redirects(stored.client):
             file.remove()
         is_done = await oauth.log_in(
@@ -96,15 +96,15 @@ def _choose_port(spec: ServerSpec, file: LoginFile) -> int:
 
 
 def _list_redirects(client: Mapping[str, Any] | None) -> list[str]:
-    """Return the addresses that a registered client may return to."""
+    """List the addresses that a registered client may return to."""
     uris = (client or {}).get("redirect_uris")
     return [str(uri) for uri in cast("list[object]", uris)] if isinstance(uris, list) else []
 
 
 class _Browser:
-    """The user's browser: it is sent to the server and returns to a port of this machine.
+    """Sends the user's browser to the server; it returns to a port of this machine.
 
-    The user can paste the address instead, if the browser is on another machine.
+    If the browser is on another machine, the user can paste the address instead.
 
     Arguments:
         limits: of the connections to the port.
@@ -117,7 +117,7 @@ class _Browser:
         )
 
     async def open(self, stack: AsyncExitStack, port: int) -> str:
-        """Wait for the browser until the stack ends; return the address that it must return to."""
+        """Listen for the browser until the stack ends; return the address for its return."""
         loop = asyncio.get_running_loop()
         factory = self._connections.limit(self._make_protocol)
         try:
@@ -147,6 +147,7 @@ class _Browser:
     def _use(self, address: str) -> None:
         from ...._adapters.integrations.mcp_servers.logins import oauth
 
+        # The browser and a pasted line may both bring an answer; the first one counts.
         if self._code.done():
             return
         try:
@@ -155,7 +156,7 @@ class _Browser:
             self._code.set_exception(UsageError(f"the login was refused: {error}"))
 
     async def show_address(self, address: str) -> None:
-        """Print the address of the login, and open it if this machine has a browser."""
+        """Print the login's address, and open it if this machine has a browser."""
         print_notice(f"Log in at this address:\n{address}", prefix="")
         if can_open_browser(os.environ):
             await asyncio.to_thread(webbrowser.open, address)
@@ -167,7 +168,7 @@ class _Browser:
         _read_lines(self._use)
 
     async def wait_for_code(self) -> AuthorizationCodeResult:
-        """Return the answer of the server. Raises UsageError after LOGIN_SECONDS."""
+        """Return the server's answer. Raises UsageError after LOGIN_SECONDS."""
         try:
             async with time_limit(LOGIN_SECONDS):
                 return await self._code
@@ -178,7 +179,7 @@ class _Browser:
 
 
 def _read_lines(use: Callable[[str], object]) -> None:
-    """Pass lines of stdin to a function, while the login waits."""
+    """Pass lines of stdin to a function while the login waits."""
     if sys.stdin is None or sys.stdin.closed:
         return
     loop = asyncio.get_running_loop()

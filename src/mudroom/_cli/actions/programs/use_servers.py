@@ -1,4 +1,4 @@
-"""Use of MCP servers without a model: list their tools, call one."""
+"""Uses MCP servers without a model: lists their tools, calls one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .load_programs import require_programs
 
 
 class _FileContext:
-    """The parts of a ToolContext that tools of servers use."""
+    """The part of a ToolContext that tools of servers use."""
 
     traceparent = ""
 
@@ -37,22 +37,19 @@ class _FileContext:
         self._questions = TerminalQuestions()
 
     def show_progress(self, line: str) -> None:
-        """Print a line on stderr."""
         print_notice(sanitize_line(line), prefix="")
 
     async def ask_user(self, form: InputForm) -> ApprovalDecision:
-        """Ask the user the question of a server; without a terminal, decline it and say so."""
         return await self._questions.ask(form)
 
     def spill_path(self, name: str) -> str:
-        """Create a file and return its path."""
         handle, path = tempfile.mkstemp(prefix=f"mudroom-{name}-", suffix=".txt")
         os.close(handle)
         return path
 
 
 def print_tools(cwd: str, name: str) -> int:
-    """Start servers, print their tools, and return the exit code.
+    """Start servers and print their tools.
 
     Arguments:
         name: of one server, "" for all.
@@ -74,7 +71,7 @@ async def _print_tools(servers: McpServers) -> int:
 
 
 def list_tool_rows(tools: Iterable[Tool], server: str) -> list[tuple[str, str]]:
-    """Return name and first line of the description of each tool of a server."""
+    """Return the name and the first line of the description of each of a server's tools."""
     prefix = make_server_pattern(server).removesuffix("*")
     return [
         (f"  {tool.name}", escape_line((tool.description.splitlines() or [""])[0]))
@@ -84,7 +81,6 @@ def list_tool_rows(tools: Iterable[Tool], server: str) -> list[tuple[str, str]]:
 
 
 def describe_status(status: ServerStatus) -> str:
-    """Return the state of a server in one line."""
     parts: list[str] = [status.state]
     if status.reason:
         parts = [f"{status.state}: {escape_line(status.reason)}"]
@@ -99,12 +95,10 @@ def describe_status(status: ServerStatus) -> str:
 
 
 def call_tool(cwd: str, server: str, tool: str, arguments: str) -> int:
-    """Call a tool of a server, print its result, and return the exit code.
+    """Call a tool of a server and print its result. Raises UsageError, UnknownName.
 
     Arguments:
         arguments: a JSON object.
-
-    Raises UsageError, UnknownName.
     """
     try:
         parsed = msgspec.json.decode(arguments or "{}", type=dict[str, Any])
@@ -119,6 +113,7 @@ def call_tool(cwd: str, server: str, tool: str, arguments: str) -> int:
 
 async def _call_tool(servers: McpServers, name: str, arguments: dict[str, Any]) -> int:
     try:
+        # Each line says why a server cannot be used; there is only one server here.
         for line in await servers.load(servers.patterns):
             raise UsageError(line)
         if name not in servers.tools:
@@ -136,7 +131,7 @@ async def _call_tool(servers: McpServers, name: str, arguments: dict[str, Any]) 
 
 
 def _open_servers(cwd: str, name: str) -> McpServers:
-    """Return the servers that a session in the folder would use, or one of them."""
+    """Open the servers that a session in the folder would use, or one of them."""
     settings = load_settings(cwd)
     specs = require_programs(settings, cwd).servers
     if name and name not in (known := {spec.name for spec in specs}):
@@ -145,17 +140,20 @@ def _open_servers(cwd: str, name: str) -> McpServers:
 
 
 def make_servers(specs: Sequence[ServerSpec], settings: Settings, cwd: str) -> McpServers:
-    """Return servers for one command. It must show why one cannot be used: the log does not."""
+    """Make servers for one command."""
     from ...._adapters.output_filters.redaction import Redactor
     from ...._adapters.tools._image_files import parse_sendable_image
 
     return McpServers(
+        # No agent runs here, so the servers that only one agent has are used, too.
         [replace(spec, agent="") for spec in specs],
         folder=os.path.realpath(cwd),
         environ=os.environ,
         cache_folder=os.path.join(settings.home, "mcp"),
+        # The user types the call, which is all the permission it needs.
         is_allowed=lambda _: True,
         parse_image=parse_sendable_image,
         make_redact=Redactor,
+        # The command itself shows why a server cannot be used.
         logs_failures=False,
     )

@@ -1,4 +1,4 @@
-"""Prompts of the user: mentions, attached files and images."""
+"""The user's prompts: mentions, attached files and images."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def prepare_prompt(
     teammates: Collection[str],
     typed: str | None = None,
 ) -> PreparedPrompt:
-    """Return a prompt with its mentions expanded and its files read.
+    """Expand a prompt's mentions and read its files.
 
     Arguments:
         teammates: names of the named children that can work.
@@ -85,6 +85,7 @@ async def run_prepared(
     if prompt.images:
         try:
             return await session.run([TextBlock(text), *prompt.images], **options)
+        # Raised before anything is sent; the paths are in the text anyway.
         except UsageError as error:
             warn(f"The images are not sent, only their paths: {error}")
     return await session.run(text, **options)

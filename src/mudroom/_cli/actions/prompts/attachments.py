@@ -1,4 +1,4 @@
-"""Attachments of a prompt: the content of mentioned files, and images."""
+"""Attachments of a prompt: the contents of mentioned files, and images."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from .mentions import find_mentions
 if TYPE_CHECKING:
     from ...._session.session import Session
 
+# Bytes of a text file that is attached; the model reads parts of a larger one itself.
 MAX_TEXT_BYTES = 100_000
-"""Largest text file that is attached; of a larger one the model reads parts."""
 
+# A word of a line, in quotes or not. Each character is looked at a bounded number of times, because
+# a line may be one word of a million characters, as in Chinese.
 _WORD = compile_later(r"""(?<!\S)"[^"]+"(?!\S)|(?<!\S)'[^']+'(?!\S)|(?:\\.|[^\s\\])+""")
-"""A word of a line, in quotes or not. Each character is looked at a bounded number of times: a line
-may be one word of a million characters, as in Chinese."""
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+# Linux allows no longer path; longer words need not be looked up.
 _MAX_PATH = 4_096
 
 
@@ -38,7 +39,7 @@ class Attachments(Struct):
 
     Arguments:
         text: contents of the text files, as the model gets them; "" for none.
-        words: mentions whose content is attached.
+        words: mentions whose contents are attached.
         notes: one line per file for the user.
     """
 
@@ -61,14 +62,11 @@ def load_attachments(
     without: Collection[str] = (),
     typed: str | None = None,
 ) -> Attachments:
-    """Read the files that a line mentions with "@", and the images whose path it contains.
-
-    Paths of images without "@" count only in a line without line feeds: other lines are pasted.
+    """Read the files that a line mentions with "@", and the images whose paths it contains.
 
     Arguments:
         without: mentions that name no file.
-        typed: the part of the line that the user wrote, None for all of it. An image outside the
-            workspace is read only if the user names it: a file of a stranger must not send one.
+        typed: the part of the line that the user wrote, None for all of it.
     """
     attachments = Attachments()
     paths = [each for each in _find_paths(session.cwd, line) if each[0] not in without]
@@ -79,6 +77,8 @@ def load_attachments(
 
     permissions, _ = load_permissions(settings, session.cwd, can_ask=True)
     policy = make_policy(permissions, session.cwd)
+    # An image outside the workspace is read only if the user names it: a stranger's file must not
+    # send one.
     own = {path for _, path in (paths if typed is None else _find_paths(session.cwd, typed))}
     for word, path in paths:
         absolute = os.path.join(session.cwd, path)
@@ -86,6 +86,7 @@ def load_attachments(
             continue
         verdicts = [
             policy.decide(READ, {"file_path": name}, permissions.mode)
+            # Judged under both names: a link must not lead around a rule.
             for name in (absolute, os.path.realpath(absolute))
         ]
         denied = next((verdict for verdict in verdicts if verdict.verdict == Verdict.DENY), None)
@@ -104,6 +105,7 @@ def _find_paths(folder: str, line: str) -> Iterator[tuple[str, str]]:
         if path not in seen and os.path.lexists(os.path.join(folder, path)):
             seen.add(path)
             yield word, path
+    # Lines with line feeds are pasted: paths in them without "@" are not meant.
     if "\n" in line:
         return
     for path in list_image_paths(line):
@@ -121,6 +123,7 @@ def list_image_paths(line: str) -> Iterator[str]:
         if len(word) > 1 and word[0] == word[-1] and word[0] in "\"'":
             word = word[1:-1]
         else:
+            # Terminals put a backslash before blanks.
             word = re.sub(r"\\(.)", r"\1", word)
         if word.lower().endswith(_IMAGE_SUFFIXES):
             yield os.path.expanduser(word)
@@ -129,7 +132,7 @@ def list_image_paths(line: str) -> Iterator[str]:
 def _attach(
     attachments: Attachments, session: Session, word: str, path: str, *, reads_outside: bool
 ) -> None:
-    """Add one file, or a note why only its path is sent."""
+    """Attach one file, or add a note why only its path is sent."""
     try:
         data = _read(session, path, reads_outside=reads_outside)
     except (OSError, WorkspaceError) as error:
@@ -153,6 +156,7 @@ def _attach(
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
+        # Treated like other binary files.
         text = "\0"
     if "\0" in text:
         _add_note(attachments, path, "only the path is sent: not text in UTF-8")

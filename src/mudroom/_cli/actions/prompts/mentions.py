@@ -13,17 +13,18 @@ from ....errors import suggest_names
 MENTION = compile_later(r"(?<![A-Za-z0-9_@/.])@([^\s,;!?()\"'`<>，。；：！？、“”‘’]+)")
 _MESSAGE = compile_later(r"(@[^\s:.,，。：、]+)(?:[:.,]?\s+|[，。：、]\s*)(\S.*)", re.DOTALL)
 
+# Optional prefix of an agent's name, to tell it from a file.
 AGENT_PREFIX = "agent-"
-"""Optional prefix of an agent's name, to tell it from a file."""
 
 
 def find_mentions(prompt: str) -> list[str]:
     """Return the mentions of a prompt without their "@"."""
+    # A full stop or a colon belongs to the sentence.
     return [match[1].rstrip(".:") for match in MENTION.finditer(prompt)]
 
 
 def split_message(line: str, teammates: Collection[str]) -> tuple[str, str]:
-    """Return the name and the text of a line such as "@alice look"; ("", "") of other lines.
+    """Split a line such as "@alice look" into name and text; ("", "") for other lines.
 
     Arguments:
         teammates: names that begin a message.
@@ -44,14 +45,14 @@ def expand_mentions(
 ) -> str:
     """Return the prompt for the model.
 
-    A mentioned file becomes its path. For a mentioned agent or teammate, an instruction is added
-    at the end. Any other mention stays as it is.
+    A mentioned file becomes its path. A mentioned agent or teammate adds an instruction at the end.
+    Any other mention stays as it is.
 
     Arguments:
         folder: base of relative paths.
         agents: names of the known agents.
-        teammates: names of the named children; they go before files and agents.
-        attached: files whose content is sent, too; they stay as they are.
+        teammates: names of the named children, which win over files and agents.
+        attached: files whose contents are sent, too; their mentions stay as they are.
     """
     mentioned: dict[str, None] = {}
 
@@ -76,7 +77,7 @@ def expand_mentions(
 def describe_unknown_mentions(
     prompt: str, *, folder: str, agents: Collection[str], teammates: Collection[str]
 ) -> Iterator[str]:
-    """Yield a hint for each mention that means nothing and is like a name, or begins the prompt.
+    """Yield a hint for each mention that means nothing but resembles a name or begins the prompt.
 
     Arguments: see `expand_mentions`.
     """
@@ -86,11 +87,13 @@ def describe_unknown_mentions(
         if name in names or os.path.lexists(os.path.join(folder, os.path.expanduser(word))):
             continue
         nearest = suggest_names(name, names)
+        # Elsewhere in the prompt, an unknown "@word" is likely meant as text, such as a decorator.
         if nearest.startswith("Did you mean") or prompt.lstrip().startswith(f"@{word}"):
             yield f"@{word} is no agent, named child or file here. It is sent as text. {nearest}"
 
 
 def begins_with_path(line: str) -> bool:
-    """Return whether a line begins with the path of a file, such as one that was dropped there."""
+    """Return whether a line begins with a file's path, for example of a file dropped there."""
     word = line.split()[0]
+    # "/help" is a command, even where a file has this path.
     return word.count("/") > 1 and os.path.lexists(word)

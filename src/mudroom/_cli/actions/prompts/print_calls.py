@@ -60,7 +60,7 @@ def find_call(
 
 
 def add_rules(call: PromptCall | None, loaded: LoadedPermissions) -> LoadedPermissions:
-    """Return permissions with the rules of a call; the session has no other prompt."""
+    """Add a call's rules to the permissions; the session runs no other prompt."""
     if call is None:
         return loaded
     permissions = loaded.permissions
@@ -70,10 +70,10 @@ def add_rules(call: PromptCall | None, loaded: LoadedPermissions) -> LoadedPermi
 
 
 class WordsRun(Struct):
-    """Run of the prompt of a command line.
+    """Runs the prompt of a command line.
 
     Arguments:
-        loaded: permissions of the session. warn: takes each note, a line for the user.
+        loaded: the session's permissions. warn: takes each note, a line for the user.
         teammates: see `prepare_prompt`.
     """
 
@@ -84,7 +84,7 @@ class WordsRun(Struct):
     teammates: Collection[str]
 
     async def run(self, call: PromptCall | None, words: str, data: str, **options: Any) -> Report:
-        """Run the prompt, that of the file that it calls, or that of an MCP server.
+        """Run the prompt, or that of the file or MCP server that it calls.
 
         Arguments:
             words: of the command line. data: follows them.

@@ -39,8 +39,8 @@ class PromptCall(Struct, frozen=True):
     """A call of a command or a skill.
 
     Arguments:
-        rules: allow rules that hold for this call only.
-        notices: lines for the user about what is not used.
+        rules: allow rules for this call only.
+        notices: lines for the user about unused parts.
     """
 
     file: PromptFile
@@ -51,17 +51,15 @@ class PromptCall(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Name of the slash command."""
+        """The slash command's name."""
         return self.file.name
 
 
 class FilledPrompt(Struct):
-    """The prompt of a call, with marks in the places of the outputs of commands.
-
-    Mentions are expanded before the outputs are put in: a mention in an output means nothing.
+    """The prompt of a call, with marks where the outputs of commands go.
 
     Arguments:
-        model: for this prompt only, "" for that of the session.
+        model: for this prompt only, "" for the session's.
         outputs: by mark.
         typed: what the user wrote, if the rest of the text is not the user's; else None.
     """
@@ -72,7 +70,8 @@ class FilledPrompt(Struct):
     typed: str | None = None
 
     def put_outputs(self, text: str) -> str:
-        """Return a text with the outputs in the places of their marks."""
+        """Replace the marks with the outputs."""
+        # Done after mentions are expanded, so that a mention in an output means nothing.
         for mark, output in self.outputs.items():
             text = text.replace(mark, output)
         return text
@@ -85,7 +84,7 @@ def make_call(
     cwd: str,
     trusted: Collection[str] = (),
 ) -> PromptCall:
-    """Return a call of a file of the user, or of one with the rights that the user trusts.
+    """Make a call of a file of the user, or of one with the rights that the user trusts.
 
     Arguments:
         trusted: digests of the rights that the user trusts for this session, besides those in
@@ -124,10 +123,11 @@ def make_call(
 def _choose_model(
     file: PromptFile, wanted: str, settings: Settings, cwd: str, notices: list[str]
 ) -> str:
-    """Return the model of a call, "" for that of the session."""
+    """Return the model of a call, "" for the session's."""
     path = file.source.path
     if wanted in ("", "inherit"):
         return ""
+    # A stranger's file must not choose a model, which the user pays.
     if not (file.source.is_personal or is_trusted(settings, cwd)):
         notices.append(_describe_unused("model", path))
         return ""
@@ -161,12 +161,12 @@ async def fill_call(
     permissions: Permissions,
     approver: Approver | None = None,
 ) -> FilledPrompt:
-    """Return the prompt of a call; run the shell commands in its text, one after the other.
+    """Return the prompt of a call, after running the shell commands in its text one by one.
 
     A command is judged by the rules like one of the model, and runs in the sandbox.
 
     Arguments:
-        permissions: those of the session.
+        permissions: the session's.
         approver: is asked about a command that someone must confirm; None refuses it.
 
     Raises UsageError for a command that is refused, and for a file without a text.
@@ -193,6 +193,7 @@ async def fill_call(
                 " are words of its own.",
             )
         await judge.check(piece.command)
+        # Control characters, which no file or user types: the mark cannot occur by accident.
         mark = f"\x02{len(prompt.outputs)}\x03"
         prompt.outputs[mark] = await ShellEscape(session, settings.home).run(piece.command)
         prompt.line += mark
@@ -212,12 +213,13 @@ async def run_forked(
     data: str = "",
     **options: Any,
 ) -> Report:
-    """Run the prompt of a call as a task of a child, and return its report.
+    """Run the prompt of a call as a child's task, and return the child's report.
 
     Arguments:
         warn: takes each line for the user. data: follows the text.
         options: further arguments of `Session.task`.
     """
+    # A child has no team to mention.
     prompt = await prepare_prompt(session, settings, filled.line, teammates=(), typed=filled.typed)
     for note in prompt.notes:
         warn(note)
@@ -231,7 +233,7 @@ async def run_forked(
 
 
 def _find_forbidding(session: Session) -> str:
-    """Return the path of the settings file that forbids shell commands in files, "" for none."""
+    """Return the settings file that forbids shell commands in files, "" for none."""
     from ...._adapters.integrations.file_names import list_places
     from ...._adapters.integrations.plugins.settings import load_plugin_settings
 
@@ -240,7 +242,7 @@ def _find_forbidding(session: Session) -> str:
 
 
 class _ShellJudge:
-    """Judge of the shell commands of a call."""
+    """Judges the shell commands of a call."""
 
     def __init__(
         self,
@@ -261,7 +263,6 @@ class _ShellJudge:
         )
 
     async def check(self, command: str) -> None:
-        """Raise UsageError for a command that is refused."""
         arguments = {"command": command}
         verdict = self._policy.decide(BASH, arguments, self._mode)
         why = verdict.why

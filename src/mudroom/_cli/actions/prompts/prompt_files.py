@@ -1,4 +1,4 @@
-"""Commands of files: prompts and skills that the user calls as `/name` with arguments."""
+"""Commands from files: prompts and skills that the user calls as `/name` with arguments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PromptFile(Struct, frozen=True):
     """A command file or a skill that a slash command sends.
 
     Arguments:
-        name: name of the slash command, the slash included.
+        name: the slash command's name, with the slash.
         source: the command file or skill.
     """
 
@@ -39,11 +39,10 @@ class PromptFile(Struct, frozen=True):
         return self.enclose(text) if text.strip() else ""
 
     def find_problem(self) -> str:
-        """Return why the prompt is empty."""
         return self.source.load_template().problem or "the prompt is empty"
 
     def enclose(self, text: str) -> str:
-        """Return a prompt; that of a skill names the skill and its folder."""
+        """Wrap a skill's prompt with the skill's name and folder, where its material is."""
         if isinstance(self.source, CommandFile):
             return text
         from ...._projections.engine_text import wrap
@@ -63,7 +62,7 @@ def find_rights(file: PromptFile, template: PromptTemplate) -> PromptRights:
 
 
 def list_rights(folder: str, plugins: Iterable[Plugin]) -> list[PromptRights]:
-    """Return the rights of the files that the user has not written, of those that have any."""
+    """List the rights of the files that the user has not written, without files that have none."""
     files = load_prompt_files(folder, plugins).values()
     found = [find_rights(file, file.source.load_template()) for file in files]
     return [each for each in found if each.place and (each.commands or each.rules)]
@@ -72,12 +71,12 @@ def list_rights(folder: str, plugins: Iterable[Plugin]) -> list[PromptRights]:
 def load_prompt_files(
     folder: str, plugins: Iterable[Plugin] = (), *, trusts_folder: bool = True
 ) -> dict[str, PromptFile]:
-    """Return the prompt files of a folder, of the user and of plugins by name.
+    """Load the prompt files of a folder, of the user and of plugins by name.
 
-    A command hides a skill. A file that only models use is left out.
+    A command hides a skill. Files that only models use are left out.
 
     Arguments:
-        trusts_folder: false if the files of the user go before those of the folder.
+        trusts_folder: false if the user's files win over the folder's.
     """
     user_home = os.environ.get("HOME", "")
     plugins = tuple(plugins)
@@ -87,6 +86,7 @@ def load_prompt_files(
     )
     sources: dict[str, CommandFile | Skill] = {**skills.by_name, **commands}
     if not trusts_folder:
+        # A skill of the user must not be hidden by a command of a stranger.
         own = {name: skill for name, skill in skills.by_name.items() if skill.is_personal}
         sources |= {name: skill for name, skill in own.items() if not sources[name].is_personal}
     return {
@@ -97,7 +97,7 @@ def load_prompt_files(
 
 
 def list_file_prompts(session: Session) -> list[FilePrompt]:
-    """Return the prompts of files of an open session, for the clients of servers."""
+    """List the prompts from files in an open session, for the clients of servers."""
     from ...._projections.safe_text import sanitize_line
     from ...._servers.file_prompts import FilePrompt
 
@@ -114,14 +114,13 @@ def list_file_prompts(session: Session) -> list[FilePrompt]:
 
 
 def load_session_prompts(session: Session) -> dict[str, PromptFile]:
-    """Return the prompt files of an open session by name."""
     return load_prompt_files(session.cwd, session.plugins, trusts_folder=session.trusted)
 
 
 def find_prompt_file(
     files: Mapping[str, PromptFile], name: str, *, trusts_folder: bool = True
 ) -> PromptFile | None:
-    """Return the file of a slash command, which may lack the names of its plugin and folders.
+    """Find the file of a slash command, which may lack the names of its plugin and folders.
 
     Arguments:
         trusts_folder: false if a short name means a file of the user before one of the folder.

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from ...._session.session import Session
     from .prompt_calls import FilledPrompt
 
+# Characters of a resource that are sent.
 MAX_RESOURCE = 100_000
-"""Characters of a resource that are sent."""
 _MARK = "\x020\x03"
 
 
 async def fetch_filled(session: Session, line: str) -> FilledPrompt:
-    """Return the prompt of a server that a line calls. Raises MudroomError if there is none."""
+    """Return the server's prompt that a line calls. Raises MudroomError if there is none."""
     name, _, words = line.partition(" ")
     fetched = await fetch_prompt(session, name, words.strip())
     if fetched is None:
@@ -31,7 +31,8 @@ async def fetch_filled(session: Session, line: str) -> FilledPrompt:
 
 
 def make_filled(text: str) -> FilledPrompt:
-    """Return the text of a server as a prompt in which a mention means nothing."""
+    """Make a server's text a prompt, in which mentions mean nothing."""
+    # As if it were a command's output, which is put in after mentions are expanded.
     from .prompt_calls import FilledPrompt
 
     return FilledPrompt(_MARK, outputs={_MARK: text})
@@ -40,8 +41,8 @@ def make_filled(text: str) -> FilledPrompt:
 async def fetch_prompt(session: Session, command: str, words: str) -> str | None:
     """Return the text of a slash command such as `/mcp__docs__summarize parsers`.
 
-    None if it names no prompt of a server. A server whose prompts are not known yet is started.
-    The words are the arguments in their order; the last argument gets the rest of the line.
+    Returns None if it names no prompt of a server. A server whose prompts are not known yet is
+    started. The words are the arguments in order; the last argument gets the rest of the line.
 
     Raises MudroomError if an argument is missing, or the server cannot be used.
     """
@@ -53,7 +54,7 @@ async def fetch_prompt(session: Session, command: str, words: str) -> str | None
 
 
 def _assign(prompt: ServerPrompt, words: str) -> dict[str, str]:
-    """Return the arguments of a prompt by name. Raises UsageError if one is missing."""
+    """Assign the words to the prompt's arguments by name. Raises UsageError if one is missing."""
     names = prompt.arguments
     given = _split(words, len(names))
     missing = [name for name in names[len(given) :] if name in prompt.required]
@@ -73,7 +74,7 @@ def describe_arguments(prompt: ServerPrompt) -> str:
 
 
 def _split(words: str, count: int) -> Sequence[str]:
-    """Return the words of a line, quoted as in a shell; the last of `count` has the rest."""
+    """Split a line as a shell does; the last of `count` words gets the rest."""
     import shlex
 
     try:
@@ -86,9 +87,9 @@ def _split(words: str, count: int) -> Sequence[str]:
 
 
 async def fetch_resources(session: Session, line: str, notes: list[str]) -> tuple[str, list[str]]:
-    """Return the contents of the resources that a line mentions as `@server:uri`.
+    """Read the resources that a line mentions as `@server:uri`.
 
-    Return them as one text for the model, and the mentions.
+    Returns one text for the model, and the mentions.
 
     Arguments:
         notes: a line is added for each resource.
@@ -114,5 +115,5 @@ async def fetch_resources(session: Session, line: str, notes: list[str]) -> tupl
 
 
 def list_prompts(session: Session) -> list[tuple[str, str]]:
-    """Return the slash commands of the prompts that are known, with their descriptions."""
+    """List the slash commands of the known prompts with their descriptions."""
     return [(f"/{prompt.name}", prompt.description) for prompt in session.mcp_prompts]

@@ -43,9 +43,8 @@ class ShellEscape:
     async def run_detachable(
         self, title: str, work: Coroutine[Any, Any, ToolResult], on_detach: Callable[[], object]
     ) -> ToolResult:
-        """Run the command to its end: no run exists that could read its result later."""
+        # There is no run that could read the result later.
         return await work
 
     def spill_path(self, name: str) -> str:
-        """Create a file for output that is too long; return its path."""
         return make_spill_file(self._folder, f"shell-{name}")

@@ -26,12 +26,12 @@ from ..load_settings import load_settings
 
 _MAX_CONFLICTS = 20
 
+# Plans of one merge: a running session may change files while they are written.
 _ATTEMPTS = 3
-"""Plans of one merge: a running session may change files while they are written."""
 
 
 def print_workspaces(cwd: str, *, all_folders: bool, as_json: bool) -> int:
-    """Print the work of this folder, or of all folders, and return the exit code."""
+    """Print the work of this folder, or of all folders."""
     home = load_settings(cwd).home
     kept_work.remove_abandoned(home)
     kept = kept_work.list_kept(home, "" if all_folders else os.path.realpath(cwd))
@@ -47,7 +47,7 @@ def print_workspaces(cwd: str, *, all_folders: bool, as_json: bool) -> int:
 
 
 def print_overlaps(cwd: str, *, as_json: bool) -> int:
-    """Print the files that several runs of the last session here changed; return the exit code."""
+    """Print the files that several runs of the last session here changed."""
     home = load_settings(cwd).home
     kept_work.remove_abandoned(home)
     overlaps = kept_work.list_overlaps(home, os.path.realpath(cwd))
@@ -83,7 +83,7 @@ def _shorten(names: Sequence[str]) -> str:
 
 
 def print_difference(cwd: str, name: str) -> int:
-    """Print the changes of a run as a unified difference, and return the exit code."""
+    """Print the changes of a run as a unified difference."""
     home = load_settings(cwd).home
     kept_work.remove_abandoned(home)
     print(sanitize(kept_work.read_difference(home, kept_work.find_kept(home, name))), end="")
@@ -91,7 +91,7 @@ def print_difference(cwd: str, name: str) -> int:
 
 
 class MergeResult(Struct, frozen=True):
-    """Result of the merge of kept work: the changed files, or the conflicts that prevented it."""
+    """The changed files of a merge, or the conflicts that prevented it."""
 
     files: tuple[str, ...] = ()
     conflicts: tuple[MergeConflict, ...] = ()
@@ -113,6 +113,7 @@ def merge_kept(home: str, kept: KeptWork, *, with_ignored: bool = False) -> Merg
     isolation = IsolatedFiles(lambda: workspaces, "")
     changed = ""
     for attempt in range(_ATTEMPTS):
+        # Before the last attempt, wait for whoever writes the file.
         if attempt == _ATTEMPTS - 1:
             asyncio.run(wait_until_quiet(SystemClock(), open_workspace(kept.source), changed))
         plan = isolation.plan_merge(work)
@@ -138,7 +139,7 @@ def describe_conflicts(conflicts: Sequence[MergeConflict]) -> list[str]:
 
 
 def apply_work(cwd: str, name: str, *, with_ignored: bool) -> int:
-    """Merge the work of a run into its folder: all of it, or nothing. Return the exit code."""
+    """Merge the work of a run into its folder: all of it, or nothing."""
     home = load_settings(cwd).home
     kept_work.remove_abandoned(home)
     kept = kept_work.find_kept(home, name)
@@ -179,10 +180,10 @@ def write_git_work(cwd: str, name: str, folder: str | None) -> int:
 
 
 def drop_work(cwd: str, names: tuple[str, ...]) -> int:
-    """Remove the stored work of runs, and return the exit code."""
     home = load_settings(cwd).home
     kept_work.remove_abandoned(home)
     chosen = [kept_work.find_kept(home, name) for name in names]
+    # All are checked before the first is removed.
     for kept in chosen:
         if kept.state == "working":
             raise MudroomError(f"{kept.id} is in use", remedy="Wait until its run has ended.")

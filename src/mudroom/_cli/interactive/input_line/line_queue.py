@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 class LineQueue:
-    """Lines of input that wait to be handled, oldest first."""
+    """Input lines that wait to be handled, oldest first."""
 
     def __init__(self) -> None:
         self.lines: deque[str] = deque()
@@ -22,7 +22,6 @@ class LineQueue:
             self._changed.set()
 
     def take_all(self) -> Iterable[str]:
-        """Remove and return all lines."""
         lines = list(self.lines)
         self.lines.clear()
         return lines
@@ -33,7 +32,7 @@ class LineQueue:
         self._changed.set()
 
     async def take(self) -> str:
-        """Remove and return the next line; wait for it. Raises EOFError at the end of the input."""
+        """Wait for the next line and remove it. Raises EOFError at the end of the input."""
         while not self.lines:
             if self.is_closed:
                 raise EOFError

@@ -9,16 +9,17 @@ from itertools import islice
 
 from ...actions.prompts.mentions import AGENT_PREFIX, MENTION
 
+# MENTION needs a character after the "@"; while it is being typed, there may be none yet.
 _MENTION_AT_END = re.compile(MENTION.pattern.removesuffix("+)") + r"*)\Z")
 
+# Files in one list of completions.
 MAX_OFFERS = 50
-"""Maximum number of files in one list of completions."""
 
+# Files of a folder that are offered.
 MAX_FILES = 20_000
-"""Maximum number of files of a folder that are offered."""
 
+# How long the list of files is kept.
 CACHE_SECONDS = 10.0
-"""Seconds for which the list of files is kept."""
 
 
 def find_mention(text: str) -> str | None:

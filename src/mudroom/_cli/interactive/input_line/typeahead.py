@@ -19,8 +19,8 @@ from ...output.text import ERASE_DOWN, measure_width
 if TYPE_CHECKING:
     from prompt_toolkit.input.base import Input
 
+# Indexes in the list that `termios.tcgetattr` returns.
 _INPUT_FLAGS, _LOCAL_FLAGS = 0, 3
-"""Indexes in the attribute list of `termios.tcgetattr`."""
 
 
 @contextmanager
@@ -39,6 +39,7 @@ def hold_input(enabled: bool = True) -> Generator[str]:
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     raw = termios.tcgetattr(descriptor)
+    # Without ICRNL, the prompt can tell Enter from Ctrl+J; without IXON, Ctrl+S is a key.
     raw[_INPUT_FLAGS] &= ~(termios.ICRNL | termios.IXON)
     raw[_LOCAL_FLAGS] &= ~(termios.ECHO | termios.ICANON)
     termios.tcsetattr(descriptor, termios.TCSANOW, raw)
@@ -53,7 +54,7 @@ def hold_input(enabled: bool = True) -> Generator[str]:
 
 
 def queue_keys(source: Input, early: str) -> None:
-    """Have an application that is not yet running read early keys as its first ones."""
+    """Make an application that is not yet running read early keys as its first ones."""
     from prompt_toolkit.input.typeahead import store_typeahead
     from prompt_toolkit.input.vt100_parser import Vt100Parser
     from prompt_toolkit.key_binding import KeyPress
@@ -68,6 +69,7 @@ def format_eraser(early: str, columns: int) -> str:
     echo = early.rpartition("\n")[2]
     if not echo:
         return ""
+    # Control characters are echoed as two: "^[" for Escape.
     width = sum(2 if character < " " else measure_width(character) for character in echo)
     rows = (width - 1) // columns
     return (f"\x1b[{rows}A" if rows else "") + f"\r{ERASE_DOWN}"

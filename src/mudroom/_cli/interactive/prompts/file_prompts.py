@@ -34,33 +34,23 @@ class PromptScreen(Protocol):
     approvals: ApprovalPrompt | None
     ui: UI
 
-    def print_text(self, text: str, style: str = "") -> None:
-        """Print text in lines of its own."""
-        ...
+    def print_text(self, text: str, style: str = "") -> None: ...
 
-    def print_note(self, note: str) -> None:
-        """Print a note about a prompt."""
-        ...
+    def print_note(self, note: str) -> None: ...
 
-    def print_ending(self, report: Report) -> None:
-        """Print how a run ended."""
-        ...
+    def print_ending(self, report: Report) -> None: ...
 
-    def add_to_prompt(self, text: str) -> None:
-        """Put a text before the next prompt."""
-        ...
+    def add_to_prompt(self, text: str) -> None: ...
 
     async def run_stoppable(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Await work that Esc stops; return None if it was stopped."""
         ...
 
-    async def run_prompt(self, line: str, filled: FilledPrompt | None = None) -> None:
-        """Send a prompt."""
-        ...
+    async def run_prompt(self, line: str, filled: FilledPrompt | None = None) -> None: ...
 
 
 async def run_prompt_file(conversation: PromptScreen, file: PromptFile, arguments: str) -> None:
-    """Send the prompt of a file; one with `context: fork` is a task of a child."""
+    """Send the prompt of a file; one with `context: fork` is a child's task."""
     session = conversation.session
     settings = conversation.settings
     approvals = conversation.approvals

@@ -1,4 +1,4 @@
-"""Slash commands of other programs that mudroom does not have, and the nearest thing it has."""
+"""Slash commands of other programs, with the nearest thing that mudroom has."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ _BY_NAME = {name: text for names, text in _NEAREST.items() for name in names.spl
 
 
 def describe_nearest(name: str) -> str:
-    """Return what to use in place of a command of another program, "" for an unknown name."""
+    """Return what to use instead of another program's command, "" for an unknown name."""
     return _BY_NAME.get(name, "")

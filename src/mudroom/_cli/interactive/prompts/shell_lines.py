@@ -1,4 +1,4 @@
-"""Lines that begin with `!`: commands of the user."""
+"""Lines that begin with `!`: the user's shell commands."""
 
 from __future__ import annotations
 

@@ -30,10 +30,10 @@ from .forms import fill_form
 from .question_lines import format_body, format_call, format_title
 
 YES, SESSION, FOLDER, NO = "yes", "session", "folder", "no"
+# Characters of a rule in an answer; answers are cut. A longer one is shown in the body.
 _MAX_ABOUT = 100
-"""Characters of a rule in an answer; answers are cut. A longer one is shown in the body."""
+# Columns of a child's name in a question.
 _NAME_COLUMNS = 40
-"""Width of the name of a child in a question."""
 
 
 class ApprovalPrompt:
@@ -43,7 +43,8 @@ class ApprovalPrompt:
         home: mudroom's state folder; rules that the user keeps for a folder are stored there.
         trusted_prompts: digests of the rights of slash commands that the user trusted at the start.
 
-    `asking_runs` has the id of a run once for each of its calls that waits for an answer.
+    Attributes:
+        asking_runs: the id of a run once for each of its calls that waits for an answer.
     """
 
     def __init__(
@@ -62,11 +63,11 @@ class ApprovalPrompt:
 
     @property
     def rules(self) -> list[Rule]:
-        """The rules that the user approved in this session, exact calls too."""
+        """The rules that the user approved in this session, including exact calls."""
         return [*self._approved.rules, *self._exact_calls.values()]
 
     def remove(self, rule: Rule) -> None:
-        """Ask again for the calls that an approved rule allows; a rule of a folder is deleted."""
+        """Ask again for the calls that an approved rule allows; a folder's rule is deleted."""
         self._approved.remove(rule)
         exact_calls = self._exact_calls.items()
         self._exact_calls = {key: exact for key, exact in exact_calls if exact != rule}
@@ -87,9 +88,9 @@ class ApprovalPrompt:
 
         Arguments:
             stop: stops the run.
-            tree: the runs of the session; questions name children as it does.
+            tree: the session's runs; questions name children as it does.
             is_same: the session was opened again; its approved rules still apply.
-            tier: that of the session's sandbox.
+            tier: the tier of the session's sandbox.
         """
         rules = self._approved.rules if is_same else []
         if not is_same:
@@ -102,7 +103,7 @@ class ApprovalPrompt:
 
     @contextmanager
     def allow(self, *rules: Rule) -> Generator[None]:
-        """Allow what rules cover without asking, until the context ends."""
+        """Allow what the rules cover without asking, until the context ends."""
         added = [rule for rule in rules if rule not in self._approved.rules]
         self._approved.add(*added)
         try:
@@ -112,12 +113,10 @@ class ApprovalPrompt:
                 self._approved.remove(rule)
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
-        """Ask the user, unless an approved rule allows the call.
-
-        Requests wait for one another, because the answer to one can approve the next one.
-        """
+        """Ask the user, unless an approved rule allows the call."""
         self.asking_runs.append(request.run_id)
         try:
+            # One question after another, because the answer to one can approve the next call.
             async with self._lock:
                 request = self._name_child(request)
                 if request.form:
@@ -127,7 +126,7 @@ class ApprovalPrompt:
             self.asking_runs.remove(request.run_id)
 
     def _name_child(self, request: ApprovalRequest) -> ApprovalRequest:
-        """Return the request with the name that the prompt has for the child that asks."""
+        """Name the child that asks as the prompt does."""
         name = request.name or self._name_run(request.run_id)
         return replace(request, name=name) if name else request
 
@@ -180,7 +179,7 @@ class ApprovalPrompt:
     def _make_decision(
         self, request: ApprovalRequest, rules: tuple[Rule, ...], choice: str | None
     ) -> tuple[ApprovalDecision, str]:
-        """Return the decision of a choice, and its text for the user; approve rules."""
+        """Return the decision of a choice and its text for the user; approve rules."""
         match choice:
             case "yes":
                 return ApprovalDecision(True, "the user said yes"), "Allowed once."
@@ -254,7 +253,6 @@ def _make_items(request: ApprovalRequest, rules: tuple[Rule, ...]) -> list[tuple
 
 
 def _describe_rules(request: ApprovalRequest, rules: tuple[Rule, ...]) -> str:
-    """Return what approved rules cover."""
     if not rules:
         return "this exact command"
     if request.category is ToolCategory.WRITE and all(rule.pattern == "/**" for rule in rules):
@@ -263,7 +261,7 @@ def _describe_rules(request: ApprovalRequest, rules: tuple[Rule, ...]) -> str:
 
 
 def _fits_answer(about: str) -> bool:
-    """Return whether an answer shows this text whole."""
+    """Return whether an answer has room for this text."""
     return len(about) <= _MAX_ABOUT
 
 

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from ...._projections.safe_text import sanitize_line
 from ...output.text import Glyphs, Line, split_line, truncate, wrap
 
+# Rows kept for the body of a question, before answers are left out.
 MIN_BODY_ROWS = 3
-"""Rows kept for the body of a question, before answers are left out."""
 
 _SHORT = {"y": "yes", "n": "no"}
 
 
 def match_answer(items: Sequence[tuple[str, str]], text: str) -> str | None:
-    """Return the value of the item that a typed line names: by number, value or label, y or n.
+    """Return the value of the item that a typed line names: by number, value, label, y or n.
 
-    None if it names no item.
+    Returns None if it names no item.
     """
     text = text.strip().lower()
     if text.isdecimal() and 0 < int(text) <= len(items):
@@ -37,8 +37,9 @@ class Choice:
         is_searchable: typed text selects the items that contain all its words.
         explains_keys: say below the answers how to answer, if there is a row left.
 
-    `result` is set to the value of the chosen item, the typed line, or None. `hint` is a line below
-    the answers, for a typed line that is no answer.
+    Attributes:
+        result: set to the value of the chosen item, the typed line, or None.
+        hint: a line below the answers, for a typed line that is no answer.
     """
 
     def __init__(
@@ -69,12 +70,10 @@ class Choice:
         return value if any(value == item for item, _ in self.items) else None
 
     def resolve(self, value: str | None) -> None:
-        """Set the result, unless it is set already."""
         if not self.result.done():
             self.result.set_result(value)
 
     def search(self, text: str) -> None:
-        """Keep the items that contain all words of a text."""
         words = text.lower().split()
         self.items = [
             item for item in self._all_items if all(word in item[1].lower() for word in words)
@@ -108,7 +107,8 @@ class Choice:
         return [*title, *body, *answers, *hint]
 
     def _format_answers(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
-        """Return the answers that fit; they are wrapped if there are rows for all of them."""
+        """Return the answers that fit, wrapped if there are rows for all of them."""
+        # Keep the marked answer in the middle.
         first = max(0, min(self.index - height // 2, len(self.items) - height))
         answers: list[str] = []
         for n, (_, label) in enumerate(self.items):

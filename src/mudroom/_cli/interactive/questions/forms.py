@@ -22,7 +22,7 @@ _DECLINED = "the user declined"
 async def fill_form(
     ui: QuestionUI, request: ApprovalRequest, form: InputForm
 ) -> ApprovalDecision | None:
-    """Ask the user the questions of a form. Return None if the user stops the run."""
+    """Ask the user the questions of a form. Returns None if the user stops the run."""
     title = f"MCP server {form.server} asks, in a call of {name_asker(request)}"
     if form.url:
         return await _show_address(ui, title, form)
@@ -62,7 +62,7 @@ async def _show_address(ui: QuestionUI, title: str, form: InputForm) -> Approval
 
 
 async def _ask_field(ui: QuestionUI, title: str, form: InputForm, field: FormField) -> object:
-    """Return the value of a field; _NOTHING, _REFUSED; None if the user stops the run."""
+    """Return the value of a field, _NOTHING or _REFUSED; None if the user stops the run."""
     fault = ""
     while True:
         choice = await ui.choose(
@@ -124,8 +124,9 @@ def _encode(value: object) -> str:
 
 
 class _Mark:
-    """Answer that is no value."""
+    pass
 
 
+# Not None, which means that the user stops the run.
 _NOTHING = _Mark()
 _REFUSED = _Mark()

@@ -1,4 +1,4 @@
-"""Text of an approval request: who asks for what, the difference or the command, and why."""
+"""The text of an approval request: who asks for what, the difference or the command, and why."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VERBS = {ToolCategory.RUN: "run a command", ToolCategory.NETWORK: "send a reque
 
 
 def format_title(request: ApprovalRequest, merged_child: str = "") -> str:
-    """Return one line: the agent and what it wants to do.
+    """Describe in one line which agent wants to do what.
 
     Arguments:
         merged_child: name of the child whose work the request merges; "" if it has none.
@@ -35,12 +35,12 @@ def format_title(request: ApprovalRequest, merged_child: str = "") -> str:
 
 
 def name_asker(request: ApprovalRequest) -> str:
-    """Return the name of the run that a request belongs to, inside a sentence."""
+    """Return the name of the run that a request belongs to, for use in a sentence."""
     return _name_child(request) or "the main agent"
 
 
 def format_call(request: ApprovalRequest) -> str:
-    """Return one line: the child that asked, if it was one, and the call."""
+    """Describe a call in one line, with the child that asked, if it was one."""
     tool = find_builtin_tool(request.tool)
     title = make_call_title(request.arguments, tool)
     call = sanitize_line(f"{request.tool} {title}")
@@ -108,9 +108,11 @@ def _format_command(command: str, parts: Sequence[str]) -> Iterator[Line]:
     if not open_parts:
         yield from _number_lines([[(line, "bold")] for line in shown.split("\n")])
         return
+    # The longest first, because one part may be the beginning of another.
     pattern = "|".join(map(re.escape, sorted(open_parts, key=len, reverse=True)))
     lines: list[list[tuple[str, str]]] = [[]]
     for n, piece in enumerate(re.split(f"({pattern})", shown)):
+        # With a group in the pattern, every other piece is a match.
         style = "bold yellow" if n % 2 else ""
         first, *others = piece.split("\n")
         lines[-1].append((first, style))
@@ -122,10 +124,8 @@ def _format_command(command: str, parts: Sequence[str]) -> Iterator[Line]:
 
 
 def _number_lines(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield the lines of a command, numbered if there are several.
-
-    Without numbers, a line that begins with blanks would look like the rest of a wrapped line.
-    """
+    """Yield the lines of a command, numbered if there are several."""
+    # Without numbers, a line that begins with blanks would look like the rest of a wrapped line.
     width = len(str(len(lines)))
     for number, line in enumerate(lines, 1):
         yield [(f"    {number:>{width}}  " if len(lines) > 1 else "  ", ""), *line]

@@ -1,4 +1,4 @@
-"""The question whether to trust a folder that contains agent files or programs."""
+"""Asks whether to trust a folder that contains agent files or programs."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ..ui import QuestionUI
 if TYPE_CHECKING:
     from ...._adapters.integrations.usable_programs import UsablePrograms
 
+# Files and folders of a project that can configure agents.
 _AGENT_PATHS = (
     ".agents",
     ".mudroom",
@@ -28,7 +29,6 @@ _AGENT_PATHS = (
     ".qwen",
     ".goose",
 )
-"""Files and folders of a project that can configure agents."""
 
 
 class TrustAnswer(NamedTuple):
@@ -39,7 +39,7 @@ class TrustAnswer(NamedTuple):
 
     @property
     def trusted_prompts(self) -> frozenset[str]:
-        """The digests of the rights that slash commands of the folder have in these sessions."""
+        """Digests of the rights that the folder's slash commands have in these sessions."""
         return self.programs.trusted_prompts if self.programs else frozenset()
 
 
@@ -56,11 +56,11 @@ async def ask_for_trust(
     names: Sequence[str],
     programs: UsablePrograms | None = None,
 ) -> TrustAnswer:
-    """Ask whether to trust a folder, with all commands that it would start.
+    """Ask whether to trust a folder, showing all commands that it would start.
 
     Arguments:
         names: the agent files that the folder contains, if it is not trusted.
-        programs: those that are not trusted are asked for.
+        programs: the question is about those that are not trusted.
     """
     needs_programs = programs is not None and bool(programs.untrusted)
     what = "this folder" if names else "these programs"
@@ -69,6 +69,7 @@ async def ask_for_trust(
         ("yes", "yes, this time only"),
         ("no", "no"),
     ]
+    # A home folder, for example, must not be trusted for ever with all that is below it.
     if names and trust.is_too_wide(cwd):
         items = items[1:]
     if needs_programs:

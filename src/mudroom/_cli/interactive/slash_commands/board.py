@@ -1,4 +1,4 @@
-"""Slash command that shows and changes the task board of the project."""
+"""Slash command that shows and changes the project's task board."""
 
 from __future__ import annotations
 

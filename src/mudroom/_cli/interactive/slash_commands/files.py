@@ -20,11 +20,11 @@ from ...output.text import Line, split_line
 from ...output.tool_call_lines import DIFFERENCE_STYLES
 from ..conversation import Conversation
 
+# Answers to the question whether to restore files.
 YES, NO, FILES = "yes", "no", "files"
-"""Answers to the question whether to restore files."""
 
+# Lines of the differences that are shown; the rest is counted.
 MAX_LINES = 400
-"""Lines shown of the differences; the rest is counted."""
 
 
 async def diff(conversation: Conversation, words: str) -> None:
@@ -55,7 +55,7 @@ async def diff(conversation: Conversation, words: str) -> None:
 
 
 def _format_change(conversation: Conversation, change: FileChange, only_prompt: bool) -> list[Line]:
-    """Return the difference of a file as lines; empty if there is none.
+    """Format the difference of a file; empty if there is none.
 
     Arguments:
         only_prompt: compare with the content after the last write, if it was kept.
@@ -173,6 +173,7 @@ def _restore_files(
         current = hash_present(workspace, change.path, change.before, change.after)
         if current == change.before:
             continue
+        # Somebody else has changed the file since, and this work must not be lost.
         if data is None or current != change.after:
             kept.append(change.path)
             continue
@@ -203,7 +204,6 @@ def _choose_mode(change: FileChange) -> int | None:
 
 
 def open_versions(conversation: Conversation) -> FileVersions:
-    """Return the earlier contents of the session's files."""
     return FileVersions(find_versions_folder(conversation.settings.home, conversation.session.id))
 
 

@@ -60,7 +60,7 @@ def _list_shares(conversation: Conversation) -> list[tuple[str, str]]:
 
 
 def _format_share(size: int, total: int) -> str:
-    """Return a share in percent; one that rounds to nothing is "<1%"."""
+    """Format a share in percent; one that rounds to nothing is "<1%"."""
     share = f"{size / total:.0%}"
     return "<1%" if share == "0%" else share
 
@@ -124,14 +124,12 @@ async def view(conversation: Conversation, _: str) -> None:
 
 
 async def agents(conversation: Conversation, _: str) -> None:
-    """List the agents."""
     conversation.ui.scrollback.write_table(
         (agent.name, sanitize_line(agent.description)) for agent in conversation.session.agents
     )
 
 
 async def skills(conversation: Conversation, _: str) -> None:
-    """List the skills of the project and of the user."""
     from ...actions.agents import load_agents
 
     skills = (await asyncio.to_thread(load_agents, conversation.session.cwd)).skills
@@ -178,7 +176,6 @@ def _format_run(run: RunView) -> str:
 
 
 async def doctor(conversation: Conversation, _: str) -> None:
-    """Check the machine and the configuration."""
     from ...actions.doctor import STATE_LABELS, Check, run_checks
 
     def collect() -> list[Check]:
@@ -193,7 +190,6 @@ async def doctor(conversation: Conversation, _: str) -> None:
 
 
 async def init(conversation: Conversation, _: str) -> None:
-    """Create AGENTS.md and a sample agent in the project."""
     from ...actions.init_project import write_starter_files
 
     for line in write_starter_files(conversation.session.cwd):

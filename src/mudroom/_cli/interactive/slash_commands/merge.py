@@ -15,8 +15,8 @@ from ...output.tool_call_lines import DIFFERENCE_STYLES
 from ..conversation import Conversation
 from .files import MAX_LINES
 
+# Files of a child that the list names.
 MAX_FILES = 5
-"""Files of a child that the list names."""
 
 
 async def merge(conversation: Conversation, which: str) -> None:
@@ -94,6 +94,7 @@ async def _print_difference(conversation: Conversation, work: KeptWork) -> None:
 
 
 async def _offer_merge(conversation: Conversation, work: KeptWork) -> None:
+    # The run may be changing the same files.
     if conversation.is_busy:
         conversation.print_text("It can be merged when no run works.", "dim")
         return

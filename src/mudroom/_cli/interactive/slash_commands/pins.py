@@ -21,7 +21,7 @@ async def pin(conversation: Conversation, rule: str) -> None:
 
 
 async def unpin(conversation: Conversation, number: str) -> None:
-    """Send the end of a rule with the next prompt. `number`: of the rule in the list."""
+    """Say with the next prompt that a rule ends. `number`: of the rule in the list."""
     rules = conversation.list_rules()
     if not (number.isdecimal() and 1 <= int(number) <= len(rules)):
         remedy = "Name a number of the list that /pin shows." if rules else "There are no rules."

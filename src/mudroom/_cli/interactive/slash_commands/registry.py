@@ -1,4 +1,4 @@
-"""Table of the slash commands, their help texts, and the list of keys."""
+"""Table of the slash commands with their help texts, and the list of keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import board, files, info, merge, permissions, pins, servers, session, st
 
 
 class SlashCommand(NamedTuple):
-    """A slash command: its name, its arguments for the help text, a description, its action."""
+    """A slash command. `arguments` are for the help text."""
 
     name: str
     arguments: str
@@ -177,4 +177,3 @@ SHORTCUTS = (
     ("ctrl+l", "redraw the screen"),
     ("ctrl+c", "stop, or clear the line; twice: stop background work, or exit"),
 )
-"""Keys and what they do."""

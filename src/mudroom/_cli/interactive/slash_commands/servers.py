@@ -1,4 +1,4 @@
-"""Slash command that shows the MCP servers of the session and starts one again."""
+"""Slash command that shows the session's MCP servers and restarts one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _USAGE = "Write /mcp, /mcp NAME or /mcp restart NAME."
 
 
 async def servers(conversation: Conversation, arguments: str) -> None:
-    """Show the servers, or one with its tools; start one again."""
+    """Show the servers, or one with its tools; restart one."""
     action, _, name = arguments.partition(" ")
     if action == "restart":
         await _restart(conversation, name.strip())

@@ -13,16 +13,15 @@ from ...actions.user_store import open_store
 from ..conversation import Conversation, NextStep
 from ..recap import choose_session
 
+# The permission modes in the order of Shift+Tab.
 MODE_DESCRIPTIONS = {
     "default": "ask before edits and before commands that do more than read",
     "acceptEdits": "run edits and sandboxed commands without asking",
     "plan": "read only",
 }
-"""The permission modes in the order of Shift+Tab."""
 
 
 async def clear(conversation: Conversation, _: str) -> NextStep:
-    """End this session and start a new one."""
     conversation.print_text(
         "Started a new session. The previous one is saved (mudroom runs).", "dim"
     )
@@ -30,7 +29,6 @@ async def clear(conversation: Conversation, _: str) -> NextStep:
 
 
 async def exit_prompt(conversation: Conversation, _: str) -> NextStep:
-    """Exit the program."""
     return NextStep(exit_code=0)
 
 
@@ -56,6 +54,7 @@ async def model(conversation: Conversation, name: str) -> NextStep | None:
         )
     if not name:
         return None
+    # A wrong name must not end this session. The ids of replayed sessions are checked below.
     for part in name.split(","):
         if not part.strip().startswith("replay:"):
             parse_model_name(part.strip())
@@ -90,10 +89,8 @@ def _get_next_mode(current: str) -> str:
 def reopen(
     conversation: Conversation, *, model: str = "", mode: str = "", output_style: str = ""
 ) -> NextStep:
-    """Return the step that opens this session again with another model, mode or output style.
-
-    They are fixed when a session is opened. A session without a prompt is not resumed.
-    """
+    """Return the step that opens this session again with another model, mode or output style."""
+    # A session without a prompt is not recorded, so there is nothing to resume.
     resume = conversation.session.id if conversation.tree.roots else ""
     return NextStep(resume=resume, model=model, mode=mode, output_style=output_style)
 
@@ -149,12 +146,13 @@ async def export(conversation: Conversation, file: str) -> None:
 
 
 async def copy(conversation: Conversation, _: str) -> None:
-    """Copy the last answer to the clipboard of the terminal, with the sequence OSC 52."""
+    """Copy the last answer to the clipboard."""
     answer = conversation.last_answer
     if not answer:
         conversation.print_text("There is no answer to copy yet.")
         return
     encoded = base64.b64encode(answer.encode("utf-8", "replace")).decode()
+    # OSC 52: the terminal copies, so this also works over SSH.
     conversation.ui.scrollback.write(f"\x1b]52;c;{encoded}\x07")
     conversation.print_text(
         f"Sent the last answer ({count_noun(len(answer), 'character')}) to the clipboard of the "

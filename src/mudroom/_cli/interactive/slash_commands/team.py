@@ -85,12 +85,11 @@ async def inbox(conversation: Conversation, which: str) -> None:
 
 
 def _cut(text: str) -> str:
-    """Return the beginning of a message as one line."""
     return sanitize_line(text, 100)
 
 
 def _list_unread(conversation: Conversation) -> Iterator[UnreadMessage]:
-    """Yield the messages to named children, then those that only a run at work waits to read."""
+    """Yield the messages to named children, then those that wait for a run at work."""
     named: dict[str, Teammate] = {}
     seen: set[str] = set()
     for mate in list_teammates(conversation.tree):

@@ -1,1 +1,1 @@
-"""Terminal of the prompt: its background, its title and notifications, its clipboard."""
+"""The prompt's terminal: its background, its title and notifications, its clipboard."""

@@ -1,4 +1,4 @@
-"""Title and notifications of the terminal: what mudroom does, and that it is done or asks."""
+"""The terminal's title and notifications: what mudroom does, and that it is done or asks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from ...._projections.safe_text import sanitize_line
 
+# XTWINOPS: the terminal saves its title on a stack, and restores it.
 _PUSH_TITLE = "\x1b[22;2t"
 _POP_TITLE = "\x1b[23;2t"
 _MAX_LENGTH = 80
@@ -62,7 +63,6 @@ class Attention:
         self._set_title("")
 
     def start_work(self) -> None:
-        """Show that a run works."""
         self._since = self._now()
         self._set_title("working")
 
@@ -94,4 +94,5 @@ class Attention:
         elif self._channel == "osc9":
             self._write(f"\x1b]9;{text}\x07")
         elif self._channel == "osc777":
+            # Semicolons separate the fields of this sequence.
             self._write(f"\x1b]777;notify;mudroom;{text.replace(';', ',')}\x07")

@@ -1,4 +1,4 @@
-"""Background color of the terminal: the query, and its reply among the keys."""
+"""The terminal's background color: the query, and its reply among the keys."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from collections.abc import Callable
 from prompt_toolkit.input.base import Input
 from prompt_toolkit.input.vt100 import Vt100Input
 
+# Asks for the background color (OSC 11). Terminals that do not know it are silent.
 BACKGROUND_QUERY = "\x1b]11;?\x1b\\"
-"""Asks for the background color (OSC 11). Terminals that do not know it are silent."""
 
 _REPLY = re.compile(
     r"\x1b\]11;rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})"
     r"(?:/[0-9a-f]{1,4})?(?:\x07|\x1b\\)",
     re.I,
 )
+# A longer sequence is something else, which is not held back.
 _MAX_REPLY_LENGTH = 64
+# How bright the eye sees red, green and blue (ITU-R BT.601).
 _WEIGHTS = (0.299, 0.587, 0.114)
 
 
 class ReplyFilter:
-    """Filter that removes the reply to the query from the input.
+    """Removes the reply to the query from the input.
 
     Arguments:
         feed: takes the other input.
@@ -57,5 +59,6 @@ def watch_background(source: Input, on_reply: Callable[[bool], object]) -> None:
 
 def _is_light(*channels: str) -> bool:
     """Return whether a color is light. `channels`: red, green and blue as hexadecimal digits."""
+    # Terminals reply with one to four digits for each channel.
     shares = [int(channel, 16) / (16 ** len(channel) - 1) for channel in channels]
     return sum(weight * share for weight, share in zip(_WEIGHTS, shares, strict=True)) > 0.5

@@ -14,8 +14,8 @@ from pathlib import Path
 from ...._adapters.tools._image_files import MAX_IMAGE_BYTES, parse_image
 from ....errors import UsageError
 
+# The folder of saved images in mudroom's state folder.
 FOLDER = "pasted"
-"""Folder of the saved images in mudroom's state folder."""
 
 _READ_SECONDS = 5
 _KEPT_SECONDS = 86_400
@@ -23,7 +23,7 @@ _TYPE = "image/png"
 
 
 def save_clipboard_image(home: str, environ: Mapping[str, str]) -> str:
-    """Save the image of the clipboard; return the path of its file.
+    """Save the clipboard's image; return the path of its file.
 
     Raises UsageError if there is no image, or no program to read the clipboard.
     """
@@ -47,7 +47,7 @@ def save_clipboard_image(home: str, environ: Mapping[str, str]) -> str:
 
 
 def _choose_command(environ: Mapping[str, str]) -> list[str]:
-    """Return the command that writes the image of the clipboard to its output."""
+    """Return the command that writes the clipboard's image to its output."""
     commands: list[list[str]] = []
     if environ.get("WAYLAND_DISPLAY"):
         commands.append(["wl-paste", "--no-newline", "--type", _TYPE])

@@ -1,4 +1,4 @@
-"""Status line of the user: a command that prints the line below the prompt.
+"""The user's own status line: a command that prints the line below the prompt.
 
 The command is the setting `status_line` of the user's own settings file. A project file cannot
 set it.
@@ -22,11 +22,11 @@ from ...._version import __version__
 if TYPE_CHECKING:
     from ..conversation import Conversation
 
+# Minimum seconds between two calls of the command.
 MIN_PERIOD = 0.3
-"""Minimum seconds between two calls of the command."""
 
+# Seconds after which the command is stopped.
 MAX_SECONDS = 5.0
-"""Seconds after which the command is stopped."""
 
 _MAX_LENGTH = 500
 
@@ -49,12 +49,10 @@ class StatusCommand:
         self._is_changed = asyncio.Event()
 
     def attach(self, conversation: Conversation) -> None:
-        """Describe this conversation from now on."""
         self._conversation = conversation
         self.refresh()
 
     def refresh(self) -> None:
-        """Run the command soon."""
         self._is_changed.set()
 
     async def run(self) -> None:
@@ -76,6 +74,7 @@ class StatusCommand:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
+            # A process group of its own, so that the whole pipeline of a shell can be killed.
             start_new_session=True,
         )
         try:
@@ -95,7 +94,7 @@ class StatusCommand:
 
 
 def describe_state(conversation: Conversation) -> dict[str, Any]:
-    """Return the state that the command reads as JSON. Names as in other programs."""
+    """Return the state that the command reads as JSON, named as in other programs."""
     session = conversation.session
     status = conversation.status
     window = status.context_window

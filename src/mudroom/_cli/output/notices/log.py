@@ -1,4 +1,4 @@
-"""Warnings of mudroom's log as notices on the screen."""
+"""Shows warnings of mudroom's log as notices on the screen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class _NoticeHandler(logging.Handler):
-    """Handler that passes each warning to a function.
+    """Passes each warning to a function.
 
     Arguments:
         show: takes the text of a warning.
@@ -19,7 +19,6 @@ class _NoticeHandler(logging.Handler):
         self._show = show
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show a warning."""
         self._show(record.getMessage())
 
 

@@ -11,8 +11,8 @@ from ...._session.agent_catalog import AGENTS_NOTICE
 from ...._session.model_registry import OFFLINE_NOTICE
 from ...._session.session import Session
 
+# Printed below an answer of the offline model.
 OFFLINE_LINE = "Model: offline, which follows rules. For a real one see: mudroom models"
-"""Printed below an answer of the offline model."""
 
 SHOWN_FILE = "shown-notices.txt"
 
@@ -20,14 +20,14 @@ _TIER_DESCRIPTIONS = {
     "full": "commands can access this folder; system read-only",
     "file": "commands can write only here and in temporary folders",
 }
+# First words of the notices that describe the machine, not the session.
 _MACHINE_NOTICES = ("sandbox ", OFFLINE_NOTICE)
-"""First words of the notices that describe the machine, not the session."""
+# First words of the notices that describe the folder.
 _FOLDER_NOTICES = (AGENTS_NOTICE,)
-"""First words of the notices that describe the folder."""
 
 
 def describe_sandbox(opened: Session, *, network: bool) -> str:
-    """Return the notice; "" if a notice of the session describes the sandbox already.
+    """Describe the sandbox; "" if a notice of the session does so already.
 
     Arguments:
         network: whether commands may use the network.
@@ -42,19 +42,20 @@ def describe_sandbox(opened: Session, *, network: bool) -> str:
 
 
 def select_new_notices(home: str, folder: str, notices: Iterable[str]) -> Iterator[str]:
-    """Yield the notices, but those about this machine and about the folder only once.
-
-    `mudroom doctor` says the same at any time.
+    """Yield the notices, but those about this machine and the folder only once.
 
     Arguments:
         home: mudroom's state folder, which has the list of the notices shown before.
-        folder: the folder of the session.
+        folder: the session's folder.
     """
+    # `mudroom doctor` says the same at any time.
     path = Path(home, SHOWN_FILE)
     for notice in notices:
         of_folder = notice.startswith(_FOLDER_NOTICES)
         if of_folder or notice.startswith(_MACHINE_NOTICES):
+            # With `!a`, a folder's name cannot contain a line feed or a byte that is not UTF-8.
             line = f"{folder!a}: {notice}\n" if of_folder else f"{notice}\n"
+            # Without the list, the notice is shown once more.
             with suppress(OSError, ValueError):
                 shown = path.read_text("utf-8") if path.exists() else ""
                 if line in shown:
