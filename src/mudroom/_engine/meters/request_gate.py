@@ -264,7 +264,7 @@ class _WaitingRequest:
         """Return whether a last turn fits; the amount held for it counts as free."""
         account, limit = room.account, room.account.limit
         plan = self._plan
-        sent = plan.maximum.get(limit, 0)
+        sent = self._meter.member.expect_sent(limit, plan.maximum.get(limit, 0), plan.size)
         longest = max(LONGEST_SUMMARY, self._compute_share(room))
         if self._cut(account, free - sent, plan.min_answer, longest):
             return True
