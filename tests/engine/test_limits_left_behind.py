@@ -20,7 +20,7 @@ from mudroom import (
     Usage,
     tool,
 )
-from mudroom._adapters.models.scripted import Request, ScriptedModel
+from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.budgets import Limit
 from mudroom._core.messages import StopReason
 from mudroom._engine.meters.meter import Meter
@@ -176,3 +176,33 @@ def test_runs_that_failed_do_not_tell_how_many_requests_a_run_needs() -> None:
         assert root.pool.forecast(
             root, RequestPlan({}, {Limit.USD: 1.0}, {}, 1), [Limit.USD], 1.0
         ).rest[Limit.USD] == pytest.approx(9.0 if not has_goal else 8.0)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 4])
+@pytest.mark.parametrize("start", ["background", "foreground", "map"])
+def test_the_turns_of_a_session_leave_words_of_every_run_that_began(
+    start: str, turns: int, stage: Stage
+) -> None:
+    async def answer(request: Request) -> Answer:
+        await asyncio.sleep(0.1 * (1 + request.number % 3))
+        if not request.tools:
+            return "words"
+        if request.prompt != "PARENT" or request.turn:
+            return [call("read", path="notes.txt", limit=request.turn + 1)]
+        is_background = start == "background"
+        return [call("task", prompt=f"C{n}", background=is_background) for n in range(3)]
+
+    async def work() -> None:
+        async with stage.open(answer, budget=Budget(turns=turns, depth=2)) as session:
+            if start == "map":
+                await session.map([f"C{n}" for n in range(3)])
+            else:
+                await session.run("PARENT")
+
+    run_virtual(work())
+    begun = [report for report in stage.reports.values() if report.turns]
+    assert begun
+    assert {(report.reason, report.text) for report in begun} == {(Reason.MAX_TURNS, "words")}
+    # The last turns are extra: those of the runs that the program starts are the limit.
+    counted = [run for run in stage.runs if "." not in run and stage.reports[run].turns]
+    assert sum(stage.reports[run].turns - 1 for run in counted) == turns

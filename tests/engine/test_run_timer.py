@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 from mudroom import Budget
 from mudroom._engine.meters.meter import Meter
@@ -40,3 +41,26 @@ async def test_a_pause_moves_the_deadline_by_its_length() -> None:
         assert moved_to is not None
         assert 0 < moved_to - loop.time() <= 100
         timer.deadline.reschedule(None)
+
+
+class ClockAt(FakeClock):
+    """A clock that shows a moment exactly: sums of steps would round it."""
+
+    moment = 0.0
+
+    def monotonic(self) -> float:
+        return self.moment
+
+
+def test_a_run_that_only_waited_has_an_age_of_zero() -> None:
+    draw = random.Random(1)
+    for _ in range(500):
+        first, *moments = sorted(draw.random() * 10 ** draw.randint(-3, 3) for _ in range(5))
+        clock = ClockAt()
+        clock.moment = first
+        meter = Meter(Budget())
+        timer = RunTimer(clock, meter)
+        for moment in moments:
+            with meter.pause():
+                clock.moment = moment
+        assert str(round(timer.age, 3)) == "0.0"

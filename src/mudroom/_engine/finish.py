@@ -49,6 +49,14 @@ NO_TIME = (
     "raise the time limit, or start fewer runs"
 )
 
+NOT_BEGUN = "not started: the limit of a run above was reached first"
+"""Error of a run that a limit ended before it began."""
+
+NO_TIME_LEFT = (
+    "not started: the time limit was reached while the run waited for its first request: "
+    "raise the time limit, or start fewer runs"
+)
+
 NOTHING_LEFT = (
     "not started: no {unit} were left when the run began, so the model was not called: "
     "raise the limit of the run or of its session"
@@ -137,6 +145,13 @@ def find_limit_again(run: RunContext, reason: Reason) -> LimitState | None:
     accounts = (account for meter in run.meter.walk_up() for account in meter.accounts.values())
     states = (run.meter.find_exceeded_limit(run.timer.age), *(each.state for each in accounts))
     return next((each for each in states if each and _REASON_FOR_LIMIT[each.name] is reason), None)
+
+
+def explain_no_turn(run: RunContext, ending: Ending) -> Ending:
+    """Say that a run did not begin which a limit above ended before its first request."""
+    if run.turn or ending.error or ending.reason not in LIMIT_REASONS:
+        return ending
+    return replace(ending, error=NOT_BEGUN if run.brief.parent else NO_TIME_LEFT, limit=None)
 
 
 def _describe_shortage(run: RunContext, left: float) -> str:
@@ -304,7 +319,8 @@ def _allows_summary(run: RunContext, ending: Ending) -> bool:
     if run.control.phase is Phase.CANCELLING:
         return False
     if run.control.phase is Phase.WRAPPING_UP:
-        return True
+        # A run that a limit above ends before its first request has nothing to summarise.
+        return ending.error != NOT_BEGUN
     if run.conversation.is_unanswered:
         has_begun = run.turn > 1 or (run.turn > 0 and bool(run.brief.parent))
         return ending.reason is Reason.TIMEOUT and not ending.error and has_begun

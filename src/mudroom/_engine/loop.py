@@ -25,6 +25,7 @@ from .finish import (
     close_open_calls,
     end_by_limit,
     end_interrupted_turn,
+    explain_no_turn,
     find_limit_again,
     finish_run,
     wait_for_next_prompt,
@@ -76,7 +77,7 @@ async def execute(
     if overlaps is not None and run.brief.workspace.kind is WorkspaceKind.SHARED:
         overlaps.start(run.run_id, run.brief.name)
     try:
-        ending = await _run_to_ending(run, failure, failure_reason)
+        ending = explain_no_turn(run, await _run_to_ending(run, failure, failure_reason))
         run.control.end()
         report = await finish_run(run, ending)
     finally:

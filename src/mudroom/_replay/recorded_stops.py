@@ -361,7 +361,7 @@ class RecordedStops:
         max_tokens = requests.popleft() if requests else None
         if max_tokens is None and limit is None:
             return None
-        return Permit([], _do_nothing, max_tokens=max_tokens or 0, cut_by=limit)
+        return Permit([], _do_nothing, max_tokens=max_tokens, cut_by=limit)
 
     def find_passed_limit(self, run_id: str) -> LimitState | None:
         """Return the limit in the recorded report of a run."""

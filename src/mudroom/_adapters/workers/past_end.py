@@ -22,6 +22,7 @@ from ..._core.runs import Reason, Report
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import ToolResult
 from ..._engine.call_batch import INTERRUPTED
+from ..._engine.finish import NOT_BEGUN
 from ..._engine.phase import LIMIT_REASONS
 from ..._engine.recorded_conversations import find_report, has_effects
 from ..._engine.resume import UNKNOWN_AFTER_CRASH
@@ -31,9 +32,6 @@ from .past_report import charge_past_run, make_past_report
 
 WORKERS_ENDED = "the worker processes of a child ended"
 """Why it is not known which files a run changed whose process was lost."""
-
-NOT_BEGUN = "not started: the limit of a run above was reached first"
-"""Error of a run that a limit ended before it began."""
 
 
 async def end_past_run(services: SessionServices, grant: Grant, reason: Reason) -> Report[Any]:

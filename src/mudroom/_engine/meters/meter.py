@@ -262,16 +262,6 @@ class Meter:
             if meter.pool is not None:
                 meter.pool.learn(self, costs, usage)
 
-    def find_summary_limit(self) -> LimitState | None:
-        """Return the limit of turns that refuses a summary; only a session has one."""
-        return None
-
-    def count_summary(self) -> None:
-        """Count a summary that starts, here or below; only a session does."""
-
-    def take_back_summary(self) -> None:
-        """Forget the last summary, which did not start; only a session counts it."""
-
     def _add_costs(self, usage: Usage, usd: float | None, estimate: Usage) -> None:
         if self.accounts:
             self._change_granted(-1)

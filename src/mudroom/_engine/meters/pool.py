@@ -104,6 +104,16 @@ class Member(Struct):
         self.order = other.order
         self.is_part = True
 
+    def expect_sent(self, limit: Limit, most: float, size: int) -> float:
+        """Return what a request takes without its answer, by what the provider counted last.
+
+        Arguments:
+            most: the wide bound, which holds while nothing is known. size: tokens by that bound.
+        """
+        if self.last is None or not self.last.size:
+            return most
+        return min(most, self.last.sent[limit] * max(1, size / self.last.size))
+
     def free(self) -> None:
         """Let others use what the run needed, which has ended."""
         on_free, self.on_free = self.on_free, None
@@ -333,15 +343,12 @@ class Pool:
             words = min(words, max(SHORTEST_SUMMARY, 4 * self.longest_answer))
         growth = 1 + answer / max(1, plan.size)  # the answer is part of the next request
         requests_left = max(1, self._expect_turns() - run.turns - 1)
-        last = run.member.last
         current: dict[Limit, float] = {}
         ending: dict[Limit, float] = {}
         summary: dict[Limit, float] = {}
         for limit in limits:
             sent = ratio * plan.maximum.get(limit, 0)
-            if last is not None and last.size:
-                # The bounds of the plan are wide: what the provider charges is known by now.
-                sent = min(sent, last.sent[limit] * max(1, plan.size / last.size))
+            sent = run.member.expect_sent(limit, sent, plan.size)
             price = plan.prices.get(limit, 0)
             current[limit] = self._estimate_cost(run, limit, sent + price * answer)
             summary[limit] = price * words

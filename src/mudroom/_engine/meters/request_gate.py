@@ -181,7 +181,9 @@ class _WaitingRequest:
         Arguments:
             blocked: meters whose runs earlier requests wait for; those of this one are added.
         """
-        if exceeded := self._find_used_limit():
+        # A last turn is needed when a limit is used up: it only has to fit.
+        is_summary = self._plan.is_summary
+        if not is_summary and (exceeded := self._meter.find_shared_limit(1.0)):
             return exceeded
         self._tokens = self._plan.max_answer
         self._cut_by = None
@@ -225,13 +227,6 @@ class _WaitingRequest:
             forecasts[meter] = meter.pool.forecast(self._meter, self._plan, shared, ratio)
         return forecasts
 
-    def _find_used_limit(self) -> LimitState | None:
-        """Return a limit that is used up, without regard to the size of the request."""
-        if not self._plan.is_summary:
-            return self._meter.find_shared_limit(1.0)
-        states = (meter.find_summary_limit() for meter in self._meter.walk_up())
-        return next(filter(None, states), None)
-
     def _fit(self, room: _Room, forecast: Forecast | None) -> bool:
         """Return whether the request fits into the rest of a limit; cut its answer if need be."""
         account, limit = room.account, room.account.limit
@@ -269,7 +264,7 @@ class _WaitingRequest:
         """Return whether a last turn fits; the amount held for it counts as free."""
         account, limit = room.account, room.account.limit
         plan = self._plan
-        sent = plan.maximum.get(limit, 0)
+        sent = self._meter.member.expect_sent(limit, plan.maximum.get(limit, 0), plan.size)
         longest = max(LONGEST_SUMMARY, self._compute_share(room))
         if self._cut(account, free - sent, plan.min_answer, longest):
             return True
@@ -364,22 +359,12 @@ class _WaitingRequest:
         return permit
 
     def _count_request(self) -> Callable[[], None] | None:
-        """Count a turn or a summary. Return a function that takes it back, None for neither."""
-        if self._counts_turn:
-            self._meter.add_turns(1)
-            return partial(self._meter.add_turns, -1)
-        if not self._plan.is_summary:
+        """Count a turn. Return a function that takes it back, None if nothing was counted."""
+        if not self._counts_turn:
             return None
-        for meter in self._meter.walk_up():
-            meter.count_summary()
-        return partial(_take_back_summary, self._meter)
+        self._meter.add_turns(1)
+        return partial(self._meter.add_turns, -1)
 
 
 def _get_rank(request: _WaitingRequest) -> tuple[int, int]:
     return request.rank
-
-
-def _take_back_summary(run: Meter) -> None:
-    """Have the meter of a run, and those above it, forget its last summary."""
-    for meter in run.walk_up():
-        meter.take_back_summary()

@@ -70,7 +70,9 @@ class RunTimer:
     def age(self) -> float:
         """Seconds since the run started, without pauses and waits."""
         now = self._clock.monotonic() if self._stopped_at is None else self._stopped_at
-        return now - self._started_at
+        # Sums of waits are rounded: a run that only waited is not a little younger than nothing.
+        age = now - self._started_at
+        return age if age > 0 else 0.0
 
     @property
     def time_left(self) -> float | None:

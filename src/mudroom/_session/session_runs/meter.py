@@ -27,7 +27,6 @@ class SessionMeter(Meter):
         super().__init__(budget)
         self._timer = RunTimer(clock, self)
         self._working = 0
-        self._turns_at_summary = -1
         self.set_paused(True)
 
     @property
@@ -78,21 +77,6 @@ class SessionMeter(Meter):
 
     def add_child_turns(self, count: int) -> None:
         self.turns += count
-
-    def find_summary_limit(self) -> LimitState | None:
-        """Return the used-up limit of turns; the first run that asks may still give its summary."""
-        maximum = self.budget.turns
-        if maximum is None or self.turns < maximum or self.turns != self._turns_at_summary:
-            return None
-        return LimitState(Limit.TURNS, maximum, self.turns)
-
-    def count_summary(self) -> None:
-        """Remember that a run gives a summary after this number of turns."""
-        self._turns_at_summary = self.turns
-
-    def take_back_summary(self) -> None:
-        """Let another run give a summary after the same number of turns."""
-        self._turns_at_summary = -1
 
     def list_shared_limits(self) -> Iterator[LimitState]:
         yield from super().list_shared_limits()
