@@ -7,9 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._platform.time_limits import time_limit, time_limit_at
+from mudroom._platform import time_limits
+from mudroom._platform.time_limits import IS_FIXED, PatchedTimeout, time_limit, time_limit_at
 
 SOURCE = Path(__file__).parents[2] / "src" / "mudroom"
+
+
+@pytest.fixture(autouse=True, params=[asyncio.Timeout, PatchedTimeout])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test the class that other versions of Python use, too."""
+    if request.param is asyncio.Timeout and not IS_FIXED:
+        pytest.skip("asyncio's own class is wrong before Python 3.11.3")
+    monkeypatch.setattr(time_limits, "_kind", request.param)
 
 
 async def test_a_limit_in_the_clean_up_of_a_cancelled_task_is_a_timeout() -> None:

@@ -139,6 +139,8 @@ def count_merges(events: Iterable[WorkMerged]) -> MergeCounts | None:
         if event.returned:
             first_runs[event.returned] = first
         works.setdefault(first, []).append(event)
+    if not works:
+        return None  # most runs have no isolated children
     counted = [merges for merges in works.values() if any(map(_has_changes, merges))]
     # The call that drops work says nothing of its git.
     events_with_git = (event for merges in works.values() for event in merges if event.only_in_git)

@@ -34,7 +34,9 @@ class SystemClock:
         return self._start
 
     def now(self) -> float:
-        now = self.start + self.monotonic()
+        # Called for every event: so the two parts are read here, without a call for each.
+        start = self.start if self._start is None else self._start
+        now = start + (self._time() if self._time else self.monotonic())
         real = time.time()
         if real - now > _MAX_BEHIND:  # the monotonic clock stands still while a machine sleeps
             self._start = real - self.monotonic()
@@ -44,8 +46,11 @@ class SystemClock:
     def monotonic(self) -> float:
         """Return the event loop's time, which asyncio's timeouts follow."""
         if self._time is None:
-            # Kept, because finding the loop takes a system call.
-            self._time = asyncio.get_running_loop().time
+            # Kept, because finding the loop takes a system call. The usual loop's own method only
+            # calls time.monotonic.
+            loop = asyncio.get_running_loop()
+            is_usual = type(loop).time is asyncio.BaseEventLoop.time
+            self._time = time.monotonic if is_usual else loop.time
         return self._time()
 
     async def sleep(self, seconds: float) -> None:

@@ -8,10 +8,11 @@ cancel then ends at its first time limit: processes that had to be killed surviv
 from __future__ import annotations
 
 import asyncio
+import sys
 from types import TracebackType
 
 
-class _Timeout(asyncio.Timeout):  # pyright: ignore[reportGeneralTypeIssues]  final by name only
+class PatchedTimeout(asyncio.Timeout):  # pyright: ignore[reportGeneralTypeIssues]  final by name only
     """Timeout that raises TimeoutError although its task was cancelled before it was entered."""
 
     async def __aenter__(self) -> asyncio.Timeout:
@@ -31,11 +32,15 @@ class _Timeout(asyncio.Timeout):  # pyright: ignore[reportGeneralTypeIssues]  fi
             raise TimeoutError from error
 
 
+IS_FIXED = sys.version_info >= (3, 11, 3)
+_kind: type[asyncio.Timeout] = asyncio.Timeout if IS_FIXED else PatchedTimeout
+
+
 def time_limit(seconds: float | None) -> asyncio.Timeout:
     """Return a context manager that raises TimeoutError after some seconds; None for no limit."""
-    return _Timeout(None if seconds is None else asyncio.get_running_loop().time() + seconds)
+    return _kind(None if seconds is None else asyncio.get_running_loop().time() + seconds)
 
 
 def time_limit_at(when: float | None) -> asyncio.Timeout:
     """Return a context manager that raises TimeoutError at a time of the event loop."""
-    return _Timeout(when)
+    return _kind(when)
