@@ -82,11 +82,19 @@ class BatchProcess:
         assert process.returncode == 0, err.decode()
         return out.decode()
 
-    def read(self) -> list[dict[str, Any]]:
-        """Return the lines of the output. Raises ValueError for half a line."""
+    def read(self, *, was_killed: bool = False) -> list[dict[str, Any]]:
+        """Return the lines of the output.
+
+        Raises ValueError for half a line, except for the last one of a process that was killed: the
+        kernel ends even one write between two pages. The next process writes the line again.
+        """
         text = self.output.read_bytes() if self.output.exists() else b""
-        assert not text or text.endswith(b"\n")
-        return [json.loads(line) for line in text.splitlines()]
+        lines = text.splitlines()
+        if was_killed and not text.endswith(b"\n"):
+            lines = lines[:-1]
+        else:
+            assert not text or text.endswith(b"\n")
+        return [json.loads(line) for line in lines]
 
     def check_complete(self) -> None:
         """Check that each line has exactly one result."""
@@ -122,7 +130,7 @@ async def test_j1_after_kills_each_line_has_one_result_and_few_answers_are_bough
                 process.kill()
                 kills += 1
             await process.communicate()
-            batch.read()
+            batch.read(was_killed=True)
         process = await batch.start()
         _, err = await process.communicate()
         assert process.returncode == 0, err.decode()
