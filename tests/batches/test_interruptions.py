@@ -19,7 +19,7 @@ from tests.signals import send_signal
 from tests.waiting import wait_until
 
 from mudroom import Reason, ToolCallBlock
-from mudroom._batches.status import RequestCounter
+from mudroom._cli.batches.status import RequestCounter
 from mudroom.events import ModelCallRetried, TurnFailed
 from mudroom.testing import Fault, ModelServer, ServerRequest
 from mudroom.testing.event_builders import run_finished
@@ -315,10 +315,10 @@ async def test_an_unreachable_provider_ends_the_batch_with_exit_code_75(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mudroom import Session
-    from mudroom._batches.batch import Batch, BatchPlan
-    from mudroom._batches.batch_record import BatchRecord
-    from mudroom._batches.input_file import InputFile
-    from mudroom._batches.results import ResultFile
+    from mudroom._cli.batches.batch import Batch, BatchPlan
+    from mudroom._cli.batches.batch_record import BatchRecord
+    from mudroom._cli.batches.input_file import InputFile
+    from mudroom._cli.batches.results import ResultFile
     from mudroom.errors import ModelUnavailable
     from mudroom.testing import ScriptedModel
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from tests.long_form import count_examples
 
 from mudroom import Reason
-from mudroom._batches.batch_record import RecordReader, TaskKey
-from mudroom._batches.results import ResultFile, ResultFormat
+from mudroom._cli.batches.batch_record import RecordReader, TaskKey
+from mudroom._cli.batches.results import ResultFile, ResultFormat
 from mudroom.events import StoredEvent
 from mudroom.testing.event_builders import run_finished, run_started
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from mudroom import MudroomError
-from mudroom._batches.results import sort_results
 from mudroom._cli.actions.batch.run import name_output
+from mudroom._cli.batches.results import sort_results
 
 _WRITE_UNTIL_FULL = """
 import resource
@@ -21,7 +21,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from mudroom._batches.results import ResultFile
+from mudroom._cli.batches.results import ResultFile
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
 with ResultFile(Path(sys.argv[1])) as file:
@@ -50,7 +50,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from mudroom._batches.results import ResultFile
+from mudroom._cli.batches.results import ResultFile
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
 with ResultFile(Path(sys.argv[1])) as file:

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from mudroom._batches.status import BatchStatus
+from mudroom._cli.batches.status import BatchStatus
 from mudroom._cli.output.batch_progress import BatchScreen
 
 STATUS = BatchStatus(

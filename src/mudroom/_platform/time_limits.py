@@ -12,7 +12,8 @@ import sys
 from types import TracebackType
 
 
-class PatchedTimeout(asyncio.Timeout):  # pyright: ignore[reportGeneralTypeIssues]  final by name only
+# asyncio.Timeout is final for checkers only.
+class PatchedTimeout(asyncio.Timeout):  # pyright: ignore[reportGeneralTypeIssues]
     """Timeout that raises TimeoutError although its task was cancelled before it was entered."""
 
     async def __aenter__(self) -> asyncio.Timeout:

@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import suppress
 
-from ..._batches.status import BatchStatus
+from ..batches.status import BatchStatus
 from .progress import print_notice, supports_cursor
 from .standard_output import draw
 from .text import wrap

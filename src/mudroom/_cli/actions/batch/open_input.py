@@ -8,9 +8,9 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ...._batches.input_file import InputFile
 from ...._platform.scratch_dirs import ScratchDir
 from ....errors import UsageError
+from ...batches.input_file import InputFile
 
 STDIN = "-"
 

@@ -13,11 +13,6 @@ from typing import Any, cast
 from msgspec import Struct
 
 from ...._adapters.journals.sessions import stream_events
-from ...._batches.batch import Batch, BatchPlan
-from ...._batches.batch_record import RECORD_TYPES, RecordReader
-from ...._batches.input_file import InputFacts, InputFile
-from ...._batches.results import ResultFile, ResultFormat, get_new_path, sort_results
-from ...._batches.status import BatchStatus, StatusFile
 from ...._core.budgets import Budget, check_amount
 from ...._core.listings import count_noun
 from ...._core.runs import Reason
@@ -25,6 +20,11 @@ from ...._platform.event_loop import run_event_loop
 from ...._session.config import Settings
 from ...._session.session import Session
 from ....errors import JournalBusy, MudroomError, UnknownName, UsageError
+from ...batches.batch import Batch, BatchPlan
+from ...batches.batch_record import RECORD_TYPES, RecordReader
+from ...batches.input_file import InputFacts, InputFile
+from ...batches.results import ResultFile, ResultFormat, get_new_path, sort_results
+from ...batches.status import BatchStatus, StatusFile
 from ...output.batch_progress import BatchScreen, format_counts
 from ...output.notices.log import show_log
 from ...output.run_reporter import EXIT_TRY_LATER

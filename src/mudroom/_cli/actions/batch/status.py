@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from ...._batches.status import BatchStatus, StatusFile, list_batches
 from ...._platform.event_loop import run_event_loop
 from ....errors import UsageError
+from ...batches.status import BatchStatus, StatusFile, list_batches
 from ...output.batch_progress import format_counts, format_pace
 from ...output.json_output import print_json_line
 from ..load_settings import load_settings

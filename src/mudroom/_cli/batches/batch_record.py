@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from .._core.events import RunFinished, RunStarted, StoredEvent
-from .._core.runs import Reason, Report
+from ..._core.events import RunFinished, RunStarted, StoredEvent
+from ..._core.runs import Reason, Report
 from .results import ResultFile, ResultFormat, encode_result
 
 # The event types that a record is read from.

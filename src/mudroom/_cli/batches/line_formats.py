@@ -10,10 +10,10 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from .._core.budgets import Budget
-from .._engine.output_types import parse_output_type
-from .._session.prompts import parse_prompt
-from ..errors import UsageError, quote_value
+from ..._core.budgets import Budget
+from ..._engine.output_types import parse_output_type
+from ..._session.prompts import parse_prompt
+from ...errors import UsageError, quote_value
 
 _NATIVE_KEYS = ("custom_id", "prompt", "agent", "model", "budget", "outputs")
 # Earlier name of the key custom_id in native lines, which is still read.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..errors import UsageError
+from ...errors import UsageError
 from .line_formats import BatchLine, LineError, parse_line
 
 # Wrong lines that an error names.

@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from .._core.runs import Reason, Report
-from .._session.session import Session
-from ..errors import JournalError, SessionPaused, UsageError
+from ..._core.runs import Reason, Report
+from ..._session.session import Session
+from ...errors import JournalError, SessionPaused, UsageError
 from .batch_record import BatchRecord, TaskKey
 from .line_formats import BatchLine
 from .results import ResultFile, ResultFormat, encode_result

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from .._core.events import AnyEvent, ModelCallRetried, RunFinished, TurnFailed, TurnFinished
-from .._core.json_values import get_decoder
-from .._platform.private_files import make_private_folder
+from ..._core.events import AnyEvent, ModelCallRetried, RunFinished, TurnFailed, TurnFinished
+from ..._core.json_values import get_decoder
+from ..._platform.private_files import make_private_folder
 
 _SAMPLE_SECONDS = 5.0
 # The rate, and the time that is left, come from this many last seconds.

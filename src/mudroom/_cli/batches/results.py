@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from .._core.runs import Report
+from ..._core.runs import Report
 
 # Formats of lines: mudroom's own, and that of OpenAI's batches.
 ResultFormat = Literal["native", "openai"]
