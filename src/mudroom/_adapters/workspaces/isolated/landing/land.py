@@ -69,6 +69,9 @@ class Landing:
                         folder.rename(file)
                     done.append(file)
             except BaseException as error:
+                # Where the system has no exchange, a rename takes several steps. The last may fail.
+                begun = plan.files[len(done) : len(done) + 1]
+                done += [file for file in begun if _has_new_name(folder, file)]
                 self._undo(folder, plan, done, error)
                 raise
             self._finish(folder, plan)
@@ -273,6 +276,13 @@ def _join_folders(
     for file in alone:
         inner = exchanged.get(file.path)
         yield file, None if inner is None else tuple(inner)
+
+
+def _has_new_name(folder: LandingFolder, file: LandingFile) -> bool:
+    try:
+        return folder.is_renamed(file)
+    except OSError:
+        return True  # undoing it says what is wrong
 
 
 @contextmanager
