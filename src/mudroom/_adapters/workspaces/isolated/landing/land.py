@@ -70,8 +70,10 @@ class Landing:
                     done.append(file)
             except BaseException as error:
                 # Where the system has no exchange, a rename takes several steps. The last may fail.
-                begun = plan.files[len(done) : len(done) + 1]
-                done += [file for file in begun if _has_new_name(folder, file)]
+                # A file that the user changed has been put back.
+                if not isinstance(error, FileChangedError):
+                    begun = plan.files[len(done) : len(done) + 1]
+                    done += [file for file in begun if _has_new_name(folder, file)]
                 self._undo(folder, plan, done, error)
                 raise
             self._finish(folder, plan)
