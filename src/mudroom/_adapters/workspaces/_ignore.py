@@ -127,8 +127,10 @@ def _compile_patterns(patterns: bytes) -> Iterator[tuple[bool, str | PathTest]]:
 def compile_pattern(line: str) -> PathTest:
     """Compile one pattern to a test in linear time, for patterns whose expression backtracks."""
     text = line.removeprefix("!")
-    while text.endswith(" ") and not text.endswith("\\ "):
-        text = text[:-1]
+    stripped = text.rstrip(" ")
+    if stripped.endswith("\\") and stripped != text:
+        stripped += " "  # the first blank is escaped
+    text = stripped
     is_folder_only = text.endswith("/")
     names = [_to_shell_pattern(name) for name in text.strip("/").split("/")]
     if "/" not in text.removesuffix("/"):
