@@ -149,7 +149,7 @@ def find_limit_again(run: RunContext, reason: Reason) -> LimitState | None:
 
 def explain_no_turn(run: RunContext, ending: Ending) -> Ending:
     """Say that a run did not begin which a limit above ended before its first request."""
-    if run.turn or ending.error or ending.reason not in LIMIT_REASONS:
+    if ending.error or ending.reason not in LIMIT_REASONS:
         return ending
     return replace(ending, error=NOT_BEGUN if run.brief.parent else NO_TIME_LEFT, limit=None)
 

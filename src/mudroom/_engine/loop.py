@@ -77,7 +77,9 @@ async def execute(
     if overlaps is not None and run.brief.workspace.kind is WorkspaceKind.SHARED:
         overlaps.start(run.run_id, run.brief.name)
     try:
-        ending = explain_no_turn(run, await _run_to_ending(run, failure, failure_reason))
+        ending = await _run_to_ending(run, failure, failure_reason)
+        if not run.recorder.turn:
+            ending = explain_no_turn(run, ending)
         run.control.end()
         report = await finish_run(run, ending)
     finally:
