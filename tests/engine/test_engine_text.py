@@ -21,7 +21,7 @@ from tests.engine.test_teams import name, send
 import mudroom
 from mudroom import Agent, ToolResult
 from mudroom._adapters.models.scripted import Answer, Request, call
-from mudroom._adapters.output_filters.injection_marker import mark_page
+from mudroom._adapters.output_filters import mark_page
 from mudroom._core.events import CheckFinished, StoredEvent
 from mudroom._core.messages import TextBlock, ToolCallBlock
 from mudroom._core.ports import Hooks, ToolHookDecision

@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from mudroom._adapters import output_filters
 from mudroom._adapters.agent_files.prompt_template import PromptTemplate, _Filler
 from mudroom._adapters.integrations.hook_programs.matcher import _translate
 from mudroom._adapters.models import model_facts
 from mudroom._adapters.models.openai.responses import _CALL_ID
 from mudroom._adapters.models.refusals import overflow
-from mudroom._adapters.output_filters import redaction
 from mudroom._adapters.workspaces._ignore import _compile_patterns
 from mudroom._cli.output import markdown
 from mudroom.permissions import program_table
@@ -81,23 +81,23 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
     ("mudroom/_adapters/models/refusals/overflow.py", "f'(?i){pattern}'"): lambda: [
         f"(?i){window.pattern}" for window in overflow._STATED_WINDOWS
     ],
-    ("mudroom/_adapters/output_filters/redaction.py", "re.escape(prefix) + rest"): lambda: [
-        redaction._compile_pattern(prefix, rest)
-        for _, prefixes, rest in redaction.SECRET_PATTERNS
+    ("mudroom/_adapters/output_filters.py", "re.escape(prefix) + rest"): lambda: [
+        output_filters._compile_pattern(prefix, rest)
+        for _, prefixes, rest in output_filters.SECRET_PATTERNS
         for prefix in prefixes.split("|")
     ],
     (
-        "mudroom/_adapters/output_filters/redaction.py",
+        "mudroom/_adapters/output_filters.py",
         "f\"{first}(?<!{first}{first})(?:{'|'.join(choices)})\"",
-    ): lambda: map(redaction._compile_test, redaction._BY_CHARACTER),
+    ): lambda: map(output_filters._compile_test, output_filters._BY_CHARACTER),
     (
-        "mudroom/_adapters/output_filters/redaction.py",
+        "mudroom/_adapters/output_filters.py",
         "f\"(?:{'|'.join(map(re.escape, sorted(parts)))})\\\\Z\"",
-    ): lambda: [redaction._compile_partial()],
-    ("mudroom/_adapters/output_filters/redaction.py", "rest"): lambda: [
-        *redaction._compile_unfinished().values()
+    ): lambda: [output_filters._compile_partial()],
+    ("mudroom/_adapters/output_filters.py", "rest"): lambda: [
+        *output_filters._compile_unfinished().values()
     ],
-    ("mudroom/_adapters/output_filters/redaction.py", "ordinary"): lambda: [
+    ("mudroom/_adapters/output_filters.py", "ordinary"): lambda: [
         r"[a-z]+|[A-Z]+|\d+|(/[\w.+-]+)+/?|true|false"
     ],
     ("mudroom/_adapters/tools/grep.py", "special"): lambda: [r"[][\\.+*?()|{}^$#&~-]"],

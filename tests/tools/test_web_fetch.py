@@ -13,7 +13,7 @@ from tests.tools.conftest import Run
 
 from mudroom import Session
 from mudroom._adapters.models.scripted import ScriptedModel, call
-from mudroom._adapters.output_filters.injection_marker import mark_page
+from mudroom._adapters.output_filters import mark_page
 from mudroom._adapters.tools import web_fetch
 from mudroom._adapters.tools._html_text import convert_html
 from mudroom._adapters.tools.web_fetch import is_public_address, make_web_fetch_tool

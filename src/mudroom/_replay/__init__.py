@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from .._adapters.models.replay_model import ReplayModel, remove_varying_text
-from .._adapters.output_filters.injection_marker import mark_injection
+from .._adapters.output_filters import mark_injection
 from .._adapters.tools import BOARD_TOOLS, make_builtin_tools
 from .._adapters.workers.local import LocalRunHandle, LocalWorker
 from .._core.agents import WorkspaceSpec

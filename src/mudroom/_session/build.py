@@ -16,8 +16,7 @@ from msgspec import Struct
 from .._adapters import agent_files
 from .._adapters.journals.session_journal import SessionJournal
 from .._adapters.models import providers
-from .._adapters.output_filters.injection_marker import mark_injection
-from .._adapters.output_filters.redaction import Redactor
+from .._adapters.output_filters import Redactor, mark_injection
 from .._adapters.tools._sources import SessionToolSources, load_tools
 from .._adapters.workers.local import LocalWorker
 from .._core.agents import Agent

@@ -208,7 +208,7 @@ def make_web_tools(permissions: Permissions, *, allow_net: bool) -> tuple[Tool, 
     ]
     if not allow_net and not allowed:
         return tuple(tools)
-    from .._adapters.output_filters.injection_marker import mark_page
+    from .._adapters.output_filters import mark_page
     from .._adapters.tools.web_fetch import make_web_fetch_tool
 
     domains = [rule.pattern.removeprefix("domain:").strip() for rule in allowed]
@@ -402,7 +402,7 @@ def make_servers(
     if not specs:
         return None
     from .._adapters.integrations.mcp_servers.servers import McpServers
-    from .._adapters.output_filters.redaction import Redactor
+    from .._adapters.output_filters import Redactor
     from .._adapters.tools._image_files import parse_sendable_image
 
     return McpServers(

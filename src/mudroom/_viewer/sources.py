@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._adapters.journals.sessions import read_summary
-from .._adapters.output_filters.redaction import Redactor
+from .._adapters.output_filters import Redactor
 from .._core.event_encoding import encode_event
 from .._core.events import StoredEvent
 from .._core.ports import SessionInfo, SessionStore

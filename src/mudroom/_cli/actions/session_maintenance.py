@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ..._adapters.journals.sessions import read_events, read_summary, require_no_writer
-from ..._adapters.output_filters.redaction import Redactor
+from ..._adapters.output_filters import Redactor
 from ..._core.events import RunFinished, RunResumed, RunStarted, SessionOpened, StoredEvent
 from ..._core.listings import count_noun
 from ..._core.ports import SessionStore

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from ..._adapters.journals.sessions import read_events, stream_events
-from ..._adapters.output_filters.redaction import Redactor
+from ..._adapters.output_filters import Redactor
 from ..._core.events import Compacted, MessageDelivered, ResultsCleared, RunStarted, StoredEvent
 from ..._core.ports import SessionStore
 from ..._core.run_ids import is_child_id

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ..._adapters.models.sent_variables import list_address_variables, list_header_variables
-from ..._adapters.output_filters.redaction import is_secret_name
+from ..._adapters.output_filters import is_secret_name
 from ..._adapters.workers.remote.connection import WorkerTransport
 from ..._adapters.workers.remote.messages import WorkerConfig
 from ..._adapters.workers.remote.remote_services import SessionLink

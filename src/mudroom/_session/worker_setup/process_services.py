@@ -10,8 +10,7 @@ import msgspec
 
 from ..._adapters import agent_files
 from ..._adapters.integrations.mcp_servers.spec import ServerSpec
-from ..._adapters.output_filters.injection_marker import mark_injection
-from ..._adapters.output_filters.redaction import Redactor
+from ..._adapters.output_filters import Redactor, mark_injection
 from ..._adapters.tools._sources import load_tools
 from ..._adapters.workers.remote.messages import WorkerConfig
 from ..._adapters.workers.remote.rate_limits import RemoteRateLimiter

@@ -12,7 +12,7 @@ from typing import cast
 
 import msgspec
 
-from ...._adapters.output_filters.redaction import Redactor
+from ...._adapters.output_filters import Redactor
 from ...._core.event_encoding import encode_event
 from ...._core.events import StoredEvent
 from ...._core.listings import count_noun

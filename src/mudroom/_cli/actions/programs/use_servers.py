@@ -141,7 +141,7 @@ def _open_servers(cwd: str, name: str) -> McpServers:
 
 def make_servers(specs: Sequence[ServerSpec], settings: Settings, cwd: str) -> McpServers:
     """Make servers for one command."""
-    from ...._adapters.output_filters.redaction import Redactor
+    from ...._adapters.output_filters import Redactor
     from ...._adapters.tools._image_files import parse_sendable_image
 
     return McpServers(

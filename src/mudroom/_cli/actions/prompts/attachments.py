@@ -161,7 +161,7 @@ def _attach(
     if "\0" in text:
         _add_note(attachments, path, "only the path is sent: not text in UTF-8")
     else:
-        from ...._adapters.output_filters.redaction import Redactor
+        from ...._adapters.output_filters import Redactor
         from ...._projections.engine_text import quote, wrap
 
         lines = count_noun(len(text.splitlines()), "line")
