@@ -19,7 +19,7 @@ from mudroom._core.agents import Mode
 from mudroom._core.events import NoteInjected, SessionOpened, StoredEvent
 from mudroom._core.ports import Board
 from mudroom._core.ports.board import TaskChange
-from mudroom._projections.facts import collect_facts, format_facts
+from mudroom._engine.compaction.compactor import collect_facts, format_facts
 from mudroom._replay import replay
 from mudroom.errors import BoardError, UsageError
 from mudroom.permissions.rules import Permissions

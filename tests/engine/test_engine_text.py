@@ -30,7 +30,8 @@ from mudroom._core.runs import Brief, InboxMessage, Reason, Report
 from mudroom._engine.child_report import add_facts, format_evidence, format_warning, format_words
 from mudroom._engine.children.checks import describe_check
 from mudroom._engine.children.task_tool import make_task_tool
-from mudroom._engine.inbox.inbox import format_message, make_notification
+from mudroom._engine.compaction.compactor import ConversationFacts, format_facts
+from mudroom._engine.inbox import format_message, make_notification
 from mudroom._engine.team_registry import format_shutdown
 from mudroom._projections.board_lines import format_details, format_prompt, format_task
 from mudroom._projections.engine_text import (
@@ -41,7 +42,6 @@ from mudroom._projections.engine_text import (
     unquote,
     wrap,
 )
-from mudroom._projections.facts import ConversationFacts, format_facts
 from mudroom._replay import replay
 from mudroom.errors import ModelRefused
 from mudroom.testing.invariants import find_violations

@@ -22,7 +22,7 @@ from mudroom._cli.actions.prompts.attachments import list_image_paths, remove_at
 from mudroom._cli.actions.prompts.mentions import find_mentions
 from mudroom._cli.output.markdown import render_markdown
 from mudroom._cli.output.text import wrap, wrap_indented
-from mudroom._core.schemas.lenient import find_json, read_leniently
+from mudroom._core.schemas import find_json, read_leniently
 from mudroom._platform.argument_paths import read_path_argument
 from mudroom._projections.engine_text import quote, unquote
 from mudroom._projections.safe_text import escape_hidden, sanitize, sanitize_line

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from msgspec import Struct, field
 
-from .agents import Agent, Mode, WorkspaceSpec
+from .agents import Agent, FileConflict, Mode, WorkspaceSpec
 from .budgets import Budget, LimitState
-from .file_conflicts import FileConflict
 from .messages import ImageBlock, Message, TextBlock, Usage
 
 if TYPE_CHECKING:

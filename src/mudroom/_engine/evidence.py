@@ -7,13 +7,13 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from .._core.merge_events import WorkMerged, count_merges
+from .._core.events import WorkMerged, count_merges
 from .._core.ports.board import update_claims
 from .._core.run_ids import is_run_above
 from .._core.runs import MergeCounts, Report
 from .._core.tools import ToolResult, join_reasons
-from .call_batch import CallOutcome
-from .changes.snapshot import list_folders_above
+from .changes.watch import list_folders_above
+from .conversation import CallOutcome
 
 
 class CallWindow(Protocol):

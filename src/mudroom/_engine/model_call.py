@@ -28,9 +28,9 @@ from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolCategory
 from .._projections.safe_text import redact_answer
 from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelUnavailable
-from .call_batch import CallBatch
+from .conversation import CallBatch
+from .meters.account import RequestPlan
 from .meters.pool import SHORTEST_SUMMARY
-from .meters.request_plan import RequestPlan
 from .run_context import RunContext
 from .session_context import SessionServices
 

@@ -237,7 +237,7 @@ def _list_problems(error: Exception) -> list[tuple[str, str]]:
         ]
     if not isinstance(error, msgspec.ValidationError):
         return [("", f"the validator raised {type(error).__name__}: {error}")]
-    from .._core.schemas.mismatch import explain_mismatch  # only a mistake needs it
+    from .._core.schemas import explain_mismatch
 
     place = re.search(r"at `\$\.([^.\[`]+)", str(error))
     return [(place[1] if place else "", explain_mismatch(error, what="value"))]

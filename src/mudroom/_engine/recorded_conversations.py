@@ -27,7 +27,7 @@ from .._core.runs import Brief, Reason, Report
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import Effect, Tool
 from .._projections.context import ContextBuilder
-from .normalize import normalize_conversation
+from .conversation import normalize_conversation
 
 
 def rebuild_conversations(events: Sequence[StoredEvent]) -> list[RecordedConversation]:

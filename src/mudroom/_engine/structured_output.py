@@ -12,8 +12,7 @@ from .._core.agents import Output
 from .._core.json_values import JsonValue
 from .._core.messages import ToolCallBlock
 from .._core.output_declarations import SINGLE_OUTPUT
-from .._core.schemas.lenient import NOT_JSON, find_json, read_leniently
-from .._core.schemas.sendable_schema import make_sendable_value
+from .._core.schemas import NOT_JSON, find_json, make_sendable_value, read_leniently
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import shorten_text
 

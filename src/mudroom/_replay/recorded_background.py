@@ -17,9 +17,9 @@ from .._core.ports import RunHandle
 from .._core.run_ids import split_run_id
 from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._core.tools import ToolResult
+from .._engine.background import STILL_RUNNING, BackgroundWork
 from .._engine.call_context import CallContext
 from .._engine.children.child_run import ChildRun
-from .._engine.inbox.background import STILL_RUNNING, BackgroundWork
 from .._engine.loop import EMPTY_ANSWER
 from .._engine.run_context import RunContext
 from .recorded_events import RecordedEvents

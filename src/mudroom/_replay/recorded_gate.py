@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from .._core.budgets import Limit, LimitState
 from .._core.events import Compacted, MessageSent, RunFinished, StoredEvent, TurnStarted
 from .._engine.loop import warn_near_limit
+from .._engine.meters.account import RequestPlan
 from .._engine.meters.meter import Meter
 from .._engine.meters.request_gate import RequestGate
-from .._engine.meters.request_plan import RequestPlan
 from .._engine.run_context import RunContext
 from .recorded_events import RecordedEvents
 from .recorded_stops import RecordedMeter

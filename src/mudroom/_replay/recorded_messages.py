@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from .._core.events import MessageDelivered, NoteInjected, StoredEvent
 from .._core.ports import MessageHookDecision
 from .._core.runs import InboxMessage
-from .._engine.inbox.inbox import Inbox
-from .._engine.inbox.message_hooks import REFUSED_MESSAGE
-from .._engine.recorder import Recorder
+from .._engine.inbox import REFUSED_MESSAGE, Inbox
+from .._engine.session_context import Recorder
 
 
 class RecordedInbox(Inbox):

@@ -9,7 +9,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from .._adapters.workers.past_end import WORKERS_ENDED
-from .._core.checks import CHECK
 from .._core.events import (
     Compacted,
     NoteInjected,
@@ -36,10 +35,11 @@ from .._core.ports.hooks import HOOKS_UNWATCHED
 from .._core.runs import Brief
 from .._core.tools import Effect, Tool, ToolResult, find_no_key, join_reasons
 from .._engine.call_context import CallContext
+from .._engine.children.child_brief import TaskArguments
 from .._engine.children.merge import find_recorded_merge
-from .._engine.children.task_arguments import TaskArguments
 from .._engine.recorded_conversations import RecordedRuns
-from .._engine.run_tools.merge_arguments import MergeArguments
+from .._engine.run_tools.merge_tool import MergeArguments
+from .._engine.session_context import CHECK
 from .._engine.structured_output import OutputChecks, OutputRefusal
 from .._engine.team_registry import Teams
 from .recorded_events import RecordedEvents

@@ -22,7 +22,7 @@ from .._adapters.workers.local import LocalWorker
 from .._core.agents import Agent
 from .._core.budgets import Budget
 from .._core.listings import ListingLimits, count_listed_characters
-from .._core.ports import Environment, Journal, SessionServers
+from .._core.ports import ApprovalDecision, ApprovalRequest, Environment, Journal, SessionServers
 from .._core.ports.board import BoardOffer
 from .._core.tools import Tool
 from .._engine.changes.live_overlaps import LiveOverlaps
@@ -31,7 +31,6 @@ from .._engine.session_context import SessionServices, Watchers
 from .._platform.system_clock import SystemClock
 from .._projections.past_events import PastEvents
 from ..errors import UsageError
-from ..permissions.deny_all import DenyAllApprover
 from .agent_catalog import AgentCatalog, describe_platform, load_catalog, resolve_child_models
 from .context_windows import make_context_policy
 from .environments import EnvironmentFactory, SessionEnvironments
@@ -393,3 +392,11 @@ class _Builder:
 
             return await open_ray_worker(services, config, self._models, count, self._environ)
         return make_process_worker(services, config, self._models, count)
+
+
+class DenyAllApprover:
+    """The port Approver when there is no one to ask."""
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        """Refuse at once."""
+        return ApprovalDecision(False, "no user is present to confirm it")

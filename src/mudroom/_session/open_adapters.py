@@ -21,14 +21,12 @@ from .._core.listings import ListingLimits, choose_description_length
 from .._core.messages import ToolCallBlock
 from .._core.ports import Board, Hooks, Journal, Model, SessionServers, SessionStore
 from .._core.ports.board import BoardOffer
-from .._core.tool_names import normalize_tool_name
-from .._core.tool_patterns import parse_tool_pattern, parse_tool_patterns
+from .._core.tool_names import normalize_tool_name, parse_tool_pattern, parse_tool_patterns
 from .._core.tools import Tool, ToolCategory
-from .._engine.changes.versions import FileVersions, find_versions_folder
 from .._engine.children.child_brief import list_agents
 from .._engine.children.task_tool import make_task_tool
+from .._engine.file_writes import FileVersions, find_versions_folder
 from .._engine.run_tools import RUN_TOOLS
-from .._engine.run_tools.merge_tool import MERGE_TOOL
 from .._engine.session_context import SessionServices
 from ..errors import UsageError, WorkspaceError
 from ..permissions.policy import RulePolicy
@@ -75,6 +73,8 @@ def collect_tools(
         agent.workspace is WorkspaceKind.ISOLATED for agent in agents.values()
     )
     if isolation and isolates:
+        from .._engine.run_tools.merge_tool import MERGE_TOOL
+
         tools["merge"] = MERGE_TOOL
     if ask:
         for name, tool in tools.items():

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from .._core.event_encoding import decode_event
-from .._core.events import RunFinished, WorkMerged
+from .._core.events import RunFinished, WorkMerged, decode_event
 from .._core.runs import Work
 from .._core.tools import PreviewLine
 from .._platform.binary_files import is_binary

@@ -9,9 +9,8 @@ from typing import Any, Generic, TypeVar
 from .._core.events import AnyEvent, RunResumed, RunStarted
 from .._core.run_ids import is_child_id
 from .._core.runs import Report
-from .._session.prompts import Prompt
+from .._session.prompts import OutputSpec, Prompt
 from .._session.session import Session
-from .._session.session_runs.requests import OutputSpec
 
 Result = TypeVar("Result")
 SessionCall = Callable[[Session], Awaitable[Any]]

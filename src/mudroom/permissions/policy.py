@@ -20,7 +20,7 @@ from .._core.ports import (
     WorkspaceWrapper,
 )
 from .._core.runs import Brief
-from .._core.tool_patterns import parse_tool_patterns
+from .._core.tool_names import parse_tool_patterns
 from .._core.tools import Tool, ToolCategory
 from .._platform.path_text import path_from_text, path_to_text
 from ..errors import WorkspaceError

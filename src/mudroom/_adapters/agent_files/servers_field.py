@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from ..._core.json_values import JsonValue
-from ..._core.tool_names import make_server_pattern
-from ..._core.tool_patterns import parse_tool_pattern
+from ..._core.tool_names import make_server_pattern, parse_tool_pattern
 from .tools_field import parse_names
 
 # A server's configuration, as in `.mcp.json`.

@@ -12,8 +12,7 @@ from typing import cast
 from msgspec import Struct
 
 from ..._core.json_values import JsonValue
-from ..._core.tool_names import normalize_tool_name
-from ..._core.tool_patterns import parse_tool_pattern
+from ..._core.tool_names import normalize_tool_name, parse_tool_pattern
 from ..._platform.lazy_pattern import compile_later
 from ...errors import UnknownName
 from .diagnostics import FileDiagnostics

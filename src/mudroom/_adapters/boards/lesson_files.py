@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from ..._core.json_values import clean_text
 from ..._core.ports.board import BoardTask, Status
-from ..._core.schemas.mismatch import explain_mismatch
+from ..._core.schemas import explain_mismatch
 from ...errors import BoardError, UsageError
 from .board import TaskBoard
 from .task_rows import read_blockers

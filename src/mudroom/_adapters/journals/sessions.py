@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..._core.events import StoredEvent
 from ..._core.ports import SessionInfo, SessionStore
-from ..._core.session_names import make_busy_error
+from ..._core.ports.journal import make_busy_error
 from ..._projections.session_summary import (
     SUMMARY_TYPES,
     SessionSummary,

@@ -14,7 +14,7 @@ from ..._core.events import (
 )
 from ..._core.messages import Usage
 from ..._core.runs import Reason, Report
-from ..._engine.call_batch import CallOutcome
+from ..._engine.conversation import CallOutcome
 from ..._engine.evidence import Evidence
 from ..._engine.meters.meter import Meter
 from ..._engine.meters.run_timer import sum_worked_seconds

@@ -78,7 +78,7 @@ class ExitCodeRule:
             return 1
         if not self._strict_merges:
             return 0
-        from ..._core.merge_events import count_merges  # few runs need it
+        from ..._core.events import count_merges
 
         merges = count_merges(self._merges)
         if merges is None:

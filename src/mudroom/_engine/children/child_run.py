@@ -21,16 +21,20 @@ from ...errors import MudroomError
 from ..call_context import CallContext
 from ..changes.watch import select_outside
 from ..child_report import format_report, join_evidence
-from ..inbox.inbox import choose_status, make_notification
+from ..inbox import choose_status, make_notification
 from ..meters.run_timer import GRACE_SECONDS
 from ..phase import LIMIT_REASONS, Phase
 from ..run_context import RunContext
 from ..team_registry import PLAN_NOTE
-from .child_brief import allocate, make_returned_brief
+from .child_brief import (
+    allocate,
+    make_returned_brief,
+)
 from .merge import merge_report
 
 if TYPE_CHECKING:
     from .members import TeamMembers
+
 
 _COPY_NOTE = (
     "\n\n[The child worked in a copy of the folder, which is removed. Nothing is changed here.]"

@@ -12,7 +12,6 @@ from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..._platform.time_limits import time_limit
 from ..._projections.team import normalize_name
 from ...errors import suggest_names
-from ..children.open_team import open_team
 from ..team_registry import PARENT_NAMES
 
 if TYPE_CHECKING:
@@ -58,6 +57,8 @@ def _parse(arguments: dict[str, Any]) -> Arguments:
 
 
 async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
+    from ..children.start_child import open_team
+
     background = context.run.background
     members = open_team(context.run).members
     known = background.titles

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._core.agents import Mode
 from ..._core.ports import ApprovalDecision, ApprovalRequest
-from ..._core.ports.input_forms import InputForm
+from ..._core.ports.approval import InputForm
 from ..._core.run_ids import is_child_id
 from ..._core.tools import ToolCategory
 from ..._projections.claude.tool_terms import get_claude_name

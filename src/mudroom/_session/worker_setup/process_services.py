@@ -28,8 +28,8 @@ from ..._adapters.workers.remote.session_tools import (
 from ..._core.ports import Board
 from ..._core.tools import Tool
 from ..._engine.changes.live_overlaps import LiveOverlaps
-from ..._engine.changes.versions import FileVersions
 from ..._engine.changes.watch import ChangeWatch
+from ..._engine.file_writes import FileVersions
 from ..._engine.session_context import SessionServices, Watchers
 from ..._platform.imports import extend_import_path
 from ..._platform.system_clock import SystemClock

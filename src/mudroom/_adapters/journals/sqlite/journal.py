@@ -22,8 +22,7 @@ from threading import Thread
 from time import sleep
 from zlib import crc32
 
-from ...._core.event_encoding import encode_event
-from ...._core.events import StoredEvent
+from ...._core.events import StoredEvent, encode_event
 from ...._core.json_values import clean_text
 from ...._platform.private_files import make_private_folder
 from ...._platform.wake_queue import WakeQueue

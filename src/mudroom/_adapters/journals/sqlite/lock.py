@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ...._core.session_names import make_busy_error
+from ...._core.ports.journal import make_busy_error
 
 # More than one, because `find_writer_pid` holds a shared lock for a moment.
 _ATTEMPTS = 3

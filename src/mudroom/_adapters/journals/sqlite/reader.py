@@ -10,8 +10,7 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from ...._core.event_encoding import decode_event
-from ...._core.events import StoredEvent
+from ...._core.events import StoredEvent, decode_event
 from ...._projections.session_summary import decode_state
 from ....errors import JournalDamaged
 from .errors import REPAIR_REMEDY, translate_errors

@@ -16,8 +16,15 @@ from msgspec.structs import replace
 
 from ...._core.agents import Agent
 from ...._core.budgets import Budget
-from ...._core.event_encoding import decode_event, encode_event
-from ...._core.events import RunFinished, RunStarted, SessionOpened, StoredEvent, TurnFinished
+from ...._core.events import (
+    RunFinished,
+    RunStarted,
+    SessionOpened,
+    StoredEvent,
+    TurnFinished,
+    decode_event,
+    encode_event,
+)
 from ...._core.json_values import clean_text
 from ...._core.run_ids import count_above, find_parent_id, is_child_id
 from ...._core.runs import Brief, Reason, Report

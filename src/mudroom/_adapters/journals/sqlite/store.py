@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...._core.events import StoredEvent
 from ...._core.ports import SessionHeader, SessionInfo
-from ...._core.session_names import check_session_name, make_missing_session_error, select_session
+from ...._core.ports.journal import check_session_name, make_missing_session_error, select_session
 from ...._platform.time_limits import time_limit
 from ...._projections.session_summary import find_folder
 from ....errors import JournalError

@@ -11,8 +11,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...._core.events import Overlap
 from ...._core.listings import count_noun
-from ...._core.merge_events import Overlap
 from ...._core.run_ids import make_sort_key
 from ...._core.runs import GitWork, Work
 from ...._platform.open_beneath import open_new_file

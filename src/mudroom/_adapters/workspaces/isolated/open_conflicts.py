@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ...._core.file_conflicts import FileConflict
+from ...._core.agents import FileConflict
 from ...._core.ports import MergeConflict
 from ...._core.runs import Work
 from ...._platform.path_text import path_from_text, path_to_text

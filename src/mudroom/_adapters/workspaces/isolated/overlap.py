@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from itertools import combinations
 from typing import NamedTuple
 
-from ...._core.merge_events import Overlap
+from ...._core.events import Overlap
 from ...._core.runs import Work
 from ...._platform.binary_files import is_binary
 from .git_store import GitStore

@@ -15,8 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...._core.agents import WorkspaceSpec
-from ...._core.file_conflicts import FileConflict
+from ...._core.agents import FileConflict, WorkspaceSpec
 from ...._core.json_values import get_decoder
 from ...._core.ports import NO_CHOICE, MergeChoice, MergeConflict, MergedFile, MergePlan
 from ...._core.run_ids import find_first_id

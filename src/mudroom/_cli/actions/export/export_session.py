@@ -13,8 +13,7 @@ from typing import cast
 import msgspec
 
 from ...._adapters.output_filters import Redactor
-from ...._core.event_encoding import encode_event
-from ...._core.events import StoredEvent
+from ...._core.events import StoredEvent, encode_event
 from ...._core.listings import count_noun
 from ...._platform.private_files import make_private_folder, write_private_file
 from ...._projections.safe_text import escape_json, sanitize

@@ -4,45 +4,50 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from msgspec.structs import replace
 
-from ..._core.agents import Agent, Mode, choose_child_model
-from ..._core.budgets import Budget, Grant
-from ..._core.events import AnyEvent, ConversationRewound, SessionClosed, SessionOpened
-from ..._core.messages import ImageBlock, Message
-from ..._core.ports import RunHandle, Worker
-from ..._core.run_ids import find_root_id
-from ..._core.runs import Brief, Check, InboxMessage, Report
-from ..._core.runs import T as Outputs
-from ..._core.tool_patterns import narrow_server_patterns
-from ..._core.tools import Tool
-from ..._core.type_checks import check_type
-from ..._engine.children.child_brief import narrow_tools
-from ..._engine.compaction.summary import RUN_TITLE, make_summary_prompt
-from ..._engine.output_types import OutputType, parse_output_type
-from ..._engine.session_context import SessionServices, Watchers
-from ..._platform.path_text import path_to_text
-from ..._version import __version__
-from ...errors import UsageError, quote_value
-from ...permissions.deny_all import DenyAllApprover
-from ..agent_catalog import find_agent
-from ..build import SessionResources
-from ..conversation_state import ConversationState
-from ..options import SessionOptions
-from ..prompts import Prompt, PromptContent, parse_prompt
-from ..recorded_options import encode_options
-from .meter import SessionMeter
-from .requests import (
+from .._core.agents import Agent, Mode
+from .._core.budgets import Budget, Grant
+from .._core.events import AnyEvent, ConversationRewound, SessionClosed, SessionOpened, StoredEvent
+from .._core.messages import Message
+from .._core.ports import RunHandle, Worker
+from .._core.run_ids import find_root_id
+from .._core.runs import Brief, InboxMessage, Report
+from .._core.runs import T as Outputs
+from .._core.tools import Tool
+from .._core.type_checks import check_type
+from .._engine.children.child_brief import narrow_tools
+from .._engine.compaction.summary import RUN_TITLE, make_summary_prompt
+from .._engine.output_types import OutputType, parse_output_type
+from .._engine.session_context import SessionServices, Watchers
+from .._platform.path_text import path_to_text
+from .._projections.open_events import OpenEvents
+from .._version import __version__
+from ..errors import UsageError, quote_value
+from .briefs import BriefMaker, SessionMeter
+from .build import DenyAllApprover, SessionResources
+from .conversation_state import ConversationState
+from .options import SessionOptions
+from .prompts import (
     InterruptedPrompt,
     OutputSpec,
+    Prompt,
     RunRequest,
     add_outputs,
     convert_report,
     filter_events,
+    parse_prompt,
+)
+from .recorded_options import (
+    copy_journal,
+    describe_move,
+    describe_other_board,
+    encode_options,
+    find_former_folders,
 )
 
 
@@ -263,6 +268,46 @@ class SessionRunner:
         """Detach the children that runs without a parent wait for. Returns False if none waits."""
         return sum(handle.detach() for handle in self._handles) > 0
 
+    async def load_record(
+        self, recorded: OpenEvents, watchers: Iterable[Callable[[StoredEvent], None]]
+    ) -> list[str]:
+        """Restore the state of a resumed or forked session; return the notices for the user.
+
+        Arguments:
+            recorded: events of the session that the options resume.
+            watchers: called with each of these events.
+
+        Raises JournalError.
+        """
+        services = self.resources.services
+        if self._options.fork:
+            recorded = await copy_journal(self._options, recorded, services.journal)
+        # Another process may have written until this one opened the journal.
+        async for event in services.journal.read(recorded.count):
+            recorded.apply(event)
+        events = recorded.events
+        self._conversation.load(events)
+        # The events of ended tasks may have been left out, but their numbers are taken.
+        self._conversation.run_count = max(self._conversation.run_count, recorded.task_count)
+        services.request_heads.load(recorded.heads)
+        services.request_heads.load(events)
+        watching = list(watchers)
+        for event in events:
+            services.teams.observe(event)
+            services.check_results.observe(event)
+            if self.resources.tracing:
+                self.resources.tracing.observe_past(event)
+            for watch in watching:
+                watch(event)
+        self.meter.add_past(recorded, self._conversation.unfinished_events)
+        folder = services.environments.shared.workspace.root
+        services.former_folders.update(find_former_folders(events, folder))
+        notices = [
+            describe_move(events, folder),
+            describe_other_board(events, self.resources.board_name),
+        ]
+        return [notice for notice in notices if notice]
+
     def record_opening(self, session: str, cwd: str, granted: tuple[str, ...]) -> None:
         """Show the opening to the watchers. The journal stores it with the next event."""
         event = make_opening(self.resources, self._options, session, cwd, granted)
@@ -406,131 +451,6 @@ class SessionRunner:
         self._conversation.finish_run(brief, report)
         self._conversation.unfinished_events.clear()
         self._interrupted = None
-
-
-class BriefMaker:
-    def __init__(
-        self,
-        resources: SessionResources,
-        options: SessionOptions,
-        conversation: ConversationState,
-        meter: SessionMeter,
-    ) -> None:
-        self._resources = resources
-        self._options = options
-        self._conversation = conversation
-        self._meter = meter
-
-    def continue_conversation(
-        self, prompt: Prompt, agent: Agent, budget: Budget, model: str = ""
-    ) -> Brief:
-        """Make the brief of the next prompt of the conversation.
-
-        Arguments:
-            model: model string for this prompt only, "" for the session's.
-        """
-        return self.make_brief(
-            prompt,
-            agent,
-            model or self._resources.model,
-            budget,
-            has_own_model=bool(model),
-            continues=self._conversation.latest_run,
-            history=self._conversation.messages,
-        )
-
-    def make_task_brief(
-        self,
-        prompt: Prompt,
-        agent: Agent,
-        budget: Budget | None,
-        model: str | None = None,
-        description: str = "",
-        check: str = "",
-        *,
-        confirm_check: bool = False,
-        key: str = "",
-    ) -> Brief:
-        """Make the brief of a task beside the conversation; see `Session.task`."""
-        check_type("budget", budget, Budget | None, "task")
-        check_type("model", model, str | None, "task")
-        check_type("description", description, str, "task")
-        check_type("check", check, str, "task")
-        check_type("key", key, str, "task")
-        services = self._resources.services
-        limits = (
-            (budget or Budget()).with_defaults(agent.budget).with_defaults(services.child_budget)
-        )
-        resolved = self.resolve_model(agent, model)
-        more: dict[str, Any] = {"description": description, "depth": 1, "key": key}
-        if check:
-            more["check"] = Check(check, services.check_seconds, is_from_user=not confirm_check)
-        return self.make_brief(prompt, agent, resolved, limits, **more)
-
-    def make_brief(
-        self,
-        prompt: Prompt,
-        agent: Agent,
-        model: str,
-        budget: Budget,
-        *,
-        depth: int = 0,
-        **more: Any,
-    ) -> Brief:
-        """Make a brief.
-
-        Arguments:
-            more: other fields of the brief.
-        """
-        content = parse_prompt(prompt)
-        self._check_images(content, model)
-        # `_execute` limits it again; here its depth decides which tools the run has.
-        budget = self._meter.limit_budget(budget, depth)
-        mode = self._options.permissions.mode
-        return Brief(
-            run_id=self._conversation.make_run_id(),
-            agent=agent,
-            prompt=content.text,
-            content=content.blocks,
-            tools=self._choose_tools(agent, budget, is_root=depth == 0),
-            model=model,
-            budget=budget,
-            depth=depth,
-            mode=(agent.mode or mode).limit_to(mode),
-            **more,
-        )
-
-    def _choose_tools(self, agent: Agent, budget: Budget, *, is_root: bool) -> tuple[str, ...]:
-        """Return the tools that an agent selects, and the patterns of the servers it may use."""
-        services = self._resources.services
-        tools = narrow_tools(
-            services.toolbox, agent.tools, depth=budget.depth or 0, is_root=is_root
-        )
-        servers = services.servers.patterns if services.servers else ()
-        return (*tools, *narrow_server_patterns(servers, agent.tools))
-
-    def _check_images(self, content: PromptContent, model: str) -> None:
-        """Raise UsageError if a prompt has an image that no model of the string takes."""
-        has_image = any(isinstance(block, ImageBlock) for block in content.blocks)
-        if has_image and (refusal := self._resources.models.explain_refused_images(model)):
-            raise UsageError(
-                f"the prompt has an image, but {refusal}",
-                remedy="Use a model that takes images, or --takes-images if this one does.",
-            )
-
-    def resolve_model(self, agent: Agent, requested: str | None = None) -> str:
-        """Return the model string of a run. `requested`: replaces the agent's model."""
-        name = agent.model if requested is None else requested
-        if name != "inherit":
-            return self._resources.models.get_model(name).name
-        rules = self._resources.services.child_models
-        return choose_child_model(rules, agent.name, self._resources.model)
-
-    def select_agent(self, agent: str | Agent) -> Agent:
-        check_type("agent", agent, str | Agent)
-        if isinstance(agent, Agent):
-            return agent
-        return find_agent(agent, self._resources.services.agents)
 
 
 def make_opening(

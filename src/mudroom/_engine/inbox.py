@@ -9,15 +9,16 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..._core.events import MessageDelivered, MessageSent
-from ..._core.json_values import clean_text
-from ..._core.run_ids import split_run_id
-from ..._core.runs import InboxMessage, Reason
-from ..._core.tools import ToolResult
-from ..._platform.private_files import make_spill_file, write_private_file
-from ..._projections.engine_text import guard_end, quote, wrap
-from ..._projections.safe_text import sanitize_line
-from ..recorder import Recorder
+from .._core.events import MessageDelivered, MessageSent
+from .._core.json_values import clean_text
+from .._core.ports.hooks import Hooks, MessageHookDecision, check_hook_result
+from .._core.run_ids import split_run_id
+from .._core.runs import Brief, InboxMessage, Reason
+from .._core.tools import ToolResult
+from .._platform.private_files import make_spill_file, write_private_file
+from .._projections.engine_text import guard_end, quote, wrap
+from .._projections.safe_text import sanitize_line
+from .session_context import Recorder
 
 
 class JudgedMessages(Struct):
@@ -262,3 +263,27 @@ def move_to_file(message: InboxMessage, folder: str) -> str:
     path = Path(make_spill_file(folder, f"{run}-{turn}.{position}-notification"))
     write_private_file(path, message.text.encode("utf-8", "replace"))
     return f"<task-notification>{message.sender} has ended; read {path}</task-notification>"
+
+
+REFUSED_MESSAGE = "[hook] A message of the user was refused. It is not shown to you."
+
+
+async def judge_messages(inbox: Inbox, hooks: Hooks, brief: Brief) -> None:
+    """Show the unread messages of the user to the hooks, also those that come meanwhile.
+
+    A message that comes later stays unread until it is judged.
+
+    Raises StoppedByHook.
+    """
+    judged = inbox.judged = inbox.judged or JudgedMessages()
+    if not inbox.has_unread:
+        return
+    await inbox.flush()
+    while new := [each for each in inbox.list_of_user() if each.id not in judged.texts]:
+        for message in new:
+            decision = await hooks.on_message(brief, message.text)
+            decision = check_hook_result("on_message", decision, MessageHookDecision)
+            is_refused = decision is not None and bool(decision.denial)
+            judged.texts[message.id] = REFUSED_MESSAGE if is_refused else format_message(message)
+            if decision and decision.context:
+                judged.contexts.append(decision.context)

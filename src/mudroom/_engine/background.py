@@ -10,16 +10,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..._core.events import RunWaiting
-from ..._core.messages import ToolCallBlock
-from ..._core.ports import RunHandle, Worker
-from ..._core.runs import InboxMessage, Reason
-from ..._core.tools import ToolResult
-from ..._platform.time_limits import time_limit
-from ..._projections.engine_text import quote
-from ..phase import Phase, RunControl
-from ..recorder import Recorder
+from .._core.events import RunWaiting
+from .._core.messages import ToolCallBlock
+from .._core.ports import RunHandle, Worker
+from .._core.runs import InboxMessage, Reason
+from .._core.tools import ToolResult
+from .._platform.time_limits import time_limit
+from .._projections.engine_text import quote
 from .inbox import Inbox, make_end_id, make_notification
+from .phase import Phase, RunControl
+from .session_context import Recorder
 
 STILL_RUNNING = "Still running in the background: "
 

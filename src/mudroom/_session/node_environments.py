@@ -7,11 +7,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces
-from ..._core.agents import WorkspaceKind
-from ..._core.ports import Environment
-from ...errors import WorkspaceError
-from . import EnvironmentFactory, FolderView, Opening, SessionEnvironments
+from .._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces
+from .._core.agents import WorkspaceKind
+from .._core.ports import Environment
+from ..errors import WorkspaceError
+from .environments import EnvironmentFactory, FolderView, Opening, SessionEnvironments
 
 
 class NodeEnvironments(SessionEnvironments):

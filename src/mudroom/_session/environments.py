@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..._adapters.tools import make_builtin_tools
-from ..._core.agents import WorkspaceKind, WorkspaceSpec
-from ..._core.merge_events import Overlap
-from ..._core.ports import (
+from .._adapters.tools import make_builtin_tools
+from .._core.agents import WorkspaceKind, WorkspaceSpec
+from .._core.events import Overlap
+from .._core.ports import (
     NO_CHOICE,
     Environment,
     FilesLostError,
@@ -31,15 +31,15 @@ from ..._core.ports import (
     Workspace,
     explain_lost_files,
 )
-from ..._core.runs import Work
-from ..._platform.child_programs import stop_programs
-from ..._platform.event_loop import finish_in_thread
-from ...errors import UsageError
-from ...permissions.policy import RulePolicy
-from ...permissions.rules import Permissions
+from .._core.runs import Work
+from .._platform.child_programs import stop_programs
+from .._platform.event_loop import finish_in_thread
+from ..errors import UsageError
+from ..permissions.policy import RulePolicy
+from ..permissions.rules import Permissions
 
 if TYPE_CHECKING:
-    from ..._adapters.workspaces.isolated.workspaces import IsolatedFolder, IsolatedWorkspaces
+    from .._adapters.workspaces.isolated.workspaces import IsolatedFolder, IsolatedWorkspaces
 
 # Returns the isolated workspaces of a session, always the same object.
 OpenIsolated = Callable[[], "IsolatedWorkspaces"]
@@ -55,7 +55,7 @@ def open_workspace(
     Arguments:
         readable: folders outside it. spill_folder, copied_from: see SharedWorkspace.
     """
-    from ..._adapters.workspaces.shared import SharedWorkspace
+    from .._adapters.workspaces.shared import SharedWorkspace
 
     return SharedWorkspace(
         folder, readable=readable, spill_folder=spill_folder, copied_from=copied_from
@@ -131,7 +131,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
     def _open_sandbox(
         self, mode: str, folder: str, notices: list[str], view: FolderView | None
     ) -> Sandbox:
-        from ..._adapters.sandboxes.choose import SandboxRequest, choose_sandbox
+        from .._adapters.sandboxes.choose import SandboxRequest, choose_sandbox
 
         request = SandboxRequest(
             workspace=folder,
@@ -238,7 +238,7 @@ class SessionEnvironments:
         missing = ""
         shared = self.shared.workspace
         if spec.kind is WorkspaceKind.COPY:
-            from ..._adapters.workspaces.copy import make_temporary_copy
+            from .._adapters.workspaces.copy import make_temporary_copy
 
             source = open_workspace(spec.root) if spec.root else shared
             copy = make_temporary_copy(source, opening.stop)
@@ -343,7 +343,7 @@ class IsolatedFiles:
 
     def describe_source(self) -> SourceFacts:
         """Describe the session's folder."""
-        from ..._adapters.workspaces.isolated.received_store import describe_source
+        from .._adapters.workspaces.isolated.received_store import describe_source
 
         return describe_source(self._open_workspaces().store)
 
@@ -390,6 +390,6 @@ class IsolatedFiles:
         self, works: Mapping[str, Work], conflicts: Mapping[str, str]
     ) -> Sequence[Overlap]:
         """List the files that at least two runs changed."""
-        from ..._adapters.workspaces.isolated.overlap import find_overlaps
+        from .._adapters.workspaces.isolated.overlap import find_overlaps
 
         return find_overlaps(self._open_workspaces().store, works, conflicts)
