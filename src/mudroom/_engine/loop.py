@@ -261,9 +261,11 @@ async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
         run.add_note(note, origin="hook")
     if note or run.inbox.has_unread:
         return None
-    from .children.checks import find_failed_check
+    if (check := run.brief.check) is None:
+        return goal
+    from .children.checks import explain_failed_check
 
-    error = await find_failed_check(run)
+    error = await explain_failed_check(run, check)
     return Ending(Reason.ERROR, error) if error else goal
 
 

@@ -113,14 +113,11 @@ async def find_check_refusal(
     return ""
 
 
-async def find_failed_check(run: RunContext) -> str:
-    """Check the present files of a run that has reached its goal, if its brief has a check.
+async def explain_failed_check(run: RunContext, check: Check) -> str:
+    """Check the present files of a run that has reached its goal.
 
     Returns "" if the check succeeds, else why it does not.
     """
-    check = run.brief.check
-    if check is None:
-        return ""
     if run.services.recorded_work:
         return run.services.recorded_work.find_error(run.run_id)
     isolation = run.environment.isolation

@@ -30,7 +30,6 @@ from .child_brief import (
     allocate,
     make_returned_brief,
 )
-from .merge import merge_report
 
 if TYPE_CHECKING:
     from .members import TeamMembers
@@ -204,11 +203,18 @@ class ChildRun:
                 return False
             self._report = await self._finish()
             self._legs.append(self._report)
-            self._merged = await merge_report(
-                self._context, self._brief, self._report, self._prepare_return
-            )
+            self._merged = await self._merge(self._report)
             if not (self._merged and self._merged.returned and await self._return_work()):
                 return True
+
+    async def _merge(self, report: Report) -> WorkMerged | None:
+        """Merge the work of the child; return None if it shared its parent's files."""
+        is_isolated = self._brief.workspace.kind is WorkspaceKind.ISOLATED
+        if report.work is None and not (is_isolated and report.turns):
+            return None
+        from .merge import merge_report
+
+        return await merge_report(self._context, self._brief, report, self._prepare_return)
 
     async def _stop(self) -> None:
         """End the run of the child: its parent is stopped, for the same reason.

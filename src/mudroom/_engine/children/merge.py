@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-from ..._core.agents import WorkspaceKind
 from ..._core.events import CheckFinished, FileWriteIntended, RunStarted, WorkMerged
 from ..._core.listings import count_noun
 from ..._core.ports import MERGE, NO_CHOICE, Isolation, MergeChoice, MergeConflict, MergePlan
@@ -44,17 +43,12 @@ PrepareReturn = Callable[[WorkMerged], Awaitable[WorkMerged]]
 async def merge_report(
     context: CallContext, brief: Brief, report: Report, prepare_return: PrepareReturn
 ) -> WorkMerged | None:
-    """Merge the work of a child, once, and record the outcome.
-
-    Returns None for a child that shared its parent's files.
+    """Merge the work of a child with an isolated workspace, once, and record the outcome.
 
     Arguments:
         brief: of the run that ended.
         prepare_return: called if the work can go back to the child, before the outcome is recorded.
     """
-    is_isolated = brief.workspace.kind is WorkspaceKind.ISOLATED
-    if report.work is None and not (is_isolated and report.turns):
-        return None
     if merged := find_recorded_merge(context.run, report.run_id):
         context.run.evidence.add_merge(merged)
         return merged

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from ..._core.agents import Agent
@@ -20,7 +22,9 @@ from .child_brief import (
     simplify,
 )
 from .child_run import ChildRun, find_refusal, make_start_result
-from .team import Team
+
+if TYPE_CHECKING:
+    from .team import Team
 
 
 async def start_child(context: CallContext, arguments: TaskArguments) -> ToolResult:
