@@ -16,7 +16,7 @@ from mudroom._adapters.integrations.hook_programs.matcher import _translate
 from mudroom._adapters.models import model_facts
 from mudroom._adapters.models.openai.responses import _CALL_ID
 from mudroom._adapters.models.refusals import overflow
-from mudroom._adapters.workspaces._ignore import _compile_patterns
+from mudroom._adapters.workspaces._listing import _compile_patterns
 from mudroom._cli.output import markdown
 from mudroom.permissions import program_table
 from mudroom_offline import catalog, requests, technologies
@@ -101,7 +101,7 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
         r"[a-z]+|[A-Z]+|\d+|(/[\w.+-]+)+/?|true|false"
     ],
     ("mudroom/_adapters/tools/grep.py", "special"): lambda: [r"[][\\.+*?()|{}^$#&~-]"],
-    ("mudroom/_adapters/workspaces/_ignore.py", "'|'.join(run[1])"): lambda: [
+    ("mudroom/_adapters/workspaces/_listing.py", "'|'.join(run[1])"): lambda: [
         *(ignored := _list_ignored()),
         "|".join(ignored),
     ],

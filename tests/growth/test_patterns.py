@@ -25,7 +25,7 @@ BOUNDED = {
     "mudroom/_adapters/integrations/hook_programs/matcher.py": 2_000,
     "mudroom/_adapters/integrations/mcp_servers/unusable_lines.py": 4_096,
     "mudroom/_adapters/models/_errors.py": 10_000,
-    "mudroom/_adapters/workspaces/_ignore.py": 4_096,
+    "mudroom/_adapters/workspaces/_listing.py": 4_096,
     "mudroom/_adapters/models/refusals/": 4_000,
     # The offline model answers no prompt with a longer word.
     "mudroom_offline/": 1_000,

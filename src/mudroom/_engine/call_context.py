@@ -14,7 +14,7 @@ from .._core.events import FileWriteIntended
 from .._core.messages import ToolCallBlock
 from .._core.ports import ApprovalDecision, ApprovalRequest, Workspace
 from .._core.ports.approval import InputForm
-from .._core.run_ids import join_run_id
+from .._core.runs import join_run_id
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult, clean_result
 from .._platform.private_files import make_spill_file

@@ -1,4 +1,8 @@
-"""Conversation of one run with its model."""
+"""Conversation of one run with its model, and the tool calls of its last answer.
+
+Every provider accepts it (S7): one result per call, unique call ids, no empty block. The model
+adapters clean the text in blocks.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from msgspec.structs import replace
 
 from .._core.events import Compacted, FileWriteIntended
 from .._core.messages import (
+    CHARACTERS_PER_TOKEN,
     AssistantBlock,
     AssistantMessage,
     ImageBlock,
@@ -21,10 +26,11 @@ from .._core.messages import (
     ToolResultBlock,
     UserBlock,
     UserMessage,
+    estimate_block_tokens,
+    estimate_tokens,
     user_message,
 )
 from .._core.ports import ModelConversation, RequestConfig, RetryNotice, StreamChunk
-from .._core.token_counts import CHARACTERS_PER_TOKEN, estimate_block_tokens, estimate_tokens
 from .._core.tool_names import choose_result_name
 from .._core.tools import ToolResult
 from .._platform.lazy_pattern import compile_later

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from .._core.events import WorkMerged, count_merges
 from .._core.ports.board import CLAIM_DETAIL, update_claims
-from .._core.run_ids import is_run_above
-from .._core.runs import MergeCounts, Report
+from .._core.runs import MergeCounts, Report, is_run_above
 from .._core.tools import ToolResult, join_reasons
 from .changes.watch import list_folders_above
 from .conversation import CallOutcome

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from .._core.events import MessageDelivered, MessageSent
 from .._core.json_values import clean_text
 from .._core.ports.hooks import Hooks, MessageHookDecision, check_hook_result
-from .._core.run_ids import split_run_id
-from .._core.runs import Brief, InboxMessage, Reason
+from .._core.runs import Brief, InboxMessage, Reason, split_run_id
 from .._core.tools import ToolResult
 from .._platform.private_files import make_spill_file, write_private_file
 from .._projections.engine_text import guard_end, quote, wrap

@@ -20,10 +20,10 @@ from .._core.messages import (
     ToolCallBlock,
     Usage,
     clean_answer,
+    estimate_message_tokens,
 )
 from .._core.ports import RetryNotice, StreamChunk
 from .._core.runs import Reason
-from .._core.token_counts import estimate_message_tokens
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolCategory
 from .._projections.safe_text import redact_answer

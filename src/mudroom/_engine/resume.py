@@ -36,12 +36,10 @@ from .._core.messages import (
     Usage,
     UserBlock,
 )
-from .._core.run_ids import find_parent_id, join_run_id, split_run_id
-from .._core.runs import Reason, Report
+from .._core.runs import Reason, Report, find_parent_id, join_run_id, split_run_id
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from .._projections.engine_text import quote
-from .._projections.past_events import PastEvents
 from .call_context import CallContext
 from .children.start_child import open_team
 from .compaction.record_file import rebuild_context
@@ -53,7 +51,7 @@ from .meters.meter import NEAR_LIMIT
 from .meters.run_timer import sum_worked_seconds
 from .model_call import append_answer, charge
 from .phase import Phase, Resumption, RunControl
-from .recorded_conversations import find_report, list_returned_runs
+from .recorded_conversations import PastEvents, find_report, list_returned_runs
 from .run_context import RunContext
 from .structured_output import EMIT_TOOL, REMINDER_START, OutputRefusal
 from .tool_calls.run_calls import collect_reminders

@@ -7,18 +7,20 @@ from typing import Any
 from .._core.budgets import Limit, LimitState
 from .._core.events import NoteInjected
 from .._core.json_values import clean_text
-from .._core.messages import AssistantMessage, ToolCallBlock, Usage
-from .._core.ports import Environment, RequestConfig, Worker
-from .._core.runs import Brief, Reason, Report, RequestHead, Work
-from .._core.token_counts import (
+from .._core.messages import (
+    AssistantMessage,
     TokenRange,
+    ToolCallBlock,
+    Usage,
     compute_block_range,
     compute_text_range,
     estimate_message_tokens,
     estimate_tokens,
 )
+from .._core.ports import Environment, RequestConfig, Worker
+from .._core.runs import Brief, Reason, Report, RequestHead, Work
 from .._core.tools import make_result_block
-from .._platform.argument_paths import read_path_argument
+from .._platform.paths import read_path_argument
 from .._projections.engine_text import quote_hook
 from ..errors import WorkspaceError
 from .background import BackgroundWork

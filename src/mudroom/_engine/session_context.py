@@ -1,4 +1,4 @@
-"""Services that all runs of a session share."""
+"""What all runs of a session share: services, watchers, and the recorder of their events."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ from .._core.ports import (
     ToolServers,
 )
 from .._core.runs import Brief, RequestHead, ToolDescription, Work
-from .._projections.past_events import PastEvents
 from .._projections.safe_text import redact_event
 from .._projections.trace_ids import TraceIds
 from ..errors import UsageError
@@ -52,6 +51,7 @@ from .file_writes import FileVersions
 from .meters.meter import Meter
 from .meters.request_gate import Meters
 from .meters.run_timer import SilenceWatch
+from .recorded_conversations import PastEvents
 from .structured_output import OutputChecks
 from .team_registry import Teams
 

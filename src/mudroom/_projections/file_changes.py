@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from .._core.agents import WorkspaceKind
 from .._core.events import AnyEvent, FileWriteIntended, RunStarted, ToolCallFinished
-from .._core.run_ids import find_root_id
+from .._core.runs import find_root_id
 
 T = TypeVar("T")
 

@@ -27,8 +27,7 @@ from .._core.events import (
 )
 from .._core.messages import Usage
 from .._core.ports.board import update_claims
-from .._core.run_ids import find_parent_id
-from .._core.runs import Brief, Reason
+from .._core.runs import Brief, Reason, find_parent_id
 from .run_view import CommandView, RunState, RunView
 from .safe_text import describe_call, make_call_title, sanitize_line
 from .team import Roster

@@ -52,7 +52,7 @@ from .._engine.run_tools import RUN_TOOLS
 from .._engine.run_tools.merge_tool import MERGE_TOOL
 from .._engine.session_context import SessionServices, SingleEnvironment
 from .._platform.scratch_dirs import ScratchDir
-from .._platform.system_clock import SystemClock
+from .._platform.time_limits import SystemClock
 from .._projections.team import MESSAGE_TOOL
 from .._session.recorded_options import is_board_offered
 from .recorded_background import RecordedBackground

@@ -14,8 +14,7 @@ from .._core.events import (
 )
 from .._core.messages import Usage
 from .._core.ports import RunHandle
-from .._core.run_ids import split_run_id
-from .._core.runs import Brief, InboxMessage, Reason, Report
+from .._core.runs import Brief, InboxMessage, Reason, Report, split_run_id
 from .._core.tools import ToolResult
 from .._engine.background import STILL_RUNNING, BackgroundWork
 from .._engine.call_context import CallContext

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from .._core.events import TeamMessageSent
 from .._core.ports import RunHandle
 from .._core.ports.servers import ServerPrompt, ServerResource, ServerStatus
-from .._core.run_ids import find_parent_id
-from .._core.runs import InboxMessage
+from .._core.runs import InboxMessage, find_parent_id
 from .._core.tools import Tool
 from .._core.type_checks import check_type
 from .._engine.session_context import SessionServices

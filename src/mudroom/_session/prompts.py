@@ -15,8 +15,7 @@ from .._core.events import AnyEvent
 from .._core.json_values import clean_text
 from .._core.messages import ImageBlock, TextBlock
 from .._core.ports import RunHandle
-from .._core.run_ids import find_root_id
-from .._core.runs import Brief, Reason, Report
+from .._core.runs import Brief, Reason, Report, find_root_id
 from .._core.runs import T as Outputs
 from .._core.type_checks import check_type
 from .._engine.output_types import OutputType, parse_output_type

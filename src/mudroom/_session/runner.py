@@ -15,8 +15,7 @@ from .._core.budgets import Budget, Grant
 from .._core.events import AnyEvent, ConversationRewound, SessionClosed, SessionOpened, StoredEvent
 from .._core.messages import Message
 from .._core.ports import RunHandle, Worker
-from .._core.run_ids import find_root_id
-from .._core.runs import Brief, InboxMessage, Report
+from .._core.runs import Brief, InboxMessage, Report, find_root_id
 from .._core.runs import T as Outputs
 from .._core.tools import Tool
 from .._core.type_checks import check_type
@@ -24,7 +23,7 @@ from .._engine.children.child_brief import narrow_tools
 from .._engine.compaction.summary import RUN_TITLE, make_summary_prompt
 from .._engine.output_types import OutputType, parse_output_type
 from .._engine.session_context import SessionServices, Watchers
-from .._platform.path_text import path_to_text
+from .._platform.paths import path_to_text
 from .._projections.open_events import OpenEvents
 from .._version import __version__
 from ..errors import UsageError, quote_value

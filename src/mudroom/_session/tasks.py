@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from .._core.agents import Agent
 from .._core.budgets import Budget, check_amount
 from .._core.events import AnyEvent, RunFinished, RunStarted
-from .._core.run_ids import is_child_id
-from .._core.runs import Brief, RecordedTask, Report
+from .._core.runs import Brief, RecordedTask, Report, is_child_id
 from .._core.runs import T as Outputs
 from .._engine.output_types import OutputType, parse_output_type
 from ..errors import UsageError

@@ -10,7 +10,7 @@ from msgspec import Struct
 from .._core.events import RunFinished, WorkMerged, decode_event
 from .._core.runs import Work
 from .._core.tools import PreviewLine
-from .._platform.binary_files import is_binary
+from .._platform.regular_files import is_binary
 from .._projections.differences import diff_texts
 from ..errors import UsageError, WorkspaceError
 

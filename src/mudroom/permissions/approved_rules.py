@@ -14,8 +14,7 @@ from .._core.tools import Tool, ToolCategory
 from .._platform.private_files import replace_private_file
 from .._platform.regular_files import is_missing, read_regular_file
 from ..errors import UsageError
-from .match_call import get_call_path
-from .path_rules import PathContext
+from .path_rules import PathContext, get_call_path
 from .policy import RulePolicy
 from .rules import CallFinding, Permissions, Rule, Verdict, parse_rule
 

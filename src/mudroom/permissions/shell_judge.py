@@ -8,8 +8,7 @@ from itertools import islice
 
 from .._core.tools import Tool, ToolCategory
 from .._platform.protected_names import find_protected_component
-from .match_call import CallMatcher
-from .path_rules import could_cover, matches_file
+from .path_rules import CallMatcher, could_cover, matches_file
 from .program_approvals import find_approved_prefix
 from .program_risk import find_risk, is_read_only, is_safe_variable, obeys_folder
 from .program_table import FILELESS_PROGRAMS, SHELLS

@@ -12,7 +12,7 @@ import msgspec
 
 from ..._core.json_values import get_decoder
 from ..._core.ports.board import BoardAnswer, BoardTask, TaskChange
-from ..._core.run_ids import find_first_id, is_child_id
+from ..._core.runs import find_first_id, is_child_id
 from ...errors import BoardError, UsageError
 from .board import TaskBoard
 

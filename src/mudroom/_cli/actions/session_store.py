@@ -14,7 +14,7 @@ from ..._core.events import StoredEvent
 from ..._core.listings import count_noun
 from ..._core.ports import SessionInfo, SessionStore
 from ..._platform.open_beneath import find_real_path
-from ..._platform.path_text import path_from_text
+from ..._platform.paths import path_from_text
 from ..._projections.safe_text import sanitize_line
 from ..._projections.session_summary import SessionSummary
 from ..._session.config import Settings

@@ -11,7 +11,7 @@ from ..._adapters.journals.sessions import read_events, stream_events
 from ..._adapters.output_filters import Redactor
 from ..._core.events import Compacted, MessageDelivered, ResultsCleared, RunStarted, StoredEvent
 from ..._core.ports import SessionStore
-from ..._core.run_ids import is_child_id
+from ..._core.runs import is_child_id
 from ..._projections.context_size.receipt import (
     ContextReceipts,
     describe_receipt,

@@ -20,8 +20,7 @@ from msgspec import Struct
 
 from ..._adapters.journals.sessions import stream_events
 from ..._core.events import AnyEvent, RunFinished, StoredEvent
-from ..._core.run_ids import is_child_id
-from ..._core.runs import Report, has_summary
+from ..._core.runs import Report, has_summary, is_child_id
 from ..._projections.current_team import list_names
 from ..._projections.file_changes import FileChanges
 from ..._projections.ledger import PromptLedgers, describe_ledger

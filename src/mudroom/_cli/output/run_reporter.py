@@ -13,8 +13,7 @@ import msgspec
 from ..._core.agents import Mode
 from ..._core.events import AnyEvent, PermissionDecided, StoredEvent, TurnFailed, WorkMerged
 from ..._core.listings import count_noun
-from ..._core.run_ids import find_root_id, is_child_id
-from ..._core.runs import Reason, Report
+from ..._core.runs import Reason, Report, find_root_id, is_child_id
 from ..._projections.ledger import LedgerBuilder, describe_ledger
 from ..._projections.run_tree import RunTree
 from ..._session.config import Settings

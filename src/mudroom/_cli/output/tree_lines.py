@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._core.listings import count_noun
-from ..._core.token_counts import CHARACTERS_PER_TOKEN
+from ..._core.messages import CHARACTERS_PER_TOKEN
 from ..._projections.board_lines import MARKS
 from ..._projections.current_team import describe_state
 from ..._projections.merges import describe_merge

@@ -1,4 +1,4 @@
-"""Files of a merge: written together, and only while they are as the plan expects them."""
+"""Files of a merge: written together, while they are as the plan expects and no one saves them."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from ..._core.ports import (
 )
 from ..._core.runs import Check
 from ..._core.tools import PreviewLine, ToolCategory
-from ..._platform.binary_files import is_binary
+from ..._platform.regular_files import is_binary
 from ..._projections.differences import diff_texts
 from ..._projections.engine_text import quote
 from ..._projections.safe_text import sanitize

@@ -12,8 +12,7 @@ from ..._core.agents import WorkspaceKind
 from ..._core.budgets import Grant
 from ..._core.events import WorkMerged
 from ..._core.ports import RunHandle
-from ..._core.run_ids import make_following_id
-from ..._core.runs import Brief, InboxMessage, Reason, Report
+from ..._core.runs import Brief, InboxMessage, Reason, Report, make_following_id
 from ..._core.tools import ToolResult
 from ..._platform.time_limits import time_limit
 from ..._projections.engine_text import quote

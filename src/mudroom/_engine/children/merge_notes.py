@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ..._core.events import Overlap
 from ..._core.ports import Isolation, MergeConflict
-from ..._core.run_ids import find_first_id
-from ..._core.runs import GitWork, Work
+from ..._core.runs import GitWork, Work, find_first_id
 from ..._projections.engine_text import format_value
 from ..run_context import RunContext
 

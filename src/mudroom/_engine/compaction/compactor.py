@@ -19,14 +19,21 @@ from ..._core.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from ..._core.messages import AssistantMessage, Message, TextBlock, UserMessage
+from ..._core.messages import (
+    CHARACTERS_PER_TOKEN,
+    AssistantMessage,
+    Message,
+    TextBlock,
+    UserMessage,
+    estimate_message_tokens,
+    estimate_tokens,
+)
 from ..._core.ports.board import update_claims
 from ..._core.ports.hooks import check_hook_result
 from ..._core.runs import Brief, Report, has_summary
-from ..._core.token_counts import CHARACTERS_PER_TOKEN, estimate_message_tokens, estimate_tokens
 from ..._projections.engine_text import quote, wrap
 from ..._projections.safe_text import describe_call, sanitize_line
-from ..._projections.user_rules import REMOVED_RULE, find_rules
+from ..._projections.transcript import REMOVED_RULE, find_rules
 from ..context_policy import Thresholds
 from ..run_context import RunContext
 from .record_file import ConversationRecord, find_record_path

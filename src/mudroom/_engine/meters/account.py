@@ -1,4 +1,4 @@
-"""Account: how much of one limit is spent, and how much is held for work that has begun."""
+"""Account: one limit, with what is spent and held; the requests that it holds for."""
 
 from __future__ import annotations
 

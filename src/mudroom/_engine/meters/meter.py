@@ -1,4 +1,4 @@
-"""Meter: compares what a run spends with the limits of the run and its ancestors."""
+"""Meter: compares what a run spends with the limits of the run and of the runs above it."""
 
 from __future__ import annotations
 

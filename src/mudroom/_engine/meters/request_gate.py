@@ -1,4 +1,4 @@
-"""RequestGate: starts a model request when the limits allow it."""
+"""The meters of the running runs, and the gate that starts a request when they allow it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RunTimer: the age of a run, its deadline, and the time that it leaves to the runs below it."""
+"""The time of runs: their age, their deadlines, and the silence after which a model call ends."""
 
 from __future__ import annotations
 

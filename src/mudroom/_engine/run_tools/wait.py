@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct, field
 
-from ..._core.run_ids import is_run_above
+from ..._core.runs import is_run_above
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..._platform.time_limits import time_limit
 from ..._projections.team import normalize_name

@@ -15,7 +15,7 @@ from ..._core.events import (
 )
 from ..._core.listings import count_noun
 from ...errors import UsageError
-from ..user_rules import list_rules
+from ..transcript import list_rules
 
 
 class ContextReceipt(Struct, frozen=True):

@@ -7,11 +7,16 @@ from collections.abc import Sequence
 import msgspec
 
 from ..._core.events import AnyEvent, RunResumed, RunStarted, ToolCallStarted
-from ..._core.messages import AssistantMessage, ToolCallBlock, ToolResultBlock, UserBlock
-from ..._core.run_ids import is_child_id
-from ..._core.runs import RequestHead
-from ..._core.token_counts import estimate_block_tokens, estimate_tokens
-from ..context import ConversationContext
+from ..._core.messages import (
+    AssistantMessage,
+    ToolCallBlock,
+    ToolResultBlock,
+    UserBlock,
+    estimate_block_tokens,
+    estimate_tokens,
+)
+from ..._core.runs import RequestHead, is_child_id
+from ..transcript import ConversationContext
 
 
 class ContextShares:

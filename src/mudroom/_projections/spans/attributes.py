@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from ..._core.events import CheckFinished, Compacted, ModelCallRetried, StoredEvent, WorkMerged
 from ..._core.messages import AssistantMessage, StopReason, Usage
-from ..._core.run_ids import find_first_id
-from ..._core.runs import Brief
+from ..._core.runs import Brief, find_first_id
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import ToolResult
 from .span import Attributes, SpanEvent

@@ -30,10 +30,10 @@ from ..._core.tools import Tool
 from ..._engine.changes.live_overlaps import LiveOverlaps
 from ..._engine.changes.watch import ChangeWatch
 from ..._engine.file_writes import FileVersions
+from ..._engine.recorded_conversations import PastEvents
 from ..._engine.session_context import SessionServices, Watchers
 from ..._platform.imports import extend_import_path
-from ..._platform.system_clock import SystemClock
-from ..._projections.past_events import PastEvents
+from ..._platform.time_limits import SystemClock
 from ...permissions.rules import Permissions
 from ..context_windows import make_context_policy
 from ..environments import EnvironmentFactory, SessionEnvironments

@@ -26,8 +26,7 @@ from ...._core.events import (
     encode_event,
 )
 from ...._core.json_values import clean_text
-from ...._core.run_ids import count_above, find_parent_id, is_child_id
-from ...._core.runs import Brief, Reason, Report
+from ...._core.runs import Brief, Reason, Report, count_above, find_parent_id, is_child_id
 from ....errors import JournalDamaged
 from .errors import translate_errors
 from .lock import lock, unlock

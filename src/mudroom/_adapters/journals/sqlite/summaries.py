@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ...._core.ports import SessionInfo
-from ...._platform.path_text import path_from_text
+from ...._platform.paths import path_from_text
 from ...._projections.session_summary import (
     SUMMARY_TYPES,
     SessionSummary,

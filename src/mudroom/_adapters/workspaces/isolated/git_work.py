@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...._core.runs import GitWork
-from ...._platform.path_text import path_to_text
+from ...._platform.paths import path_to_text
 from ...._platform.regular_files import check_regular
 from ....errors import WorkspaceError
 from .._listing import MAX_DEPTH

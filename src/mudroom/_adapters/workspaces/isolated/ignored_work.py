@@ -13,7 +13,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from ...._core.runs import IgnoredFiles
-from ...._platform.path_text import path_from_text, path_to_text
+from ...._platform.paths import path_from_text, path_to_text
 from .._listing import MAX_DEPTH
 from .contents import read_content, store_contents
 from .git import Git, split_at_nul

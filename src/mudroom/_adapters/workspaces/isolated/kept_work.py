@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 from ...._core.events import Overlap
 from ...._core.listings import count_noun
-from ...._core.run_ids import make_sort_key
-from ...._core.runs import GitWork, Work
+from ...._core.runs import GitWork, Work, make_sort_key
 from ...._platform.open_beneath import open_new_file
-from ...._platform.path_text import path_to_text
+from ...._platform.paths import path_to_text
 from ...._platform.scratch_dirs import remove_tree
 from ....errors import UnknownName, WorkspaceError
 from .overlap import find_overlaps

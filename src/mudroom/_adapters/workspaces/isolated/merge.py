@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from ...._core.ports import MergeChoice, MergeConflict
-from ...._platform.path_text import path_to_text
+from ...._platform.paths import path_to_text
 from ...._platform.protected_names import find_protected_component
 from .conflict_marks import find_marked, name_sides
 from .git_store import GitStore

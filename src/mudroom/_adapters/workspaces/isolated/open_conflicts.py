@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ...._core.agents import FileConflict
 from ...._core.ports import MergeConflict
 from ...._core.runs import Work
-from ...._platform.path_text import path_from_text, path_to_text
+from ...._platform.paths import path_from_text, path_to_text
 from .conflict_marks import is_marked
 from .git_store import GitStore
 from .trees import TreeEntry

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...._core.events import Overlap
 from ...._core.runs import Work
-from ...._platform.binary_files import is_binary
+from ...._platform.regular_files import is_binary
 from .git_store import GitStore
 from .merge import merge_trees
 from .trees import FILE_TYPE, REGULAR, FileChange

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 
-from ...._platform.path_text import path_to_text
+from ...._platform.paths import path_to_text
 from ...._platform.protected_names import find_protected_component
 from .._listing import FOLDER_FLAGS, MAX_DEPTH
 from .git import Git, split_at_nul

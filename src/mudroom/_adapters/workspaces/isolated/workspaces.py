@@ -18,9 +18,8 @@ from msgspec.structs import replace
 from ...._core.agents import FileConflict, WorkspaceSpec
 from ...._core.json_values import get_decoder
 from ...._core.ports import NO_CHOICE, MergeChoice, MergeConflict, MergedFile, MergePlan
-from ...._core.run_ids import find_first_id
-from ...._core.runs import GitWork, Work
-from ...._platform.path_text import path_from_text, path_to_text
+from ...._core.runs import GitWork, Work, find_first_id
+from ...._platform.paths import path_from_text, path_to_text
 from ...._platform.private_files import make_private_folder, replace_private_file
 from ...._platform.scratch_dirs import remove_tree
 from ....errors import WorkspaceError

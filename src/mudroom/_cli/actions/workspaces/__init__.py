@@ -19,7 +19,7 @@ from ...._engine.changes.merged_files import (
     wait_until_quiet,
     write_merged_files,
 )
-from ...._platform.system_clock import SystemClock
+from ...._platform.time_limits import SystemClock
 from ...._projections.safe_text import sanitize, sanitize_line
 from ...._session.environments import IsolatedFiles, open_workspace
 from ....errors import MudroomError, WorkspaceError

@@ -15,7 +15,7 @@ from ...._engine.file_writes import (
     is_link_hash,
     read_entry,
 )
-from ...._platform.binary_files import is_binary
+from ...._platform.regular_files import is_binary
 from ...._projections.differences import diff_texts
 from ...._projections.file_changes import FileChange
 from ...._projections.run_view import RunView

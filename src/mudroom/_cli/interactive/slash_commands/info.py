@@ -6,7 +6,7 @@ import asyncio
 import os
 
 from ...._core.listings import count_noun
-from ...._core.token_counts import estimate_tokens
+from ...._core.messages import estimate_tokens
 from ...._projections.context_size.receipt import describe_receipt, parse_turn_name
 from ...._projections.current_team import describe_state, list_idle
 from ...._projections.ledger import describe_hook_text, describe_ledger

@@ -10,7 +10,7 @@ import stat
 import time
 from collections.abc import Sequence
 
-from ....._platform.path_text import path_to_text
+from ....._platform.paths import path_to_text
 from ....._platform.processes import list_processes
 from .....errors import WorkspaceError
 

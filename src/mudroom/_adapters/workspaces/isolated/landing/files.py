@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from ....._core.ports import ContentCheck, FileChangedError, LinkTarget
 from ....._platform.open_beneath import open_new_folders, open_step_by_step
-from ....._platform.path_text import path_from_text
+from ....._platform.paths import path_from_text
 from ..._atomic_write import write_entry
 from ..._checked_rename import (
     EntryReader,

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from ....._core.ports import LinkTarget
 from ....._platform.open_beneath import open_new_folders, open_step_by_step
-from ....._platform.path_text import path_from_text
+from ....._platform.paths import path_from_text
 from ..._atomic_write import write_entry
 from ..._checked_rename import read_entry
 from ..._listing import FOLDER_FLAGS, MAX_DEPTH

@@ -13,7 +13,30 @@ import re
 from collections.abc import Callable
 
 from .lazy_pattern import compile_later
-from .path_text import path_from_text
+
+_ESCAPE = compile_later(rb"\\x([89a-f][0-9a-f]|5c(?=x(?:5cx)*[89a-f][0-9a-f]))")
+_LOOKS_ESCAPED = compile_later(r"\\(?=x(?:5cx)*[89a-f][0-9a-f])")
+
+
+def path_to_text(path: str) -> str:
+    """Return the text form of a file system path."""
+    if path.isascii() and "\\" not in path:
+        return path
+    marked = _LOOKS_ESCAPED.sub(lambda _: r"\x5c", path)
+    return os.fsencode(marked).decode("utf-8", "backslashreplace")
+
+
+def path_from_text(text: str) -> str:
+    """Return the file system path for a text.
+
+    Escapes that `path_to_text` would not write are left alone, so that a path has one spelling.
+    """
+    if "\\x" not in text:
+        return text
+    encoded = _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), os.fsencode(text))
+    path = os.fsdecode(encoded)
+    return path if path_to_text(path) == text else text
+
 
 _SPECIAL = compile_later(r"[~$%\\:`\0-\x1f\x7f]|^\s|\s\Z|\s/|/\s|^([\"']).*\1\Z", re.S)
 _ADDRESS = compile_later(
