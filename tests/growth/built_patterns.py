@@ -112,8 +112,8 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
         markdown.BREAKS,
         markdown._BREAKS_IN_TABLES,
     ],
-    ("mudroom/_platform/lazy_pattern.py", "self._source"): lambda: (),  # each use has its place
-    ("mudroom/_platform/name_patterns.py", "fnmatch.translate(name)"): lambda: map(
+    ("mudroom/_platform/patterns.py", "self._source"): lambda: (),  # each use has its place
+    ("mudroom/_platform/patterns.py", "fnmatch.translate(name)"): lambda: map(
         fnmatch.translate, ("*", "a*b*c*d*e", "*.py", "[!a]*?", "*a" * 40)
     ),
     ("mudroom/_projections/engine_text.py", "f'(</[ \\\\t]*)(?={tag}\\\\b)'"): lambda: [

@@ -37,7 +37,7 @@ AT_ONE_PLACE = {
     # A parser that stops at the first place where its pattern does not match.
     "mudroom/_platform/git_folders.py",
     # They match names of files and folders as a whole.
-    "mudroom/_platform/name_patterns.py",
+    "mudroom/_platform/patterns.py",
 }
 
 PARTS = sorted(

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
 
 # Models fall back to the tool names they were trained with, and agent files are shared with other
 # programs. Compared in lower case.

@@ -1,4 +1,4 @@
-"""When the engine shortens a conversation: context windows and thresholds, in tokens."""
+"""When the engine shortens a conversation: options, context windows and thresholds, in tokens."""
 
 from __future__ import annotations
 

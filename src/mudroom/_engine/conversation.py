@@ -33,7 +33,7 @@ from .._core.messages import (
 from .._core.ports import ModelConversation, RequestConfig, RetryNotice, StreamChunk
 from .._core.tool_names import choose_result_name
 from .._core.tools import ToolResult
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
 
 REQUESTED_FOCUS = "compaction_focus"
 """Key in the detail of a tool result that requests a compaction when the turn ends."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._core.messages import AssistantMessage
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
 from .conversation import CallOutcome
 
 WARN_AFTER = 4

@@ -4,6 +4,9 @@ A file tool is not a shell. Taken literally, `~/notes.txt` creates a folder name
 up with `rm -rf ~` then loses everything. So what has only one meaning is expanded, and the rest is
 refused. A name that exists is always taken literally: `$HOME` and `~` may be file names.
 White space around a path is a slip of the model: it is dropped, and no new name gets it.
+
+As text, a byte of a file name that is not UTF-8 is written as \\xNN. Python represents such a byte
+by half of a surrogate pair, which fits in no JSON and no request.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import os
 import re
 from collections.abc import Callable
 
-from .lazy_pattern import compile_later
+from .patterns import compile_later
 
 _ESCAPE = compile_later(rb"\\x([89a-f][0-9a-f]|5c(?=x(?:5cx)*[89a-f][0-9a-f]))")
 _LOOKS_ESCAPED = compile_later(r"\\(?=x(?:5cx)*[89a-f][0-9a-f])")

@@ -40,7 +40,7 @@ from .._core.messages import (
 from .._core.runs import Brief, Reason, Report, has_summary
 from .._core.tool_names import choose_result_name
 from .._core.tools import make_result_block
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
 
 
 def build_transcript(events: Iterable[StoredEvent], run_id: str) -> tuple[Message, ...]:

@@ -14,8 +14,7 @@ from .._core.tools import Tool
 from .._core.type_checks import check_type
 from .._engine.session_context import SessionServices
 from .._engine.team_registry import TeamRequest, add_answer
-from .._projections.open_work import OpenWork, list_open_work
-from .._projections.run_tree import RunTree
+from .._projections.run_tree import OpenWork, RunTree, list_open_work
 from .._projections.team import Teammate, normalize_name
 from ..errors import UnknownName
 from .runner import SessionRunner

@@ -343,7 +343,7 @@ class IsolatedFiles:
 
     def describe_source(self) -> SourceFacts:
         """Describe the session's folder."""
-        from .._adapters.workspaces.isolated.received_store import describe_source
+        from .._adapters.workspaces.isolated.node_workspaces import describe_source
 
         return describe_source(self._open_workspaces().store)
 
@@ -390,6 +390,6 @@ class IsolatedFiles:
         self, works: Mapping[str, Work], conflicts: Mapping[str, str]
     ) -> Sequence[Overlap]:
         """List the files that at least two runs changed."""
-        from .._adapters.workspaces.isolated.overlap import find_overlaps
+        from .._adapters.workspaces.isolated.kept_work import find_overlaps
 
         return find_overlaps(self._open_workspaces().store, works, conflicts)

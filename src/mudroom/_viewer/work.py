@@ -16,7 +16,7 @@ from ..errors import UsageError, WorkspaceError
 
 if TYPE_CHECKING:
     from .._adapters.workspaces.isolated.git_store import GitStore
-    from .._adapters.workspaces.isolated.trees import FileChange
+    from .._adapters.workspaces.isolated.store import FileChange
 
 # Changed files that are compared; the rest is only counted.
 MAX_FILES = 500

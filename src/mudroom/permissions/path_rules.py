@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from .._core.tools import Tool, ToolCategory
-from .._platform.lazy_pattern import compile_later
 from .._platform.paths import path_from_text, path_to_text
+from .._platform.patterns import compile_later
 from ..errors import UsageError
 from .rules import Rule, Verdict, matches_agent, matches_pattern
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
 from .shell_words import split_word_set
 
 # Programs that only read, with any flags except those `find_risk` reports. None of them runs a

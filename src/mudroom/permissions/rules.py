@@ -12,7 +12,7 @@ from msgspec import Struct
 from .._core.agents import Agent, Mode
 from .._core.tool_names import parse_tool_pattern
 from .._core.type_checks import NamedFields
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
 from ..errors import UsageError
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from ..._platform.lazy_pattern import compile_later
 from ..._platform.open_beneath import find_real_path
+from ..._platform.patterns import compile_later
 from ..._projections.engine_text import wrap
 from .diagnostics import Diagnostic, FileDiagnostics, Severity
 from .locations import list_project_folders

@@ -17,7 +17,7 @@ from ..._core.budgets import Budget
 from ..._core.json_values import JsonValue
 from ..._core.output_declarations import parse_outputs
 from ..._core.tool_names import make_server_pattern, normalize_tool_name, parse_tool_pattern
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from ...errors import UnknownName
 from .diagnostics import FileDiagnostics
 from .frontmatter import Entry

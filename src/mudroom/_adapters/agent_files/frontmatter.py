@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, json
 
 from ..._core.json_values import JsonValue
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from .diagnostics import FileDiagnostics
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from .diagnostics import FileDiagnostics
 from .prompt_pieces import ShellText
 from .shell_arguments import fill_command

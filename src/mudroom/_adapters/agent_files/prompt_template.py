@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from ..._core.json_values import JsonValue
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from .diagnostics import Diagnostic, FileDiagnostics
 from .frontmatter import Entry, parse_document
 from .prompt_pieces import ShellText

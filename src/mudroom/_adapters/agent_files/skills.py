@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._core.json_values import JsonValue
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from ..._projections.engine_text import wrap
 from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .frontmatter import Document, Entry, parse_document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from .diagnostics import FileDiagnostics
 from .frontmatter import Entry
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import cast
 
 from ..._core.ports import FileInfo, SkippedPaths
-from ..._platform.name_patterns import compile_names, match_names
 from ..._platform.open_beneath import open_step_by_step
 from ..._platform.paths import path_to_text
+from ..._platform.patterns import compile_names, match_names
 from ..._platform.protected_names import UNFINISHED_PREFIX
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY

@@ -251,7 +251,7 @@ class RunReporter:
         """Open the fold of events into lines of JSON; None if the output is text."""
         if self._format == "text":
             return None
-        from ..._projections.stream_json.open_session import open_lines
+        from ..._projections.stream_json import open_lines
 
         return open_lines(session, cost=calculate_cost, mode=mode)
 

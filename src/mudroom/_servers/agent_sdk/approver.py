@@ -11,7 +11,7 @@ from ..._core.ports import ApprovalDecision, ApprovalRequest
 from ..._core.ports.approval import InputForm
 from ..._core.runs import is_child_id
 from ..._core.tools import ToolCategory
-from ..._projections.claude.tool_terms import get_claude_name
+from ..._projections.claude import get_claude_name
 from ..._session.session import Session
 from ...driving import Question, Questions
 from ...errors import UsageError

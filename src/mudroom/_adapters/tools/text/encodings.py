@@ -7,7 +7,7 @@ import unicodedata
 
 from msgspec import Struct
 
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from ...._platform.regular_files import is_binary
 
 MAX_INSPECTED = 32 << 20

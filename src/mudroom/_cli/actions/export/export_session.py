@@ -75,7 +75,7 @@ def _write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: s
 
 def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Path) -> list[Path]:
     """Write a session's transcripts below a folder, readable only by the user; return the paths."""
-    from ...._projections.claude.transcripts import ClaudeTranscripts
+    from ...._projections.claude import ClaudeTranscripts
 
     transcripts = ClaudeTranscripts(session_id)
     for event in events:

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from ...._adapters.tools._image_files import MAX_IMAGE_BYTES, parse_image
 from ...._core.listings import count_noun, format_size
 from ...._core.messages import ImageBlock
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from ...._platform.regular_files import read_regular_file
 from ...._projections.safe_text import sanitize_line
 from ...._session.config import Settings

@@ -16,8 +16,7 @@ from ...._engine.file_writes import (
     read_entry,
 )
 from ...._platform.regular_files import is_binary
-from ...._projections.differences import diff_texts
-from ...._projections.file_changes import FileChange
+from ...._projections.differences import FileChange, diff_texts
 from ...._projections.run_view import RunView
 from ...._projections.safe_text import sanitize, sanitize_line
 from ....errors import UsageError, WorkspaceError

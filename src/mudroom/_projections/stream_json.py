@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from ..._core.budgets import Limit
-from ..._core.events import (
+from .._core.agents import Agent
+from .._core.budgets import Limit
+from .._core.events import (
     AnyEvent,
     Delta,
     MessageSent,
@@ -24,10 +25,11 @@ from ..._core.events import (
     ToolCallFinished,
     TurnFinished,
 )
-from ..._core.messages import ToolCallBlock, Usage, append_placeholders
-from ..._core.runs import Brief, Reason, Report
-from ..._version import __version__
-from ..anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason, to_anthropic_usage
+from .._core.messages import ToolCallBlock, Usage, append_placeholders
+from .._core.ports import Sandbox
+from .._core.runs import Brief, Reason, Report
+from .._version import __version__
+from .anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason, to_anthropic_usage
 
 # The last line's subtype by limit, else by reason.
 _SUBTYPES: dict[Reason | Limit, str] = {
@@ -435,3 +437,67 @@ def make_stop_fields(command: str, call_id: str) -> dict[str, Any]:
         "summary": "The end of its run stopped it.",
         "output_file": "",
     }
+
+
+class OpenSession(Protocol):
+    """What the first line shows of a session."""
+
+    @property
+    def id(self) -> str:
+        """Id of the session."""
+        ...
+
+    @property
+    def cwd(self) -> str:
+        """Working directory."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """Model string."""
+        ...
+
+    @property
+    def tools(self) -> Sequence[str]:
+        """Names of the tools of the root agent."""
+        ...
+
+    @property
+    def agents(self) -> Sequence[Agent]:
+        """Agents that tasks can name."""
+        ...
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The place where commands run."""
+        ...
+
+    @property
+    def output_style(self) -> str:
+        """Name of the output style."""
+        ...
+
+
+def open_lines(
+    session: OpenSession,
+    *,
+    cost: Callable[[str, Usage], float | None],
+    mode: str = "default",
+) -> StreamJson:
+    """Make the fold that turns an open session's events into lines.
+
+    Arguments:
+        cost: returns US dollars for a model string and its usage; None if the price is unknown.
+        mode: permission mode.
+    """
+    return StreamJson(
+        session=session.id,
+        cwd=session.cwd,
+        model=session.model,
+        tools=session.tools,
+        agents=[agent.name for agent in session.agents],
+        sandbox=session.sandbox.tier,
+        mode=mode,
+        output_style=session.output_style,
+        cost=cost,
+    )

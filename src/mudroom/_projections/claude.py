@@ -1,4 +1,4 @@
-"""A session as JSONL transcripts that viewers of terminal agents read.
+"""Claude Code's terms for tools, and a session as JSONL transcripts that viewers read.
 
 There is one file for the conversation and one for each child run:
 
@@ -10,6 +10,7 @@ There is one file for the conversation and one for each child run:
 from __future__ import annotations
 
 import json
+import os
 import re
 from base64 import b64encode
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from typing import Any
 from uuid import UUID, uuid5
 from zlib import crc32
 
-from ..._core.events import (
+from .._core.events import (
     NoteInjected,
     RunStarted,
     SessionOpened,
@@ -26,9 +27,10 @@ from ..._core.events import (
     ToolCallFinished,
     TurnFinished,
 )
-from ..._core.messages import TextBlock, append_placeholders
-from ..._core.runs import Brief
-from ..anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason
+from .._core.messages import TextBlock, append_placeholders
+from .._core.runs import Brief
+from .._core.tool_names import normalize_tool_name
+from .anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason
 
 # Longer names, in characters, are cut and end with a checksum.
 _MAX_FOLDER_NAME = 200
@@ -170,3 +172,71 @@ def _encode_prompt(brief: Brief) -> str | list[dict[str, Any]]:
 
 def _encode_line(fields: Mapping[str, Any]) -> str:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+_NAMES = {
+    "bash": "Bash",
+    "read": "Read",
+    "write": "Write",
+    "edit": "Edit",
+    "glob": "Glob",
+    "grep": "Grep",
+    "web_fetch": "WebFetch",
+    "web_search": "WebSearch",
+    "todo": "TodoWrite",
+    "task": "Agent",
+    "skill": "Skill",
+    "wait": "TaskOutput",
+    "send_message": "SendMessage",
+    "task_stop": "TaskStop",
+    "task_create": "TaskCreate",
+    "task_update": "TaskUpdate",
+    "task_list": "TaskList",
+    "task_get": "TaskGet",
+}
+# Where the names of arguments differ: ours, then Claude Code's.
+_ARGUMENTS = {
+    "bash": {"background": "run_in_background"},
+    "task": {"agent": "subagent_type", "background": "run_in_background"},
+    "skill": {"name": "skill", "arguments": "args"},
+}
+# Claude Code gives absolute paths in these arguments.
+_PATHS = {
+    "read": "file_path",
+    "write": "file_path",
+    "edit": "file_path",
+    "glob": "path",
+    "grep": "path",
+}
+
+
+def get_claude_name(tool: str) -> str:
+    """Look up Claude Code's name for a tool; an unknown name stays as it is."""
+    return _NAMES.get(normalize_tool_name(tool), tool)
+
+
+def get_path_argument(tool: str) -> str:
+    """Find the argument that is a path, "" for none."""
+    return _PATHS.get(normalize_tool_name(tool), "")
+
+
+def to_claude_arguments(tool: str, arguments: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    """Give a call's arguments Claude Code's names and absolute paths.
+
+    Arguments:
+        folder: relative paths begin there.
+    """
+    names = _ARGUMENTS.get(normalize_tool_name(tool), {})
+    result = {names.get(key, key): value for key, value in arguments.items()}
+    key = get_path_argument(tool)
+    path = result.get(key)
+    if isinstance(path, str) and path:
+        result[key] = os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
+    return result
+
+
+def to_own_arguments(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Give Claude Code's arguments our names; paths stay as they are."""
+    table = _ARGUMENTS.get(normalize_tool_name(tool), {})
+    names = {theirs: ours for ours, theirs in table.items()}
+    return {names.get(key, key): value for key, value in arguments.items()}
