@@ -8,11 +8,9 @@ import pytest
 from tests.engine.conftest import Stage
 
 from mudroom import Agent, Session
-from mudroom._adapters.boards.board import TaskBoard
+from mudroom._adapters.boards.board import TaskBoard, is_owner_alive
 from mudroom._adapters.boards.file import get_board_path
-from mudroom._adapters.boards.owner_lock import is_owner_alive
-from mudroom._adapters.boards.run_changes import delete_answers
-from mudroom._adapters.boards.session_board import SessionBoard
+from mudroom._adapters.boards.session_board import SessionBoard, delete_answers
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.agents import Mode

@@ -64,7 +64,7 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
         for names in ((), ("name",), NAMES)
     ],
     (
-        "mudroom/_adapters/agent_files/toml_document.py",
+        "mudroom/_adapters/agent_files/frontmatter.py",
         'f"""^[ \\\\t]*+\\\\[*+[ \\\\t]*+["\']?{re.escape(key)}\\\\b"""',
     ): lambda: _fill("""(?m)^[ \\t]*+\\[*+[ \\t]*+["']?NAME\\b"""),
     ("mudroom/_adapters/integrations/hook_programs/matcher.py", "_translate(text)"): lambda: [
@@ -119,10 +119,10 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
     ("mudroom/_projections/engine_text.py", "f'(</[ \\\\t]*)(?={tag}\\\\b)'"): lambda: [
         f"(?i)(</[ \\t]*)(?={tag}\\b)" for tag in ("file", "message", "task-notification")
     ],
-    ("mudroom/permissions/program_approvals.py", "approval.operands"): lambda: [
+    ("mudroom/permissions/program_risk.py", "approval.operands"): lambda: [
         f"(?s){approval.operands}" for approval in program_table.APPROVALS.values()
     ],
-    ("mudroom/permissions/program_approvals.py", "approval.flags"): lambda: [
+    ("mudroom/permissions/program_risk.py", "approval.flags"): lambda: [
         approval.flags for approval in program_table.APPROVALS.values()
     ],
     ("mudroom/permissions/program_risk.py", "risky_flag"): lambda: [
@@ -135,10 +135,10 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
         r"-[ioe]\w+|--(input|output|error)=\w+",
         r"-[nPL]\d+",
     ],
-    ("mudroom/permissions/program_writes.py", "writing.recursive"): lambda: [
+    ("mudroom/permissions/program_risk.py", "writing.recursive"): lambda: [
         writing.recursive for writing in program_table.WRITING_PROGRAMS.values()
     ],
-    ("mudroom/permissions/program_writes.py", "writing.flags"): lambda: [
+    ("mudroom/permissions/program_risk.py", "writing.flags"): lambda: [
         writing.flags for writing in program_table.WRITING_PROGRAMS.values()
     ],
     ("mudroom_offline/catalog.py", "'|'.join((f'(?:{pattern})' for pattern in patterns))"): (

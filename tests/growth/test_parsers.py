@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mudroom import AssistantMessage, TextBlock
-from mudroom._adapters.agent_files.diagnostics import FileDiagnostics
 from mudroom._adapters.agent_files.frontmatter import parse_document
+from mudroom._adapters.agent_files.safe_read import FileDiagnostics
 from mudroom._adapters.models._written_calls import find_written_call
 from mudroom._adapters.output_filters import Redactor, mark_injection, mark_page
 from mudroom._adapters.tools._glob_match import compile_glob, list_names, unescape

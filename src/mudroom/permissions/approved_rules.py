@@ -134,7 +134,7 @@ def _allows_all(findings: list[CallFinding]) -> bool:
 
 def _list_command_patterns(command: str) -> Iterator[str]:
     """Yield patterns for a simple command: first with similar arguments, then exactly this one."""
-    from .program_approvals import find_approved_prefix
+    from .program_risk import find_approved_prefix
     from .program_wrappers import get_program_name, strip_wrappers
     from .shell_parser import parse_command
 

@@ -19,8 +19,8 @@ from ..._core.output_declarations import parse_outputs
 from ..._core.tool_names import make_server_pattern, normalize_tool_name, parse_tool_pattern
 from ..._platform.patterns import compile_later
 from ...errors import UnknownName
-from .diagnostics import FileDiagnostics
 from .frontmatter import Entry
+from .safe_read import FileDiagnostics
 
 MAX_DESCRIPTION = 2_000
 """Characters of a description, which the model of a parent reads."""

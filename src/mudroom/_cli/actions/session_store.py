@@ -194,7 +194,7 @@ async def delete_session(store: SessionStore, home: str, session_id: str) -> Non
 
     Raises JournalBusy for a session that is open.
     """
-    from ..._adapters.boards.run_changes import delete_answers
+    from ..._adapters.boards.session_board import delete_answers
 
     await delete_from_store(store, home, session_id)
     await asyncio.to_thread(delete_answers, home, session_id)

@@ -28,11 +28,17 @@ from ...._core.events import (
 from ...._core.json_values import clean_text
 from ...._core.runs import Brief, Reason, Report, count_above, find_parent_id, is_child_id
 from ....errors import JournalDamaged
-from .errors import translate_errors
-from .lock import lock, unlock
+from .folder import lock, unlock
 from .reader import open_reader
-from .schema import JournalMeta, connect_reader, create_file, publish_file, read_meta
-from .write_ahead_log import has_torn_tail
+from .schema import (
+    JournalMeta,
+    connect_reader,
+    create_file,
+    has_torn_tail,
+    publish_file,
+    read_meta,
+    translate_errors,
+)
 
 _READ_RECORD = "SELECT body, crc FROM events WHERE seq = ?"
 LOST_TEXT = "(This text was lost: the record of the session was damaged.)"
