@@ -1,4 +1,4 @@
-"""Functions that work with any session store, and a session's local files outside its journal."""
+"""Functions that work with any session store, and the choice of the default store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..._core.events import StoredEvent
 from ..._core.ports import SessionInfo, SessionStore
 from ..._core.ports.journal import make_busy_error
-from ..._platform.scratch_dirs import remove_tree
+from ..._platform.private_files import delete_local_files
 from ..._projections.session_summary import (
     SUMMARY_TYPES,
     SessionSummary,
@@ -100,12 +100,3 @@ async def require_no_writer(store: SessionStore, session: str) -> None:
     """Raise JournalBusy if a process is writing the session."""
     if writer := await store.find_writer(session):
         raise make_busy_error(writer, session)
-
-
-_FOLDERS = ("spills", "versions", "isolated", "batches")
-
-
-def delete_local_files(home: Path, session: str) -> None:
-    """Delete a session's folders below the state folder."""
-    for name in _FOLDERS:
-        remove_tree(home / name / session)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ...._core.ports import SessionInfo
 from ...._core.ports.journal import make_busy_error
+from ...._platform.private_files import delete_local_files
 from ....errors import JournalBusy
-from ..sessions import delete_local_files
 
 _SUFFIX = ".db"
 _LOG_SUFFIX = ".db-wal"
