@@ -212,7 +212,7 @@ async def _act_and_judge(run: RunContext, answer: AssistantMessage) -> Ending | 
     """Run the tool calls of an answer; return the ending of the run if it ends after them."""
     if run.brief.is_compaction and answer.tool_calls:
         return await _refuse_calls_of_summary(run, answer)
-    from .tool_calls.run_calls import run_tool_calls  # after the first request is sent
+    from .tool_calls import run_tool_calls
 
     outcomes = await run_tool_calls(run)
     ending = judge(run, answer, outcomes)

@@ -54,7 +54,7 @@ from .phase import Phase, Resumption, RunControl
 from .recorded_conversations import PastEvents, find_report, list_returned_runs
 from .run_context import RunContext
 from .structured_output import EMIT_TOOL, REMINDER_START, OutputRefusal
-from .tool_calls.run_calls import collect_reminders
+from .tool_calls import collect_reminders
 
 NEAR_LIMIT_NOTES = {NEAR_LIMIT.format(limit=limit.replace("_", " ")): limit for limit in Limit}
 

@@ -1,6 +1,6 @@
 """Environments of runs: their files, their sandbox and their permission policy.
 
-node.py      those of a session on a machine that does not see its folder
+node_environments.py: those of a session on a machine that does not see its folder
 """
 
 from __future__ import annotations

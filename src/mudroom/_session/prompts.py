@@ -18,7 +18,7 @@ from .._core.ports import RunHandle
 from .._core.runs import Brief, Reason, Report, find_root_id
 from .._core.runs import T as Outputs
 from .._core.type_checks import check_type
-from .._engine.output_types import OutputType, parse_output_type
+from .._engine.structured_output import OutputType, parse_output_type
 from ..errors import JournalError, UsageError
 
 # A prompt: text, or blocks of text and images in their order.

@@ -21,8 +21,8 @@ from .._core.tools import Tool
 from .._core.type_checks import check_type
 from .._engine.children.child_brief import narrow_tools
 from .._engine.compaction.summary import RUN_TITLE, make_summary_prompt
-from .._engine.output_types import OutputType, parse_output_type
 from .._engine.session_context import SessionServices, Watchers
+from .._engine.structured_output import OutputType, parse_output_type
 from .._platform.paths import path_to_text
 from .._projections.open_events import OpenEvents
 from .._version import __version__

@@ -16,7 +16,7 @@ from .._core.budgets import Budget, check_amount
 from .._core.events import AnyEvent, RunFinished, RunStarted
 from .._core.runs import Brief, RecordedTask, Report, is_child_id
 from .._core.runs import T as Outputs
-from .._engine.output_types import OutputType, parse_output_type
+from .._engine.structured_output import OutputType, parse_output_type
 from ..errors import UsageError
 from .prompts import (
     OutputSpec,

@@ -1,7 +1,7 @@
 """What programs read, write and run, depending on their flags and operands.
 
-This is the only table of such facts. `program_risk` and `program_writes` judge single commands by
-it, and `program_approvals` decides which commands an approval covers.
+This is the only table of such facts. `program_risk` judges single commands by
+it, and decides which commands an approval covers.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from ...._core.tools import Effect, Tool, ToolResult
 from ...._engine.call_context import CallContext
 from ...._engine.mcp_tools import ask_approver
 from ...._engine.session_context import Recorder, SessionServices
-from ...._engine.tool_calls.run_calls import run_tool
+from ...._engine.tool_calls import run_tool
 from ...._platform.private_files import make_spill_file
 from .remote_services import SessionLink
 

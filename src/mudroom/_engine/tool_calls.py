@@ -1,4 +1,4 @@
-"""Tool calls of one answer: order, permission, intent, action and result, each stored in turn."""
+"""Tool calls of one answer: order, permission, intent, action and result, stored in turn."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from msgspec import Struct, structs
 from msgspec.structs import replace
 
-from ..._core.events import PermissionDecided, ToolCallFinished, ToolCallStarted
-from ..._core.json_values import find_json_fault
-from ..._core.messages import ToolCallBlock, clean_call
-from ..._core.ports import (
+from .._core.events import PermissionDecided, ToolCallFinished, ToolCallStarted
+from .._core.json_values import find_json_fault
+from .._core.messages import ToolCallBlock, clean_call
+from .._core.ports import (
     ApprovalDecision,
     ApprovalRequest,
     Hooks,
@@ -21,8 +21,8 @@ from ..._core.ports import (
     ToolContext,
     ToolHookDecision,
 )
-from ..._core.ports.hooks import check_hook_result
-from ..._core.tool_names import (
+from .._core.ports.hooks import check_hook_result
+from .._core.tool_names import (
     FORWARDING_TOOL,
     REPLACEMENTS,
     SERVER_PREFIX,
@@ -31,16 +31,16 @@ from ..._core.tool_names import (
     normalize_tool_name,
     split_editor_call,
 )
-from ..._core.tools import Effect, Tool, ToolCategory, ToolResult, clean_result, join_reasons
-from ..._projections.engine_text import quote_appended, quote_hook
-from ..._projections.safe_text import make_call_title
-from ...errors import MudroomError, UsageError, WorkspaceError, suggest_names
-from ..call_context import CallContext
-from ..changes.watch import ChangeWindow, WriteWindow, add_writes, explain_unwatched
-from ..conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH, CallOutcome
-from ..evidence import keep_evidence
-from ..file_writes import hash_present
-from ..run_context import RunContext
+from .._core.tools import Effect, Tool, ToolCategory, ToolResult, clean_result, join_reasons
+from .._projections.engine_text import quote_appended, quote_hook
+from .._projections.safe_text import make_call_title
+from ..errors import MudroomError, UsageError, WorkspaceError, suggest_names
+from .call_context import CallContext
+from .changes.watch import ChangeWindow, WriteWindow, add_writes, explain_unwatched
+from .conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH, CallOutcome
+from .evidence import keep_evidence
+from .file_writes import hash_present
+from .run_context import RunContext
 
 QUICK_SECONDS = 1.0
 """Duration up to which a pure call is quick: its result is stored with the next record.
@@ -605,7 +605,7 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
         _read_path(run, call, tool.path_argument, arguments)
         return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:
-        from ..._core.schemas import explain_mismatch
+        from .._core.schemas import explain_mismatch
 
         reason = explain_mismatch(error, tool.parameters)
         return refuse_call(call, tool, f"Invalid arguments for {name}: {reason}")
