@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ._core.runs import Reason, Report
     from ._core.tools import Effect, Tool, ToolResult
     from ._projections.ledger import Ledger
-    from ._projections.open_work import OpenWork
+    from ._projections.run_tree import OpenWork
     from ._session.options import SessionOptions
     from ._session.run_stream import RunStream
     from ._session.session import Session
