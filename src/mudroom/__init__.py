@@ -81,7 +81,7 @@ _NAMES_BY_MODULE = {
     "_session.options": "SessionOptions",
     "permissions.rules": "Permissions",
     "_projections.ledger": "Ledger",
-    "_projections.open_work": "OpenWork",
+    "_projections.run_tree": "OpenWork",
     "_session.run_stream": "RunStream",
     # Names of the public module `mudroom.scope`; they can be imported from here, too.
     "scope": (

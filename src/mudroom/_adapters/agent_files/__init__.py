@@ -40,10 +40,9 @@ _MODULES = {
     "commands": "check_commands load_commands",
     "context_files": "ContextFiles load_context_files",
     "declared_servers": "DeclaredServer may_declare_servers may_have_rights",
-    "diagnostics": "Diagnostic Severity count_by_severity",
     "fields": "fold_name normalize_name",
     "output_styles": "NO_STYLE OutputStyle apply_style find_style load_output_styles",
-    "safe_read": "find_files",
+    "safe_read": "Diagnostic Severity count_by_severity find_files",
     "skills": "Skill load_skill load_skills",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
