@@ -26,13 +26,13 @@ from mudroom._core.agents import Mode
 from mudroom._core.ports import Approver
 from mudroom._servers.http.records.state_file import StateFile
 from mudroom._servers.http.records.tokens import TokenRecords
-from mudroom._servers.line_input import LineInput
-from mudroom._servers.line_output import LineOutput
 from mudroom._servers.listening import ListenOptions, ServerAddress
-from mudroom._servers.mcp.host_tokens import find_owner
-from mudroom._servers.mcp.server import McpServer, Pipes, ServerOptions
-from mudroom._servers.mcp.stdio import MessageWriter
 from mudroom.testing import ScriptedModel
+from mudroom_hosts.line_input import LineInput
+from mudroom_hosts.line_output import LineOutput
+from mudroom_hosts.mcp.host_tokens import find_owner
+from mudroom_hosts.mcp.server import McpServer, Pipes, ServerOptions
+from mudroom_hosts.mcp.stdio import MessageWriter
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 ERAS = ("2026-07-28", "legacy")

@@ -7,6 +7,10 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 
+from mudroom_hosts.mcp.host_tasks import DEFAULT_PARALLEL
+from mudroom_hosts.mcp.host_tokens import find_owner
+from mudroom_hosts.mcp.server import McpServer, ServerOptions, require_package
+
 from ...._adapters.integrations.mcp_servers.server_process import NESTING_VARIABLE
 from ...._core.budgets import Budget
 from ...._core.ports import Approver
@@ -14,9 +18,6 @@ from ...._platform.event_loop import run_event_loop
 from ...._servers.http.records.state_file import StateFile
 from ...._servers.http.records.tokens import TokenRecords
 from ...._servers.listening import ListenFlags, ListenOptions, ServerAddress, make_listen_options
-from ...._servers.mcp.host_tasks import DEFAULT_PARALLEL
-from ...._servers.mcp.host_tokens import find_owner
-from ...._servers.mcp.server import McpServer, ServerOptions, require_package
 from ...._session.session import Session
 from ....errors import UsageError
 from ...output.notices.log import show_log
