@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from mudroom._adapters.models.pricing import calculate_cost
 from mudroom._core.events import (
     AnyEvent,
     Compacted,
@@ -30,7 +31,6 @@ from mudroom._core.runs import Report
 from mudroom._projections.run_tree import RunTree
 from mudroom._projections.run_view import RunView
 from mudroom._projections.safe_text import sanitize_line
-from mudroom._session.pricing import calculate_cost
 
 from .child_sessions import ChildSessions, describe_child
 from .params import ClientAbilities

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
+from mudroom._adapters.models.pricing import calculate_cost
 from mudroom._core.events import (
     AnyEvent,
     Delta,
@@ -26,7 +27,6 @@ from mudroom._projections.claude.tool_terms import get_claude_name
 from mudroom._projections.ledger import LedgerBuilder
 from mudroom._projections.stream_json import StreamJson
 from mudroom._projections.stream_json.open_session import open_lines
-from mudroom._session.pricing import calculate_cost
 from mudroom._session.session import Session
 from mudroom._version import __version__
 

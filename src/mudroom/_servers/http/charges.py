@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 from ..._adapters.journals.sessions import stream_events
+from ..._adapters.models.pricing import calculate_cost
 from ..._core.budgets import Budget
 from ..._core.events import RunStarted, StoredEvent, TurnFailed, TurnFinished
 from ..._core.messages import Usage
 from ..._core.ports import SessionStore
-from ..._session.pricing import calculate_cost
 from ...errors import UnknownName
 from .records.sessions import SessionRecord
 from .records.spending import Amounts, SpendingRecords

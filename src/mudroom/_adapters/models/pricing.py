@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
-from .._core.json_values import get_decoder
-from .._core.messages import Usage
-from .._platform.private_files import make_private_folder, replace_private_file
+from ..._core.json_values import get_decoder
+from ..._core.messages import Usage
+from ..._platform.private_files import make_private_folder, replace_private_file
 
 _FREE_PROVIDERS = {"offline", "scripted", "ollama", "lmstudio", "vllm", "llamacpp"}
 # Provider name in mudroom -> provider id in genai-prices, where they may differ.
