@@ -26,7 +26,16 @@ Received = TypeVar("Received")
 
 
 class PeerGone(Exception):
-    """The other program answers no more requests."""
+    """The other program answers no more requests.
+
+    Example:
+        peer = Peer[dict[str, object], str](print)
+        peer.end()
+        try:
+            await peer.request(lambda number: {"id": number, "method": "ping"})
+        except PeerGone:
+            print("the client has closed its end")
+    """
 
 
 class Peer(Generic[Message, Result]):
@@ -38,14 +47,17 @@ class Peer(Generic[Message, Result]):
     Arguments:
         send: sends a message to the other program.
 
-    Example:
-        peer = Peer[Question, bytes](channel.send)
-        answer = await peer.request(lambda number: Question(number, "How are you?"))
-        # Elsewhere, for each message that arrives:
-        peer.settle(message.number, message.answer)
-
     Attributes:
         is_gone: whether the other program answers no more.
+
+    Example:
+        peer = Peer[dict[str, object], str](lambda message: receive_answer(message["id"]))
+
+        def receive_answer(number: int) -> None:  # called for each message that arrives
+            peer.settle(number, "fine")
+
+        answer = await peer.request(lambda number: {"id": number, "text": "How are you?"})
+        answer == "fine"
     """
 
     def __init__(self, send: Callable[[Message], object]) -> None:
@@ -66,7 +78,7 @@ class Peer(Generic[Message, Result]):
     ) -> Result:
         """Send a request and wait for its answer.
 
-        Put `time_limit` around it if the other program may never answer.
+        Put a time limit around it if the other program may never answer.
 
         Arguments:
             make_request: returns the request with this number.
@@ -91,13 +103,23 @@ class Peer(Generic[Message, Result]):
             raise
 
     def settle(self, number: int, result: Result) -> None:
-        """Answer a request of this side."""
+        """Answer a request of this side.
+
+        Arguments:
+            number: of the request.
+            result: what `request` returns.
+        """
         future = self._asked.pop(number, None)
         if future is not None and not future.done():
             future.set_result(result)
 
     def fail(self, number: int, error: Exception) -> None:
-        """Answer a request of this side with an error."""
+        """Answer a request of this side with an error.
+
+        Arguments:
+            number: of the request.
+            error: what `request` raises.
+        """
         future = self._asked.pop(number, None)
         if future is not None and not future.done():
             future.set_exception(error)
@@ -135,11 +157,19 @@ class Peer(Generic[Message, Result]):
             on_error(error)
 
     def is_serving(self, key: Hashable) -> bool:
-        """Return whether a request of the other program with this id is open."""
+        """Return whether a request of the other program is open.
+
+        Arguments:
+            key: the other program's id of the request.
+        """
         return key in self._served
 
     def cancel(self, key: Hashable) -> bool:
-        """Cancel a request that the other program withdraws. Return False if none is open."""
+        """Cancel a request that the other program withdraws. Return False if it is not open.
+
+        Arguments:
+            key: the other program's id of the request.
+        """
         task = self._served.get(key)
         return task is not None and task.cancel()
 

@@ -4,6 +4,9 @@
 options change. `Questions` holds the tool calls that the client must decide on. A server is then
 a mapping of messages: each message of its protocol becomes one call, each event one message.
 
+`Peer` keeps the requests that are open between a server and its client, in both directions.
+`FairSlots` shares a number of places among the owners of many sessions.
+
 Example:
     questions = Questions()
 
@@ -30,8 +33,46 @@ Example:
 
 from __future__ import annotations
 
-from .driver import SessionDriver, SessionStart
-from .questions import Question, Questions
-from .turn import Turn
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = ["Question", "Questions", "SessionDriver", "SessionStart", "Turn"]
+if TYPE_CHECKING:
+    from .._core.schemas.mismatch import explain_mismatch
+    from .._peers import Peer, PeerGone
+    from .driver import SessionDriver, SessionStart
+    from .fair_slots import FairSlots
+    from .questions import Question, Questions
+    from .turn import Turn
+
+# A server answers its first request before it imports what a session needs.
+_EXPORTS = {
+    "FairSlots": ".fair_slots",
+    "Peer": ".._peers",
+    "PeerGone": ".._peers",
+    "Question": ".questions",
+    "Questions": ".questions",
+    "SessionDriver": ".driver",
+    "SessionStart": ".driver",
+    "Turn": ".turn",
+    "explain_mismatch": ".._core.schemas.mismatch",
+}
+
+__all__ = [
+    "FairSlots",
+    "Peer",
+    "PeerGone",
+    "Question",
+    "Questions",
+    "SessionDriver",
+    "SessionStart",
+    "Turn",
+    "explain_mismatch",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_EXPORTS[name], __name__), name)
+    globals()[name] = value
+    return value

@@ -26,7 +26,6 @@ from mudroom._projections.anthropic_shapes import to_anthropic_stop_reason, to_a
 from mudroom._projections.claude.tool_terms import get_claude_name
 from mudroom._projections.ledger import LedgerBuilder
 from mudroom._projections.stream_json import StreamJson
-from mudroom._projections.stream_json.open_session import open_lines
 from mudroom._session.session import Session
 from mudroom._version import __version__
 
@@ -74,7 +73,7 @@ class HostOutput:
         self._session = session
         session.watch(self._apply)
         if self._lines is None:
-            self._lines = open_lines(session, cost=calculate_cost)
+            self._lines = StreamJson.of_session(session, cost=calculate_cost)
         if self._options.streams_parts:
             self._parts = PartialMessages(session.id, session.cwd, session.model)
 

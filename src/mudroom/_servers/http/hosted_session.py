@@ -26,7 +26,7 @@ from ..._platform.time_limits import time_limit
 from ..._session.session import Session
 from ...driving import SessionDriver, SessionStart, Turn
 from ...errors import MudroomError, UnknownName, UsageError
-from ..fair_slots import FairSlots
+from ...driving import FairSlots
 from .bodies import make_prompt, parse_answer, read_message
 from .charges import SessionCharges
 from .errors import may_work_later

@@ -18,7 +18,7 @@ from ..._platform.time_limits import time_limit
 from ..._platform.web_listener import open_listener
 from ..._version import __version__
 from ...errors import MudroomError
-from ..fair_slots import FairSlots
+from ...driving import FairSlots
 from ..listening import (
     ServerAddress,
     check_listen_options,

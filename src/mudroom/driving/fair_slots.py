@@ -16,7 +16,15 @@ class FairSlots:
     delay that of others.
 
     Arguments:
-        total: all places. per_owner: places of one owner at most.
+        total: all places.
+        per_owner: places of one owner at most.
+
+    Example:
+        slots = FairSlots(16, per_owner=4)
+
+        async def answer(owner: str, text: str) -> Report:
+            async with slots.hold(owner):
+                return await session.run(text)
     """
 
     def __init__(self, total: int, per_owner: int) -> None:
@@ -50,7 +58,11 @@ class FairSlots:
 
     @asynccontextmanager
     async def hold(self, owner: str) -> AsyncGenerator[None]:
-        """Wait for a place, and hold it in the `async with` block."""
+        """Wait for a place, and hold it in the `async with` block.
+
+        Arguments:
+            owner: whose work it is.
+        """
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue = self._waiting.setdefault(owner, deque())
         queue.append(granted)
