@@ -15,8 +15,7 @@ from mudroom._core.budgets import Budget
 from mudroom._core.events import AnyEvent
 from mudroom._core.run_ids import find_root_id
 from mudroom._core.runs import Reason, Report
-from mudroom.driving import FairSlots
-from mudroom.driving import SessionDriver, Turn
+from mudroom.driving import FairSlots, SessionDriver, Turn
 from mudroom.errors import MudroomError, UnknownName, UsageError
 
 from .host_task import LOCAL_OWNER, HostTask, Owner

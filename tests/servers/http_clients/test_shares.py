@@ -16,9 +16,9 @@ from tests.waiting import SECONDS, wait_until
 from mudroom import Usage
 from mudroom._core.messages import AssistantMessage, TextBlock
 from mudroom._core.ports import SessionStore
-from mudroom.driving import FairSlots
 from mudroom._servers.http.records.spending import Amounts, SpendingRecords
 from mudroom._servers.http.records.state_file import StateFile
+from mudroom.driving import FairSlots
 from mudroom.errors import MudroomError
 from mudroom.testing import Request, call
 

@@ -24,9 +24,8 @@ from ..._core.run_ids import is_child_id
 from ..._core.runs import Reason
 from ..._platform.time_limits import time_limit
 from ..._session.session import Session
-from ...driving import SessionDriver, SessionStart, Turn
+from ...driving import FairSlots, SessionDriver, SessionStart, Turn
 from ...errors import MudroomError, UnknownName, UsageError
-from ...driving import FairSlots
 from .bodies import make_prompt, parse_answer, read_message
 from .charges import SessionCharges
 from .errors import may_work_later

@@ -17,8 +17,8 @@ from ..._platform.connection_limits import LimitedConnections
 from ..._platform.time_limits import time_limit
 from ..._platform.web_listener import open_listener
 from ..._version import __version__
-from ...errors import MudroomError
 from ...driving import FairSlots
+from ...errors import MudroomError
 from ..listening import (
     ServerAddress,
     check_listen_options,
