@@ -6,14 +6,13 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
-from mudroom._core.ports import ApprovalDecision, ApprovalRequest
-from mudroom._core.ports.input_forms import InputForm
-from mudroom._projections.safe_text import sanitize_line
-from mudroom._session.session import Session
+from mudroom import ApprovalDecision, ApprovalRequest, Session
 from mudroom.driving import Question, Questions
 from mudroom.errors import MudroomError
+from mudroom.permissions import Rule
 from mudroom.permissions.approved_rules import keep_approved
-from mudroom.permissions.rules import Rule
+from mudroom.ports import InputForm
+from mudroom.views import sanitize_line
 
 from .errors import RequestError
 from .params import ClientAbilities

@@ -10,7 +10,8 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from mudroom._peers import Peer, PeerGone, encode_json_line
+from mudroom._peers import encode_json_line
+from mudroom.driving import Peer, PeerGone
 from mudroom.errors import MudroomError, UsageError
 
 from .errors import (

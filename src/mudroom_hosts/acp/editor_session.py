@@ -13,16 +13,13 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
-from mudroom._core.agents import Mode
-from mudroom._core.events import StoredEvent
-from mudroom._core.messages import ImageBlock, TextBlock
-from mudroom._core.tools import Tool
+from mudroom import ImageBlock, Mode, Session, TextBlock, Tool
 from mudroom._engine.changes.versions import FileVersions, find_versions_folder
-from mudroom._projections.engine_text import quote, wrap
 from mudroom._session.prompts import Prompt
-from mudroom._session.session import Session
 from mudroom.driving import SessionDriver, SessionStart, Turn
 from mudroom.errors import UnknownName
+from mudroom.events import StoredEvent
+from mudroom.views import quote, wrap
 
 from ..file_prompts import FilePrompt, fill_file_prompt
 from .approver import EditorApprover

@@ -10,10 +10,7 @@ from msgspec import Struct
 from ..file_prompts import FilePrompt
 
 if TYPE_CHECKING:
-    from mudroom._adapters.integrations.mcp_servers.spec import ServerSpec
-    from mudroom._core.ports import Approver
-    from mudroom._core.tools import Tool
-    from mudroom._session.session import Session
+    from mudroom import Approver, ServerSpec, Session, Tool
 
 
 class SessionPlan(Struct, frozen=True, kw_only=True):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from mudroom import Reason, Report, Usage
 from mudroom._core.budgets import Limit
-from mudroom._core.messages import StopReason, Usage
-from mudroom._core.runs import Reason, Report
 from mudroom._projections.reason_words import REASON_WORDS
+from mudroom.ports import StopReason
 
 from .errors import INTERNAL_ERROR, RequestError
 

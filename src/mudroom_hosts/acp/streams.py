@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from mudroom._core.events import Compacted, Delta, FileWriteIntended
-from mudroom._core.messages import ToolCallBlock
+from mudroom import ToolCallBlock
 from mudroom._core.tools import ToolView
-from mudroom._projections.safe_text import sanitize
+from mudroom.events import Compacted, Delta, FileWriteIntended
+from mudroom.views import sanitize
 
 from .tool_calls import make_text
 

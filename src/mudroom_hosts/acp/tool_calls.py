@@ -7,12 +7,12 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, cast
 
-from mudroom._adapters.tools import find_builtin_tool
-from mudroom._core.messages import ImageBlock
-from mudroom._core.ports import ApprovalRequest
-from mudroom._core.tools import Tool, ToolCategory, ToolResult, ToolView
-from mudroom._projections.safe_text import (
+from mudroom import ApprovalRequest, ImageBlock, Tool, ToolResult
+from mudroom._core.tools import ToolView
+from mudroom.ports import ToolCategory
+from mudroom.views import (
     escape_line,
+    find_builtin_tool,
     format_arguments,
     make_call_title,
     sanitize,

@@ -11,9 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mudroom import Tool, ToolContext, ToolResult
 from mudroom._adapters.tools import read
-from mudroom._core.ports import ToolContext
-from mudroom._core.tools import Tool, ToolResult
 from mudroom._platform.time_limits import time_limit
 from mudroom.errors import WorkspaceError
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from mudroom._adapters.models.pricing import calculate_cost
-from mudroom._core.events import (
-    AnyEvent,
+from mudroom import AnyEvent, Report, TextBlock, ThinkingBlock, ToolCallBlock
+from mudroom._core.listings import count_noun
+from mudroom._core.messages import join_texts
+from mudroom.events import (
     Compacted,
     Delta,
     FileWriteIntended,
@@ -24,13 +25,8 @@ from mudroom._core.events import (
     ToolCallStarted,
     TurnFinished,
 )
-from mudroom._core.listings import count_noun
-from mudroom._core.messages import StopReason, TextBlock, ThinkingBlock, ToolCallBlock, join_texts
-from mudroom._core.run_ids import is_child_id
-from mudroom._core.runs import Report
-from mudroom._projections.run_tree import RunTree
-from mudroom._projections.run_view import RunView
-from mudroom._projections.safe_text import sanitize_line
+from mudroom.ports import StopReason
+from mudroom.views import RunTree, RunView, calculate_cost, is_child_id, sanitize_line
 
 from .child_sessions import ChildSessions, describe_child
 from .params import ClientAbilities

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mudroom._peers import Peer, PeerGone, encode_json_line
+from mudroom._peers import encode_json_line
+from mudroom.driving import Peer, PeerGone
 from mudroom.errors import MudroomError
 
 from .json_fields import as_list, as_object

@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
+from mudroom import __version__
 from mudroom._platform.private_files import make_private_folder, replace_private_file
-from mudroom._version import __version__
 
 from ..line_input import LineInput
 from ..line_output import LineOutput

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mudroom._core.budgets import Budget
-from mudroom._core.ports import Approver
+from mudroom import Approver, Budget, Session
 from mudroom._servers.listening import (
     ListenOptions,
     ServerAddress,
@@ -23,7 +22,6 @@ from mudroom._servers.listening import (
     make_tls_context,
     open_socket,
 )
-from mudroom._session.session import Session
 from mudroom.driving import SessionDriver
 from mudroom.errors import UsageError
 
