@@ -2,15 +2,14 @@
 
 Editors, agent SDKs, worker processes and the driver of a cluster all talk to mudroom through these
 parts. `Peer` knows which requests are open in either direction. `Mailbox` and `Outbox` hold
-messages on their way in and out. JSON lines and msgpack frames are the two encodings.
+messages on their way in and out, and `FrameDecoder` reads those that are msgpack.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import deque
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from functools import partial
 from itertools import count
 from types import UnionType
@@ -314,12 +313,3 @@ class FrameDecoder(Generic[Received]):
             start = end
         del unread[:start]
         return messages
-
-
-# JSON lines: one object a line.
-
-
-def encode_json_line(message: Mapping[str, Any]) -> bytes:
-    """Return a message as a line with its line feed. Lone surrogates become question marks."""
-    text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace") + b"\n"

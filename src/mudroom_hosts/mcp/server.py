@@ -25,8 +25,7 @@ from mudroom._servers.listening import (
 from mudroom.driving import SessionDriver
 from mudroom.errors import UsageError
 
-from ..line_input import LineInput
-from ..line_output import LineOutput
+from ..lines import LineInput, LineOutput
 from .approver import ANSWER_SECONDS, McpApprover
 from .first_answer import FirstAnswer
 from .host_task import LOCAL_OWNER
