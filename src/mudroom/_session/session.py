@@ -229,6 +229,8 @@ class Session(RunControls, ServerControls, TaskCalls):
             sha256: `before` or `after` of a `FileWriteIntended` event; "" means that there was no
                 file, which gives b"".
 
+        It is None while the session is not open.
+
         Example:
             from mudroom.events import FileWriteIntended
 
@@ -237,7 +239,7 @@ class Session(RunControls, ServerControls, TaskCalls):
             await session.run("Which testing framework does this project use?")
             print([session.read_version(write.before) for write in writes])
         """
-        versions = self._require_open().resources.services.versions
+        versions = self._runner and self._runner.resources.services.versions
         return versions.read(sha256) if versions else None
 
     def watch(self, watcher: Callable[[AnyEvent], None]) -> Callable[[], None]:

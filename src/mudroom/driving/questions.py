@@ -145,12 +145,10 @@ class Questions:
             self._approved.add(*rules)
 
     def keep_rules(self, *rules: Rule) -> None:
-        """Allow what these rules cover, in later sessions in this folder and below it, too.
+        """Allow what these rules cover in later sessions in this folder and below it.
 
-        Raises UsageError or OSError if the file of such rules cannot be read or written; then they
-        hold for this session only.
+        Raises UsageError or OSError if the file of such rules cannot be read or written.
         """
-        self.add_rules(*rules)
         if self._session and rules:
             keep_approved(self._session.home, self._session.cwd, rules)
 

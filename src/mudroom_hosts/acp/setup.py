@@ -35,13 +35,6 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...] = ()
 
 
-class PlannedSession(Struct, frozen=True, kw_only=True):
-    """A session that is not open yet. `home`: mudroom's state folder."""
-
-    session: Session
-    home: str
-
-
 class ServerCommand(Struct, frozen=True):
     """A prompt of an MCP server as a command.
 
@@ -71,7 +64,7 @@ class CommandLine(Struct, frozen=True, kw_only=True):
     """Functions of the command line.
 
     Arguments:
-        prepare: makes the session of a plan. Raises UsageError, RequestError.
+        prepare: makes the session of a plan, which is not open. Raises UsageError, RequestError.
         load_prompts: returns the prompts of the files of an open session.
         list_server_prompts: returns the prompts of MCP servers that an open session knows.
         fetch_server_prompt: returns the text of such a prompt, of its slash command and the words
@@ -84,7 +77,7 @@ class CommandLine(Struct, frozen=True, kw_only=True):
         reads_unsaved: whether `read` shows texts that are not saved in the editor.
     """
 
-    prepare: Callable[[SessionPlan, Approver], PlannedSession]
+    prepare: Callable[[SessionPlan, Approver], Session]
     load_prompts: Callable[[Session], Sequence[FilePrompt]]
     list_server_prompts: Callable[[Session], Sequence[ServerCommand]]
     fetch_server_prompt: Callable[[Session, str, str], Awaitable[str | None]]

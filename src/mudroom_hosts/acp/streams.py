@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import Struct, field
 
 from mudroom import ToolCallBlock
-from mudroom._core.tools import ToolView
 from mudroom.events import Compacted, Delta, FileWriteIntended
 from mudroom.views import sanitize
 
@@ -30,7 +29,7 @@ class OpenCall(Struct):
 
     id: str
     block: ToolCallBlock
-    view: ToolView = ""
+    view: str = ""
     content: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     write: FileWriteIntended | None = None
     is_detached: bool = False
