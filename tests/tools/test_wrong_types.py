@@ -24,11 +24,11 @@ from mudroom._engine.run_tools import RUN_TOOLS
 from mudroom._engine.run_tools.merge_tool import MERGE_TOOL
 from mudroom._servers.acp import params as acp_params
 from mudroom._servers.acp.errors import RequestError as AcpError
-from mudroom._servers.http import bodies
-from mudroom._servers.http.errors import RequestError as HttpError
 from mudroom._servers.mcp import task_request
 from mudroom._session.config import SETTING_NAMES, validate_value
 from mudroom._session.options import make_options
+from mudroom_serve import bodies
+from mudroom_serve.errors import RequestError as HttpError
 
 RAW = re.compile(r"Expected `|got `|at `|\$\.|Object (?:contains|missing)|validation error")
 """Texts of the packages that check types; they know neither the reader nor its words."""

@@ -24,8 +24,6 @@ from tests.waiting import SECONDS
 from mudroom import Permissions, Session
 from mudroom._core.agents import Mode
 from mudroom._core.ports import Approver
-from mudroom._servers.http.records.state_file import StateFile
-from mudroom._servers.http.records.tokens import TokenRecords
 from mudroom._servers.line_input import LineInput
 from mudroom._servers.line_output import LineOutput
 from mudroom._servers.listening import ListenOptions, ServerAddress
@@ -33,6 +31,8 @@ from mudroom._servers.mcp.host_tokens import find_owner
 from mudroom._servers.mcp.server import McpServer, Pipes, ServerOptions
 from mudroom._servers.mcp.stdio import MessageWriter
 from mudroom.testing import ScriptedModel
+from mudroom_serve.records.state_file import StateFile
+from mudroom_serve.records.tokens import TokenRecords
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 ERAS = ("2026-07-28", "legacy")

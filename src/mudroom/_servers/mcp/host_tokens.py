@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..http.records.tokens import TokenRecords
+from mudroom_serve.records.tokens import TokenRecords
+
 from ..listening import Refusal
 from .host_task import Owner
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 
+from mudroom_serve.records.state_file import StateFile
+from mudroom_serve.records.tokens import TokenRecords
+
 from ...._adapters.integrations.mcp_servers.server_process import NESTING_VARIABLE
 from ...._core.budgets import Budget
 from ...._core.ports import Approver
 from ...._platform.event_loop import run_event_loop
-from ...._servers.http.records.state_file import StateFile
-from ...._servers.http.records.tokens import TokenRecords
 from ...._servers.listening import ListenFlags, ListenOptions, ServerAddress, make_listen_options
 from ...._servers.mcp.host_tasks import DEFAULT_PARALLEL
 from ...._servers.mcp.host_tokens import find_owner

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...._adapters.journals.sessions import stream_events
-from ...._core.events import RunFinished, RunStarted
-from ...._core.ports import SessionStore
-from ...._core.run_ids import is_child_id
-from ...._core.runs import Report
-from ....errors import JournalError, UnknownName
+from mudroom._adapters.journals.sessions import stream_events
+from mudroom._core.events import RunFinished, RunStarted
+from mudroom._core.ports import SessionStore
+from mudroom._core.run_ids import is_child_id
+from mudroom._core.runs import Report
+from mudroom.errors import JournalError, UnknownName
 
 
 async def is_recorded(store: SessionStore, session: str) -> bool:

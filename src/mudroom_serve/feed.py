@@ -10,8 +10,9 @@ from itertools import islice
 import msgspec
 from msgspec import Struct
 
-from ..._core.event_encoding import encode_event
-from ..._core.events import Delta, StoredEvent
+from mudroom._core.event_encoding import encode_event
+from mudroom._core.events import Delta, StoredEvent
+
 from .cursors import make_cursor
 
 MAX_BYTES = 4 << 20

@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...._core.json_values import get_decoder
+from mudroom._core.json_values import get_decoder
+
 from .state_file import StateFile
 
 State = Literal["waiting", "working", "done"]

@@ -10,10 +10,11 @@ import msgspec
 from aiohttp import web
 from msgspec.structs import asdict
 
-from ..._adapters.journals.sessions import delete_session, require_no_writer
-from ..._core.agents import Mode
-from ..._core.runs import Reason
-from ...errors import MudroomError
+from mudroom._adapters.journals.sessions import delete_session, require_no_writer
+from mudroom._core.agents import Mode
+from mudroom._core.runs import Reason
+from mudroom.errors import MudroomError
+
 from .bodies import (
     DEFAULT_AGENT,
     BudgetFields,

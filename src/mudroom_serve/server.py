@@ -12,14 +12,12 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from ..._core.ports import SessionStore
-from ..._platform.connection_limits import LimitedConnections
-from ..._platform.time_limits import time_limit
-from ..._platform.web_listener import open_listener
-from ..._version import __version__
-from ...errors import MudroomError
-from ..fair_slots import FairSlots
-from ..listening import (
+from mudroom._core.ports import SessionStore
+from mudroom._platform.connection_limits import LimitedConnections
+from mudroom._platform.time_limits import time_limit
+from mudroom._platform.web_listener import open_listener
+from mudroom._servers.fair_slots import FairSlots
+from mudroom._servers.listening import (
     ServerAddress,
     check_listen_options,
     find_refusal,
@@ -27,6 +25,9 @@ from ..listening import (
     make_listen_error,
     make_tls_context,
 )
+from mudroom._version import __version__
+from mudroom.errors import MudroomError
+
 from .bodies import parse_body
 from .errors import ErrorBody, RequestError, convert_error, make_error_response
 from .event_stream import EventRoutes

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from ..._core.events import (
+from mudroom._core.events import (
     AnyEvent,
     Delta,
     RunFinished,
@@ -19,14 +19,15 @@ from ..._core.events import (
     TurnFailed,
     TurnFinished,
 )
-from ..._core.ports import Journal, SessionStore
-from ..._core.run_ids import is_child_id
-from ..._core.runs import Reason
-from ..._platform.time_limits import time_limit
-from ..._session.session import Session
-from ...driving import SessionDriver, SessionStart, Turn
-from ...errors import MudroomError, UnknownName, UsageError
-from ..fair_slots import FairSlots
+from mudroom._core.ports import Journal, SessionStore
+from mudroom._core.run_ids import is_child_id
+from mudroom._core.runs import Reason
+from mudroom._platform.time_limits import time_limit
+from mudroom._servers.fair_slots import FairSlots
+from mudroom._session.session import Session
+from mudroom.driving import SessionDriver, SessionStart, Turn
+from mudroom.errors import MudroomError, UnknownName, UsageError
+
 from .bodies import make_prompt, parse_answer, read_message
 from .charges import SessionCharges
 from .errors import may_work_later

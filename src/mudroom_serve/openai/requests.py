@@ -8,7 +8,8 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from ....errors import quote_value
+from mudroom.errors import quote_value
+
 from ..bodies import (
     ImagePart,
     NewSession,

@@ -13,8 +13,9 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from ...._core.json_values import get_decoder
-from ....errors import UnknownName, UsageError, quote_value
+from mudroom._core.json_values import get_decoder
+from mudroom.errors import UnknownName, UsageError, quote_value
+
 from .state_file import StateFile
 
 Scope = Literal["read", "run", "answer", "admin"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from ..._platform.time_limits import time_limit
+from mudroom._platform.time_limits import time_limit
 
 
 class TimedWriter:

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from ...._platform.private_files import make_private_file, make_private_folder
-from ....errors import MudroomError
+from mudroom._platform.private_files import make_private_file, make_private_folder
+from mudroom.errors import MudroomError
 
 _T = TypeVar("_T")
 

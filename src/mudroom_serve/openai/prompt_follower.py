@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 
-from ...._adapters.journals.sessions import stream_events
-from ...._core.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFinished
-from ...._core.messages import TextBlock
-from ...._core.run_ids import is_child_id
-from ...._core.runs import Reason, Report
-from ...._platform.time_limits import time_limit
+from mudroom._adapters.journals.sessions import stream_events
+from mudroom._core.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFinished
+from mudroom._core.messages import TextBlock
+from mudroom._core.run_ids import is_child_id
+from mudroom._core.runs import Reason, Report
+from mudroom._platform.time_limits import time_limit
+
 from ..errors import RequestError, make_wrong_request
 from ..feed import SessionFeed
 from ..hosted_session import HostedSession, ServerParts

@@ -11,13 +11,14 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from ..._adapters.journals.sessions import stream_events
-from ..._adapters.output_filters.redaction import Redactor
-from ..._core.event_encoding import encode_event
-from ..._core.events import StoredEvent
-from ..._platform.time_limits import time_limit
-from ..._projections.safe_text import redact_event
-from ...errors import MudroomError, UnknownName
+from mudroom._adapters.journals.sessions import stream_events
+from mudroom._adapters.output_filters.redaction import Redactor
+from mudroom._core.event_encoding import encode_event
+from mudroom._core.events import StoredEvent
+from mudroom._platform.time_limits import time_limit
+from mudroom._projections.safe_text import redact_event
+from mudroom.errors import MudroomError, UnknownName
+
 from .cursors import make_cursor, parse_cursor
 from .errors import make_not_found, make_wrong_request
 from .feed import Frame, SessionFeed, get_kind, make_frame

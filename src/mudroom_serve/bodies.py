@@ -8,13 +8,14 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from ..._core.budgets import Budget, choose_smaller
-from ..._core.json_values import get_decoder
-from ..._core.messages import ImageBlock, TextBlock
-from ..._core.schemas.mismatch import explain_mismatch
-from ..._engine.output_types import parse_output_type
-from ..._session.prompts import Prompt, parse_prompt
-from ...errors import UsageError
+from mudroom._core.budgets import Budget, choose_smaller
+from mudroom._core.json_values import get_decoder
+from mudroom._core.messages import ImageBlock, TextBlock
+from mudroom._core.schemas.mismatch import explain_mismatch
+from mudroom._engine.output_types import parse_output_type
+from mudroom._session.prompts import Prompt, parse_prompt
+from mudroom.errors import UsageError
+
 from .errors import make_wrong_request
 from .questions import Answer
 

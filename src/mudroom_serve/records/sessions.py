@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ...._core.budgets import Budget
-from ...._core.json_values import get_decoder
+from mudroom._core.budgets import Budget
+from mudroom._core.json_values import get_decoder
+
 from .inputs import PROMPT, insert_input
 from .state_file import StateFile
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ..._adapters.journals.sessions import stream_events
-from ..._core.budgets import Budget
-from ..._core.events import RunStarted, StoredEvent, TurnFailed, TurnFinished
-from ..._core.messages import Usage
-from ..._core.ports import SessionStore
-from ..._session.pricing import calculate_cost
-from ...errors import UnknownName
+from mudroom._adapters.journals.sessions import stream_events
+from mudroom._core.budgets import Budget
+from mudroom._core.events import RunStarted, StoredEvent, TurnFailed, TurnFinished
+from mudroom._core.messages import Usage
+from mudroom._core.ports import SessionStore
+from mudroom._session.pricing import calculate_cost
+from mudroom.errors import UnknownName
+
 from .records.sessions import SessionRecord
 from .records.spending import Amounts, SpendingRecords
 
