@@ -32,8 +32,9 @@ Example:
     latest: Event | None = None
     session.watch(lambda event: print(describe(event)))
 
-    body = encode_event(RunWaiting(run="r1", at=0.0))  # as journals store it
-    decode_event(body).run == "r1"
+    body = encode_event(RunWaiting(run="1.3.2", at=0.0))  # as journals store it
+    decode_event(body).run == "1.3.2"
+    assert is_child_id("1.3.2")
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ from ._core.events import (
     TurnStarted,
     WorkMerged,
 )
+from ._core.run_ids import is_child_id
 from ._core.runs import RecordedTask
 
 __all__ = [
@@ -105,4 +107,5 @@ __all__ = [
     "WorkMerged",
     "decode_event",
     "encode_event",
+    "is_child_id",
 ]

@@ -1,7 +1,8 @@
 """The read side of a session: values that screens, servers, stores and exporters compute from it.
 
 Each is a fold of events, live from `Session.watch` or recorded in the journal, so two readers of
-one session always show the same.
+one session always show the same. `stream_events` reads the recorded ones, and `redact_event` takes
+the secrets out of those that others may see.
 
 Example:
     tree = RunTree()
@@ -23,15 +24,18 @@ Example:
 
 from __future__ import annotations
 
+from ._adapters.journals.sessions import stream_events
+from ._adapters.output_filters.redaction import Redactor
 from ._engine.child_report import ParsedReport, parse_report
 from ._projections.run_tree import RunTree
 from ._projections.run_view import RunState, RunView
-from ._projections.safe_text import sanitize, sanitize_line
+from ._projections.safe_text import redact_event, sanitize, sanitize_line
 from ._projections.session_summary import SummarySaver, find_folder
 from ._projections.transcript import build_transcript
 
 __all__ = [
     "ParsedReport",
+    "Redactor",
     "RunState",
     "RunTree",
     "RunView",
@@ -39,6 +43,8 @@ __all__ = [
     "build_transcript",
     "find_folder",
     "parse_report",
+    "redact_event",
     "sanitize",
     "sanitize_line",
+    "stream_events",
 ]

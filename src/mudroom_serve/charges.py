@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from mudroom._adapters.journals.sessions import stream_events
-from mudroom._core.budgets import Budget
-from mudroom._core.events import RunStarted, StoredEvent, TurnFailed, TurnFinished
-from mudroom._core.messages import Usage
-from mudroom._core.ports import SessionStore
-from mudroom._session.pricing import calculate_cost
+from mudroom import Budget, Usage
+from mudroom.driving import calculate_cost
 from mudroom.errors import UnknownName
+from mudroom.events import RunStarted, StoredEvent, TurnFailed, TurnFinished
+from mudroom.ports import SessionStore
+from mudroom.views import stream_events
 
 from .records.sessions import SessionRecord
 from .records.spending import Amounts, SpendingRecords

@@ -10,8 +10,7 @@ from itertools import islice
 import msgspec
 from msgspec import Struct
 
-from mudroom._core.event_encoding import encode_event
-from mudroom._core.events import Delta, StoredEvent
+from mudroom.events import Delta, StoredEvent, encode_event
 
 from .cursors import make_cursor
 

@@ -10,7 +10,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from mudroom._core.events import (
+from mudroom import Reason, Session
+from mudroom.driving import FairSlots, SessionDriver, SessionStart, Turn
+from mudroom.errors import MudroomError, UnknownName, UsageError
+from mudroom.events import (
     AnyEvent,
     Delta,
     RunFinished,
@@ -18,15 +21,9 @@ from mudroom._core.events import (
     StoredEvent,
     TurnFailed,
     TurnFinished,
+    is_child_id,
 )
-from mudroom._core.ports import Journal, SessionStore
-from mudroom._core.run_ids import is_child_id
-from mudroom._core.runs import Reason
-from mudroom._platform.time_limits import time_limit
-from mudroom._servers.fair_slots import FairSlots
-from mudroom._session.session import Session
-from mudroom.driving import SessionDriver, SessionStart, Turn
-from mudroom.errors import MudroomError, UnknownName, UsageError
+from mudroom.ports import Journal, SessionStore
 
 from .bodies import make_prompt, parse_answer, read_message
 from .charges import SessionCharges
@@ -190,7 +187,7 @@ class HostedSession:
             if item := await self._find_prompt():
                 return item
             try:
-                async with time_limit(self._parts.options.idle_seconds):
+                async with asyncio.timeout(self._parts.options.idle_seconds):
                     await self.woken.wait()
             except TimeoutError:
                 if not (self.driver and self.driver.session.interrupted_run):

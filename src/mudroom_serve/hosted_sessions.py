@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from mudroom._core.runs import Reason
+from mudroom import Reason
 from mudroom.errors import JournalBusy, MudroomError
 
 from .feed import SessionFeed

@@ -10,9 +10,9 @@ from typing import Any
 from msgspec import Struct
 
 from mudroom import driving
-from mudroom._core.ports import ApprovalDecision, ApprovalRequest
-from mudroom._projections.safe_text import sanitize_line
 from mudroom.driving import Questions
+from mudroom.ports import ApprovalDecision, ApprovalRequest
+from mudroom.views import sanitize_line
 
 from .errors import make_wrong_request
 from .records.sessions import SessionRecords

@@ -17,7 +17,6 @@ import mcp_types
 from mcp.shared.exceptions import MCPError
 
 from mudroom import Permissions, Session
-from mudroom._servers.listening import ListenOptions, ServerAddress
 from mudroom._servers.mcp import protocol
 from mudroom._servers.mcp.following import Context, get_owner
 from mudroom._servers.mcp.host_task import Owner
@@ -26,6 +25,7 @@ from mudroom._servers.mcp.results import ToolAnswer
 from mudroom._servers.mcp.server import McpServer, ServerOptions
 from mudroom._servers.mcp.task_request import TaskArguments
 from mudroom._servers.mcp.task_states import EXTENSION, accepts_tasks
+from mudroom.driving import ListenOptions, ServerAddress
 from mudroom.errors import ModelRefused
 from mudroom.ports import Approver
 from mudroom.testing import Request, ScriptedModel, call

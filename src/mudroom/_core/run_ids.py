@@ -25,6 +25,7 @@ def split_run_id(run_id: str) -> tuple[str, int, str]:
 
 
 def is_child_id(run_id: str) -> bool:
+    """Return whether a run was started by another one; `1` is a root run, `1.3.2` a child."""
     return "." in run_id
 
 

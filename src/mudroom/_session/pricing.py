@@ -48,6 +48,9 @@ def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> floa
         model: a model string, "provider:model"; of several with commas, the first counts.
         uses_table: also look in the table of prices. Without it, only stated prices and models
             that are always free are known.
+
+    Example:
+        calculate_cost("anthropic:claude-sonnet-4-5", Usage(1_000_000, 0)) == 3.0
     """
     if usage.usd is not None:
         return usage.usd

@@ -4,6 +4,11 @@
 options change. `Questions` holds the tool calls that the client must decide on. A server is then
 a mapping of messages: each message of its protocol becomes one call, each event one message.
 
+For what such a server needs besides: `check_prompt`, `check_outputs` and `explain_mismatch` check
+what clients send, `FairSlots` shares places for work between them, `Listener` takes the connections
+of an HTTP server, `calculate_cost` tells what a turn costs, and `delete_session` deletes a session
+with its files.
+
 Example:
     questions = Questions()
 
@@ -30,8 +35,32 @@ Example:
 
 from __future__ import annotations
 
+from .._adapters.journals.sessions import delete_session
+from .._core.schemas.mismatch import explain_mismatch
+from .._platform.connection_limits import ConnectionLimits
+from .._session.pricing import calculate_cost
+from .checks import check_outputs, check_prompt
 from .driver import SessionDriver, SessionStart
+from .fair_slots import FairSlots
+from .listening import Listener, ListenOptions, Refusal, ServerAddress
 from .questions import Question, Questions
 from .turn import Turn
 
-__all__ = ["Question", "Questions", "SessionDriver", "SessionStart", "Turn"]
+__all__ = [
+    "ConnectionLimits",
+    "FairSlots",
+    "ListenOptions",
+    "Listener",
+    "Question",
+    "Questions",
+    "Refusal",
+    "ServerAddress",
+    "SessionDriver",
+    "SessionStart",
+    "Turn",
+    "calculate_cost",
+    "check_outputs",
+    "check_prompt",
+    "delete_session",
+    "explain_mismatch",
+]

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from mudroom._core.runs import Report
+from mudroom import Report
 
 from ..errors import ErrorBody, ErrorFields, RequestError
 from ..hosted_session import ServerParts

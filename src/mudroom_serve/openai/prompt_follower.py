@@ -10,12 +10,9 @@ from typing import Any
 
 import msgspec
 
-from mudroom._adapters.journals.sessions import stream_events
-from mudroom._core.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFinished
-from mudroom._core.messages import TextBlock
-from mudroom._core.run_ids import is_child_id
-from mudroom._core.runs import Reason, Report
-from mudroom._platform.time_limits import time_limit
+from mudroom import Reason, Report, TextBlock
+from mudroom.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFinished, is_child_id
+from mudroom.views import stream_events
 
 from ..errors import RequestError, make_wrong_request
 from ..feed import SessionFeed
@@ -117,7 +114,7 @@ class PromptFollower:
                 message = "the server stops; the session continues when it is started again"
                 raise RequestError(503, "draining", f"{message}: {self._record.id}")
             try:
-                async with time_limit(self._parts.options.keepalive_seconds):
+                async with asyncio.timeout(self._parts.options.keepalive_seconds):
                     await change.wait()
             except TimeoutError:
                 yield ""

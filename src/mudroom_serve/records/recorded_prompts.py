@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mudroom._adapters.journals.sessions import stream_events
-from mudroom._core.events import RunFinished, RunStarted
-from mudroom._core.ports import SessionStore
-from mudroom._core.run_ids import is_child_id
-from mudroom._core.runs import Report
+from mudroom import Report
 from mudroom.errors import JournalError, UnknownName
+from mudroom.events import RunFinished, RunStarted, is_child_id
+from mudroom.ports import SessionStore
+from mudroom.views import stream_events
 
 
 async def is_recorded(store: SessionStore, session: str) -> bool:

@@ -20,7 +20,7 @@ from mudroom import Session
 from mudroom._adapters.journals.sessions import open_store
 from mudroom._core.agents import Agent, Mode
 from mudroom._core.ports import Approver, SessionStore
-from mudroom._servers.listening import ServerAddress
+from mudroom.driving import ServerAddress
 from mudroom.permissions.rules import Permissions
 from mudroom.testing import ScriptedModel
 from mudroom_serve.records.state_file import StateFile

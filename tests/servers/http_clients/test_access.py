@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from mudroom._platform.connection_limits import ConnectionLimits
-from mudroom._servers.listening import check_listen_options
+from mudroom.driving.listening import check_listen_options
 from mudroom.errors import UnknownName, UsageError
 from mudroom_serve.records.tokens import TokenRecords
 from mudroom_serve.route import Route

@@ -16,7 +16,7 @@ from tests.waiting import SECONDS, wait_until
 from mudroom import Usage
 from mudroom._core.messages import AssistantMessage, TextBlock
 from mudroom._core.ports import SessionStore
-from mudroom._servers.fair_slots import FairSlots
+from mudroom.driving import FairSlots
 from mudroom.errors import MudroomError
 from mudroom.testing import Request, call
 from mudroom_serve.records.spending import Amounts, SpendingRecords

@@ -26,10 +26,10 @@ from mudroom._core.agents import Mode
 from mudroom._core.ports import Approver
 from mudroom._servers.line_input import LineInput
 from mudroom._servers.line_output import LineOutput
-from mudroom._servers.listening import ListenOptions, ServerAddress
 from mudroom._servers.mcp.host_tokens import find_owner
 from mudroom._servers.mcp.server import McpServer, Pipes, ServerOptions
 from mudroom._servers.mcp.stdio import MessageWriter
+from mudroom.driving import ListenOptions, ServerAddress
 from mudroom.testing import ScriptedModel
 from mudroom_serve.records.state_file import StateFile
 from mudroom_serve.records.tokens import TokenRecords

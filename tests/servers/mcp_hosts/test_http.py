@@ -18,7 +18,6 @@ from tests.waiting import SECONDS
 
 from mudroom import Budget, Session
 from mudroom._platform.connection_limits import ConnectionLimits
-from mudroom._servers.listening import ListenOptions
 from mudroom._servers.mcp import http as http_server
 from mudroom._servers.mcp.host_task import Owner
 from mudroom._servers.mcp.host_tasks import HostTasks
@@ -27,7 +26,7 @@ from mudroom._servers.mcp.protocol import McpProtocol
 from mudroom._servers.mcp.protocol_tasks import ProtocolTasks
 from mudroom._servers.mcp.results import AnswerMaker
 from mudroom._servers.mcp.task_request import TaskArguments
-from mudroom.driving import SessionDriver
+from mudroom.driving import Listener, ListenOptions, SessionDriver
 from mudroom.errors import MudroomError, UsageError
 from mudroom.testing import Request, ScriptedModel
 
@@ -241,7 +240,7 @@ async def test_a_server_that_fails_says_so() -> None:
             Server("x"),
             HostTasks(Budget()),
             wrong,
-            ListenOptions(),
+            Listener(ListenOptions()),
             find_no_owner,
             asyncio.Event(),
             print,

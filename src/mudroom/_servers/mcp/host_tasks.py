@@ -15,9 +15,8 @@ from ..._core.budgets import Budget
 from ..._core.events import AnyEvent
 from ..._core.run_ids import find_root_id
 from ..._core.runs import Reason, Report
-from ...driving import SessionDriver, Turn
+from ...driving import FairSlots, SessionDriver, Turn
 from ...errors import MudroomError, UnknownName, UsageError
-from ..fair_slots import FairSlots
 from .host_task import LOCAL_OWNER, HostTask, Owner
 from .task_request import LookArguments, TaskArguments, check_files, limit_budget
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mudroom_serve.records.tokens import TokenRecords
 
-from ..listening import Refusal
+from ...driving import Refusal
 from .host_task import Owner
 
 WORKSPACE = "default"

@@ -14,16 +14,17 @@ from ...._adapters.integrations.mcp_servers.server_process import NESTING_VARIAB
 from ...._core.budgets import Budget
 from ...._core.ports import Approver
 from ...._platform.event_loop import run_event_loop
-from ...._servers.listening import ListenFlags, ListenOptions, ServerAddress, make_listen_options
 from ...._servers.mcp.host_tasks import DEFAULT_PARALLEL
 from ...._servers.mcp.host_tokens import find_owner
 from ...._servers.mcp.server import McpServer, ServerOptions, require_package
 from ...._session.session import Session
+from ....driving import ListenOptions, ServerAddress
 from ....errors import UsageError
 from ...output.notices.log import show_log
 from ...output.notices.start import select_new_notices
 from ...output.progress import print_notice
 from ...output.signals import handle_signals
+from ..listen_flags import ListenFlags, make_listen_options
 from ..load_permissions import load_permissions
 from ..load_settings import load_settings
 from ..open_session import create_session, to_budget

@@ -17,6 +17,13 @@ class FairSlots:
 
     Arguments:
         total: all places. per_owner: places of one owner at most.
+
+    Example:
+        slots = FairSlots(total=16, per_owner=12)
+
+        async def answer(user: str, driver: SessionDriver[str], prompt: str) -> None:
+            async with slots.hold(user):
+                await driver.submit(prompt).wait()
     """
 
     def __init__(self, total: int, per_owner: int) -> None:
@@ -50,7 +57,11 @@ class FairSlots:
 
     @asynccontextmanager
     async def hold(self, owner: str) -> AsyncGenerator[None]:
-        """Wait for a place, and hold it in the `async with` block."""
+        """Wait for a place, and hold it in the `async with` block.
+
+        Arguments:
+            owner: name of the user or program that the work is for.
+        """
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue = self._waiting.setdefault(owner, deque())
         queue.append(granted)
