@@ -34,7 +34,6 @@ Example:
 
     body = encode_event(RunWaiting(run="1.3.2", at=0.0))  # as journals store it
     decode_event(body).run == "1.3.2"
-    assert is_child_id("1.3.2")
 """
 
 from __future__ import annotations
@@ -71,7 +70,6 @@ from ._core.events import (
     TurnStarted,
     WorkMerged,
 )
-from ._core.run_ids import is_child_id
 from ._core.runs import RecordedTask
 
 __all__ = [
@@ -107,5 +105,4 @@ __all__ = [
     "WorkMerged",
     "decode_event",
     "encode_event",
-    "is_child_id",
 ]

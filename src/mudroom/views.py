@@ -20,12 +20,17 @@ Example:
     assert find_folder(None, "") == ""
     transcript = build_transcript([], run_id="1")
     assert transcript == ()
+
+    # Ids of runs: "1.3.2" is the child that call 2 in turn 3 of run "1" started.
+    assert is_child_id("1.3.2") and not is_child_id("1")
 """
 
 from __future__ import annotations
 
 from ._adapters.journals.sessions import stream_events
+from ._adapters.models.pricing import calculate_cost
 from ._adapters.output_filters.redaction import Redactor
+from ._core.run_ids import is_child_id
 from ._engine.child_report import ParsedReport, parse_report
 from ._projections.run_tree import RunTree
 from ._projections.run_view import RunState, RunView
@@ -41,7 +46,9 @@ __all__ = [
     "RunView",
     "SummarySaver",
     "build_transcript",
+    "calculate_cost",
     "find_folder",
+    "is_child_id",
     "parse_report",
     "redact_event",
     "sanitize",

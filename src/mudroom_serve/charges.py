@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 from mudroom import Budget, Usage
-from mudroom.driving import calculate_cost
 from mudroom.errors import UnknownName
 from mudroom.events import RunStarted, StoredEvent, TurnFailed, TurnFinished
 from mudroom.ports import SessionStore
-from mudroom.views import stream_events
+from mudroom.views import calculate_cost, stream_events
 
 from .records.sessions import SessionRecord
 from .records.spending import Amounts, SpendingRecords

@@ -21,9 +21,9 @@ from mudroom.events import (
     StoredEvent,
     TurnFailed,
     TurnFinished,
-    is_child_id,
 )
 from mudroom.ports import Journal, SessionStore
+from mudroom.views import is_child_id
 
 from .bodies import make_prompt, parse_answer, read_message
 from .charges import SessionCharges

@@ -26,7 +26,7 @@ from mudroom._cli.interactive.plain_ui import PlainUI
 from mudroom._cli.interactive.session_loop import run_sessions
 from mudroom._cli.main import run
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
-from mudroom._servers.acp.setup import SessionPlan
+from mudroom_hosts.acp.setup import SessionPlan
 
 from ..plugin_folder import write
 from ..stranger_folder import PROMPT, Address, Stranger

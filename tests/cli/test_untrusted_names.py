@@ -11,7 +11,7 @@ from mudroom._cli.actions.acp.prepare_session import prepare_session
 from mudroom._cli.actions.load_settings import load_settings
 from mudroom._cli.actions.programs.load_programs import load_programs
 from mudroom._cli.actions.prompts.print_calls import find_call
-from mudroom._servers.acp.setup import SessionPlan
+from mudroom_hosts.acp.setup import SessionPlan
 
 from ..plugin_folder import write
 from .test_untrusted_folder import NoQuestions

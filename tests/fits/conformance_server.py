@@ -17,18 +17,18 @@ import mcp_types
 from mcp.shared.exceptions import MCPError
 
 from mudroom import Permissions, Session
-from mudroom._servers.mcp import protocol
-from mudroom._servers.mcp.following import Context, get_owner
-from mudroom._servers.mcp.host_task import Owner
-from mudroom._servers.mcp.protocol import CallResult, McpProtocol
-from mudroom._servers.mcp.results import ToolAnswer
-from mudroom._servers.mcp.server import McpServer, ServerOptions
-from mudroom._servers.mcp.task_request import TaskArguments
-from mudroom._servers.mcp.task_states import EXTENSION, accepts_tasks
 from mudroom.driving import ListenOptions, ServerAddress
 from mudroom.errors import ModelRefused
 from mudroom.ports import Approver
 from mudroom.testing import Request, ScriptedModel, call
+from mudroom_hosts.mcp import protocol
+from mudroom_hosts.mcp.following import Context, get_owner
+from mudroom_hosts.mcp.host_task import Owner
+from mudroom_hosts.mcp.protocol import CallResult, McpProtocol
+from mudroom_hosts.mcp.results import ToolAnswer
+from mudroom_hosts.mcp.server import McpServer, ServerOptions
+from mudroom_hosts.mcp.task_request import TaskArguments
+from mudroom_hosts.mcp.task_states import EXTENSION, accepts_tasks
 
 TOOLS = (
     "greet",

@@ -18,17 +18,17 @@ from mudroom import ServerSpec, Session
 from mudroom._adapters.integrations.plugins.spec import Plugin
 from mudroom._cli.actions.parse_json_flags import parse_inline_agents
 from mudroom._core.agents import Mode
-from mudroom._servers.agent_sdk.chosen_servers import choose_servers
-from mudroom._servers.agent_sdk.server import AgentSdkServer
-from mudroom._servers.agent_sdk.setup import (
+from mudroom.permissions.rules import Permissions
+from mudroom.testing import ScriptedModel
+from mudroom_hosts.agent_sdk.chosen_servers import choose_servers
+from mudroom_hosts.agent_sdk.server import AgentSdkServer
+from mudroom_hosts.agent_sdk.setup import (
     PlannedSession,
     ServerOptions,
     SessionParts,
     SessionPlan,
 )
-from mudroom._servers.file_prompts import FilePrompt
-from mudroom.permissions.rules import Permissions
-from mudroom.testing import ScriptedModel
+from mudroom_hosts.file_prompts import FilePrompt
 
 from .leftovers import Resources
 

@@ -25,7 +25,7 @@ def split_run_id(run_id: str) -> tuple[str, int, str]:
 
 
 def is_child_id(run_id: str) -> bool:
-    """Return whether a run was started by another one; `1` is a root run, `1.3.2` a child."""
+    """Return whether another run started this one."""
     return "." in run_id
 
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 from .._adapters import agent_files
 from .._adapters.journals.session_journal import SessionJournal
 from .._adapters.models import providers
+from .._adapters.models.pricing import PriceFile
 from .._adapters.output_filters.injection_marker import mark_injection
 from .._adapters.output_filters.redaction import Redactor
 from .._adapters.tools._sources import SessionToolSources, load_tools
@@ -54,7 +55,6 @@ from .open_adapters import (
     open_versions,
 )
 from .options import SessionOptions, choose_worker
-from .pricing import PriceFile
 from .recorded_options import find_folder, find_home, get_environ
 
 if TYPE_CHECKING:

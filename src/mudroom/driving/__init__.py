@@ -6,8 +6,7 @@ a mapping of messages: each message of its protocol becomes one call, each event
 
 For what such a server needs besides: `check_prompt`, `check_outputs` and `explain_mismatch` check
 what clients send, `FairSlots` shares places for work between them, `Listener` takes the connections
-of an HTTP server, `calculate_cost` tells what a turn costs, and `delete_session` deletes a session
-with its files.
+of an HTTP server, and `delete_session` deletes a session with its files.
 
 Example:
     questions = Questions()
@@ -38,7 +37,6 @@ from __future__ import annotations
 from .._adapters.journals.sessions import delete_session
 from .._core.schemas.mismatch import explain_mismatch
 from .._platform.connection_limits import ConnectionLimits
-from .._session.pricing import calculate_cost
 from .checks import check_outputs, check_prompt
 from .driver import SessionDriver, SessionStart
 from .fair_slots import FairSlots
@@ -58,7 +56,6 @@ __all__ = [
     "SessionDriver",
     "SessionStart",
     "Turn",
-    "calculate_cost",
     "check_outputs",
     "check_prompt",
     "delete_session",

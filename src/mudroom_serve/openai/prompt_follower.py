@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from mudroom import Reason, Report, TextBlock
-from mudroom.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFinished, is_child_id
-from mudroom.views import stream_events
+from mudroom.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFinished
+from mudroom.views import is_child_id, stream_events
 
 from ..errors import RequestError, make_wrong_request
 from ..feed import SessionFeed

@@ -6,9 +6,9 @@ from typing import Any
 
 from mudroom import Report
 from mudroom.errors import JournalError, UnknownName
-from mudroom.events import RunFinished, RunStarted, is_child_id
+from mudroom.events import RunFinished, RunStarted
 from mudroom.ports import SessionStore
-from mudroom.views import stream_events
+from mudroom.views import is_child_id, stream_events
 
 
 async def is_recorded(store: SessionStore, session: str) -> bool:

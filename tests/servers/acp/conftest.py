@@ -17,17 +17,17 @@ from mudroom._cli.actions.acp.command_line import fetch_server_prompt, list_serv
 from mudroom._core.agents import Mode
 from mudroom._core.budgets import Budget
 from mudroom._core.ports import Approver
-from mudroom._servers.acp.server import AcpServer
-from mudroom._servers.acp.setup import (
+from mudroom.permissions.approved_rules import load_approved
+from mudroom.permissions.rules import Permissions
+from mudroom.testing import ScriptedModel
+from mudroom_hosts.acp.server import AcpServer
+from mudroom_hosts.acp.setup import (
     CommandLine,
     PlannedSession,
     RecordedSession,
     SessionPlan,
 )
-from mudroom._servers.file_prompts import FilePrompt
-from mudroom.permissions.approved_rules import load_approved
-from mudroom.permissions.rules import Permissions
-from mudroom.testing import ScriptedModel
+from mudroom_hosts.file_prompts import FilePrompt
 
 Line = dict[str, Any]
 NEW_UPDATES = ("subagent_update", "session_message", "notice", "compaction_update")

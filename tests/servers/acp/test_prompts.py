@@ -12,10 +12,10 @@ from tests.waiting import wait_until
 from mudroom._core.budgets import Budget
 from mudroom._core.messages import AssistantMessage, StopReason, TextBlock, ThinkingBlock
 from mudroom._core.runs import Reason, Report
-from mudroom._servers.acp.stop_reasons import describe_failure
-from mudroom._servers.file_prompts import FilePrompt
 from mudroom.errors import ModelRefused
 from mudroom.testing import Request, call
+from mudroom_hosts.acp.stop_reasons import describe_failure
+from mudroom_hosts.file_prompts import FilePrompt
 
 from .conftest import Line, MakeEditor
 

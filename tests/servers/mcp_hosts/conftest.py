@@ -24,13 +24,13 @@ from tests.waiting import SECONDS
 from mudroom import Permissions, Session
 from mudroom._core.agents import Mode
 from mudroom._core.ports import Approver
-from mudroom._servers.line_input import LineInput
-from mudroom._servers.line_output import LineOutput
-from mudroom._servers.mcp.host_tokens import find_owner
-from mudroom._servers.mcp.server import McpServer, Pipes, ServerOptions
-from mudroom._servers.mcp.stdio import MessageWriter
 from mudroom.driving import ListenOptions, ServerAddress
 from mudroom.testing import ScriptedModel
+from mudroom_hosts.line_input import LineInput
+from mudroom_hosts.line_output import LineOutput
+from mudroom_hosts.mcp.host_tokens import find_owner
+from mudroom_hosts.mcp.server import McpServer, Pipes, ServerOptions
+from mudroom_hosts.mcp.stdio import MessageWriter
 from mudroom_serve.records.state_file import StateFile
 from mudroom_serve.records.tokens import TokenRecords
 

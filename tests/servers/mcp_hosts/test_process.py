@@ -34,7 +34,7 @@ END_SECONDS = 3.0
 
 PRINTING = """
 import os, subprocess, sys, warnings
-from mudroom._servers.mcp.server import claim_standard_streams
+from mudroom_hosts.mcp.server import claim_standard_streams
 with claim_standard_streams() as pipes:
     print("print")
     sys.stdout.flush()
@@ -219,7 +219,7 @@ def test_without_the_package_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from mudroom._cli.main import run
-    from mudroom._servers.mcp import server
+    from mudroom_hosts.mcp import server
 
     def find_nothing(_: str) -> None:
         return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..._adapters.models.pricing import calculate_cost
 from ..._core.agents import Mode
 from ..._core.events import AnyEvent, PermissionDecided, StoredEvent, TurnFailed, WorkMerged
 from ..._core.listings import count_noun
@@ -18,7 +19,6 @@ from ..._core.runs import Reason, Report
 from ..._projections.ledger import LedgerBuilder, describe_ledger
 from ..._projections.run_tree import RunTree
 from ..._session.config import Settings
-from ..._session.pricing import calculate_cost
 from ..._session.session import Session
 from .notices.start import OFFLINE_LINE, describe_sandbox, select_new_notices
 from .plain_progress import PlainProgress

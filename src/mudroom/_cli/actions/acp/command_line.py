@@ -6,12 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ...._servers.acp.setup import CommandLine, RecordedSession, ServerCommand
+from mudroom_hosts.acp.setup import CommandLine, RecordedSession, ServerCommand
 
 if TYPE_CHECKING:
+    from mudroom_hosts.acp.setup import PlannedSession, SessionPlan
+    from mudroom_hosts.file_prompts import FilePrompt
+
     from ...._core.ports import Approver
-    from ...._servers.acp.setup import PlannedSession, SessionPlan
-    from ...._servers.file_prompts import FilePrompt
     from ...._session.session import Session
 
 # Each needs a look into its record.
@@ -66,7 +67,8 @@ def check_setup(flags: Mapping[str, object]) -> int:
 
 def _preload() -> None:
     # Imported for their cost only: the first session needs them.
-    from ...._servers.acp import editor_session  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    from mudroom_hosts.acp import editor_session  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
     from . import prepare_session  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mudroom_hosts.acp.setup import PlannedSession, SessionPlan
+
 from ...._core.ports import Approver
-from ...._servers.acp.setup import PlannedSession, SessionPlan
 from ...output.notices.start import select_new_notices
 from ..load_permissions import load_permissions
 from ..load_settings import load_settings

@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ...._core.agents import Agent
-from ...._platform.event_loop import run_event_loop
-from ...._servers.agent_sdk.chosen_servers import choose_servers
-from ...._servers.agent_sdk.server import AgentSdkServer
-from ...._servers.agent_sdk.setup import (
+from mudroom_hosts.agent_sdk.chosen_servers import choose_servers
+from mudroom_hosts.agent_sdk.server import AgentSdkServer
+from mudroom_hosts.agent_sdk.setup import (
     PlannedSession,
     ServerOptions,
     SessionParts,
     SessionPlan,
 )
-from ...._servers.line_input import LineInput
-from ...._servers.line_output import LineOutput
+from mudroom_hosts.line_input import LineInput
+from mudroom_hosts.line_output import LineOutput
+
+from ...._core.agents import Agent
+from ...._platform.event_loop import run_event_loop
 from ....errors import SessionPaused
 from ...output.notices.log import show_log
 from ...output.notices.start import select_new_notices

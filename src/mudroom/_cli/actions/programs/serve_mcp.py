@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 
+from mudroom_hosts.mcp.host_tasks import DEFAULT_PARALLEL
+from mudroom_hosts.mcp.host_tokens import find_owner
+from mudroom_hosts.mcp.server import McpServer, ServerOptions, require_package
 from mudroom_serve.records.state_file import StateFile
 from mudroom_serve.records.tokens import TokenRecords
 
@@ -14,9 +17,6 @@ from ...._adapters.integrations.mcp_servers.server_process import NESTING_VARIAB
 from ...._core.budgets import Budget
 from ...._core.ports import Approver
 from ...._platform.event_loop import run_event_loop
-from ...._servers.mcp.host_tasks import DEFAULT_PARALLEL
-from ...._servers.mcp.host_tokens import find_owner
-from ...._servers.mcp.server import McpServer, ServerOptions, require_package
 from ...._session.session import Session
 from ....driving import ListenOptions, ServerAddress
 from ....errors import UsageError
