@@ -1,7 +1,9 @@
 """The read side of a session: values that screens, servers, stores and exporters compute from it.
 
 Most are folds of events, live from `Session.watch` or recorded in the journal, so two readers of
-one session always show the same. The others make safe text of what models, tools and files wrote.
+one session always show the same. `stream_events` reads the recorded ones, and `redact_event` takes
+the secrets out of those that others may see. The rest makes safe text of what models, tools and
+files wrote.
 
 Example:
     tree = RunTree()
@@ -47,7 +49,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ._adapters.journals.sessions import stream_events
     from ._adapters.models.pricing import calculate_cost
+    from ._adapters.output_filters.redaction import Redactor
     from ._adapters.tools import find_builtin_tool
     from ._core.run_ids import find_first_id, find_root_id, is_child_id
     from ._engine.child_report import ParsedReport, add_facts, format_words, parse_report
@@ -61,6 +65,7 @@ if TYPE_CHECKING:
         escape_line,
         format_arguments,
         make_call_title,
+        redact_event,
         sanitize,
         sanitize_line,
     )
@@ -70,8 +75,9 @@ if TYPE_CHECKING:
 
 # A screen needs few of them, so each is loaded when it is first used.
 _EXPORTS = {
-    "ParsedReport": "_engine.child_report",
     "LedgerBuilder": "_projections.ledger",
+    "ParsedReport": "_engine.child_report",
+    "Redactor": "_adapters.output_filters.redaction",
     "RunState": "_projections.run_view",
     "RunTree": "_projections.run_tree",
     "RunView": "_projections.run_view",
@@ -93,8 +99,10 @@ _EXPORTS = {
     "make_call_title": "_projections.safe_text",
     "parse_report": "_engine.child_report",
     "quote": "_projections.engine_text",
+    "redact_event": "_projections.safe_text",
     "sanitize": "_projections.safe_text",
     "sanitize_line": "_projections.safe_text",
+    "stream_events": "_adapters.journals.sessions",
     "to_claude_arguments": "_projections.claude.tool_terms",
     "wrap": "_projections.engine_text",
 }
@@ -102,6 +110,7 @@ _EXPORTS = {
 __all__ = [
     "LedgerBuilder",
     "ParsedReport",
+    "Redactor",
     "RunState",
     "RunTree",
     "RunView",
@@ -123,8 +132,10 @@ __all__ = [
     "make_call_title",
     "parse_report",
     "quote",
+    "redact_event",
     "sanitize",
     "sanitize_line",
+    "stream_events",
     "to_claude_arguments",
     "wrap",
 ]

@@ -17,7 +17,7 @@ import mcp_types
 from mcp.shared.exceptions import MCPError
 
 from mudroom import Permissions, Session
-from mudroom._servers.listening import ListenOptions, ServerAddress
+from mudroom.driving import ListenOptions, ServerAddress
 from mudroom.errors import ModelRefused
 from mudroom.ports import Approver
 from mudroom.testing import Request, ScriptedModel, call

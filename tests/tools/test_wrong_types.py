@@ -22,13 +22,13 @@ from mudroom._engine.children.task_tool import make_task_tool
 from mudroom._engine.output_types import parse_output_type
 from mudroom._engine.run_tools import RUN_TOOLS
 from mudroom._engine.run_tools.merge_tool import MERGE_TOOL
-from mudroom._servers.http import bodies
-from mudroom._servers.http.errors import RequestError as HttpError
 from mudroom._session.config import SETTING_NAMES, validate_value
 from mudroom._session.options import make_options
 from mudroom_hosts.acp import params as acp_params
 from mudroom_hosts.acp.errors import RequestError as AcpError
 from mudroom_hosts.mcp import task_request
+from mudroom_serve import bodies
+from mudroom_serve.errors import RequestError as HttpError
 
 RAW = re.compile(r"Expected `|got `|at `|\$\.|Object (?:contains|missing)|validation error")
 """Texts of the packages that check types; they know neither the reader nor its words."""

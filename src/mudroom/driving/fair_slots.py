@@ -16,15 +16,14 @@ class FairSlots:
     delay that of others.
 
     Arguments:
-        total: all places.
-        per_owner: places of one owner at most.
+        total: all places. per_owner: places of one owner at most.
 
     Example:
-        slots = FairSlots(16, per_owner=4)
+        slots = FairSlots(total=16, per_owner=12)
 
-        async def answer(owner: str, text: str) -> Report:
-            async with slots.hold(owner):
-                return await session.run(text)
+        async def answer(user: str, driver: SessionDriver[str], prompt: str) -> None:
+            async with slots.hold(user):
+                await driver.submit(prompt).wait()
     """
 
     def __init__(self, total: int, per_owner: int) -> None:
@@ -61,7 +60,7 @@ class FairSlots:
         """Wait for a place, and hold it in the `async with` block.
 
         Arguments:
-            owner: whose work it is.
+            owner: name of the user or program that the work is for.
         """
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue = self._waiting.setdefault(owner, deque())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mudroom._servers.http.records.tokens import TokenRecords
-from mudroom._servers.listening import Refusal
+from mudroom.driving import Refusal
+from mudroom_serve.records.tokens import TokenRecords
 
 from .host_task import Owner
 

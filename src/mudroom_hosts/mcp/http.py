@@ -23,9 +23,8 @@ from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mudroom._platform.connection_limits import LimitedConnections
 from mudroom._platform.time_limits import time_limit
-from mudroom._servers.listening import ListenOptions, Refusal, find_refusal
+from mudroom.driving import Listener, Refusal
 from mudroom.errors import MudroomError
 
 from .host_task import OWNER_KEY, Owner
@@ -60,28 +59,24 @@ class _Access:
     """Application that answers hosts with a token, and refuses all other requests.
 
     Arguments:
-        connections: to the server. port: the server listens on it.
+        listener: of the server.
     """
 
     def __init__(
         self,
         manager: StreamableHTTPSessionManager,
-        options: ListenOptions,
-        connections: LimitedConnections,
-        port: int,
+        listener: Listener,
         find_owner: FindOwner,
         notify: Callable[[str], object],
     ) -> None:
         self._manager = manager
-        self._options = options
-        self._connections = connections
-        self._port = port
+        self._listener = listener
         self._find_owner = find_owner
         self._notify = notify
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        with self._connections.work(scope["client"]):
+        with self._listener.work(scope["client"]):
             await self._answer(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,8 +101,7 @@ class _Access:
     async def _check(self, scope: Scope) -> Owner | Refusal:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        origin = headers.get("origin")
-        if refusal := find_refusal(self._options, self._port, host=host, origin=origin):
+        if refusal := self._listener.find_refusal(host=host, origin=headers.get("origin")):
             return refusal
         if scope["path"] != PATH:
             return Refusal(404, "not_found", f"the address of the server ends with {PATH}")
@@ -118,8 +112,8 @@ class _Access:
 async def serve_http(
     server: Server[Any],
     host_tasks: HostTasks,
-    listener: socket.socket,
-    options: ListenOptions,
+    opened: socket.socket,
+    listener: Listener,
     find_owner: FindOwner,
     stop: asyncio.Event,
     notify: Callable[[str], object],
@@ -127,19 +121,17 @@ async def serve_http(
     """Serve hosts until `stop` is set; then all tasks end.
 
     Arguments:
-        listener: socket that listens; it is closed at the end.
+        opened: socket of the listener; it is closed at the end.
 
     Raises MudroomError if the server ends without `stop`.
     """
     manager = StreamableHTTPSessionManager(server)
-    port: int = listener.getsockname()[1]
-    limits = options.connection_limits
-    connections = LimitedConnections(limits, is_behind_proxy=options.is_behind_proxy)
+    options = listener.options
     web = _WebServer(
         uvicorn.Config(
-            _Access(manager, options, connections, port, find_owner, notify),
+            _Access(manager, listener, find_owner, notify),
             # The head of a request is bounded with h11, but not with httptools.
-            http=cast("type[asyncio.Protocol]", connections.limit(H11Protocol)),
+            http=cast("type[asyncio.Protocol]", listener.limit(H11Protocol)),
             access_log=False,
             headers=_HEADERS,
             lifespan="off",
@@ -149,12 +141,12 @@ async def serve_http(
             ssl_certfile=options.tls_cert or None,
             ssl_keyfile=options.tls_key or None,
             timeout_graceful_shutdown=_CLEANUP_SECONDS,
-            timeout_keep_alive=round(limits.idle_seconds),
+            timeout_keep_alive=round(options.connection_limits.idle_seconds),
             ws="none",
         )
     )
     async with manager.run():
-        serving = asyncio.create_task(web.serve([listener]))
+        serving = asyncio.create_task(web.serve([opened]))
         stopping = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)

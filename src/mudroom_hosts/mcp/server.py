@@ -14,15 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mudroom import Approver, Budget, Session
-from mudroom._servers.listening import (
-    ListenOptions,
-    ServerAddress,
-    check_listen_options,
-    make_address,
-    make_tls_context,
-    open_socket,
-)
-from mudroom.driving import SessionDriver
+from mudroom.driving import Listener, ListenOptions, ServerAddress, SessionDriver
 from mudroom.errors import UsageError
 
 from ..lines import LineInput, LineOutput
@@ -141,20 +133,19 @@ class McpServer:
         Arguments:
             on_open: called with the address once hosts can connect.
         """
-        check_listen_options(options)
-        make_tls_context(options)  # its error is clear
-        with closing(open_socket(options)) as listener:
+        listener = Listener(options)
+        with closing(listener.open_socket()) as opened:
             async with (
                 self._open_session() as (session, host_tasks),
                 self._open_protocol(session, host_tasks) as protocol,
             ):
                 from .http import PATH, serve_http
 
-                address = make_address(options, listener.getsockname()[1])
+                address = listener.address
                 on_open(replace(address, url=address.url + PATH))
                 server = protocol.make_server(None)
                 await serve_http(
-                    server, host_tasks, listener, options, find_owner, self._stop, self._notify
+                    server, host_tasks, opened, listener, find_owner, self._stop, self._notify
                 )
 
     @asynccontextmanager

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 from tests.waiting import SECONDS, wait_until
 
-from mudroom._servers.http.hosted_session import HostedSession
 from mudroom.testing import Request, call
+from mudroom_serve.hosted_session import HostedSession
 
 from .conftest import Client, Line, MakeSite, is_idle
 

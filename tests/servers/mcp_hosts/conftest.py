@@ -24,14 +24,14 @@ from tests.waiting import SECONDS
 from mudroom import Permissions, Session
 from mudroom._core.agents import Mode
 from mudroom._core.ports import Approver
-from mudroom._servers.http.records.state_file import StateFile
-from mudroom._servers.http.records.tokens import TokenRecords
-from mudroom._servers.listening import ListenOptions, ServerAddress
+from mudroom.driving import ListenOptions, ServerAddress
 from mudroom.testing import ScriptedModel
 from mudroom_hosts.lines import LineInput, LineOutput
 from mudroom_hosts.mcp.host_tokens import find_owner
 from mudroom_hosts.mcp.server import McpServer, Pipes, ServerOptions
 from mudroom_hosts.mcp.stdio import MessageWriter
+from mudroom_serve.records.state_file import StateFile
+from mudroom_serve.records.tokens import TokenRecords
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 ERAS = ("2026-07-28", "legacy")

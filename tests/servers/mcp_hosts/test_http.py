@@ -18,8 +18,7 @@ from tests.waiting import SECONDS
 
 from mudroom import Budget, Session
 from mudroom._platform.connection_limits import ConnectionLimits
-from mudroom._servers.listening import ListenOptions
-from mudroom.driving import SessionDriver
+from mudroom.driving import Listener, ListenOptions, SessionDriver
 from mudroom.errors import MudroomError, UsageError
 from mudroom.testing import Request, ScriptedModel
 from mudroom_hosts.mcp import http as http_server
@@ -241,7 +240,7 @@ async def test_a_server_that_fails_says_so() -> None:
             Server("x"),
             HostTasks(Budget()),
             wrong,
-            ListenOptions(),
+            Listener(ListenOptions()),
             find_no_owner,
             asyncio.Event(),
             print,

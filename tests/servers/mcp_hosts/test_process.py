@@ -21,11 +21,11 @@ from tests.waiting import SECONDS, is_alive, wait_until
 from mudroom import Session
 from mudroom._adapters.journals.sessions import open_store, read_events
 from mudroom._core.messages import ToolCallBlock
-from mudroom._servers.http.records.state_file import StateFile
-from mudroom._servers.http.records.tokens import TokenRecords
 from mudroom.events import RunFinished, RunStarted
 from mudroom.testing import ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer
+from mudroom_serve.records.state_file import StateFile
+from mudroom_serve.records.tokens import TokenRecords
 
 from .conftest import TaskHost
 

@@ -46,14 +46,11 @@ def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> floa
 
     Arguments:
         model: a model string, "provider:model"; of several with commas, the first counts.
-        usage: of one or more requests.
         uses_table: also look in the table of prices. Without it, only stated prices and models
             that are always free are known.
 
     Example:
-        usage = Usage(input_tokens=1_000_000, output_tokens=10_000)
-        print(calculate_cost("anthropic:claude-sonnet-4-5", usage))
-        calculate_cost("offline", usage) == 0.0
+        calculate_cost("anthropic:claude-sonnet-4-5", Usage(1_000_000, 0)) == 3.0
     """
     if usage.usd is not None:
         return usage.usd

@@ -10,20 +10,21 @@ from functools import partial
 from mudroom_hosts.mcp.host_tasks import DEFAULT_PARALLEL
 from mudroom_hosts.mcp.host_tokens import find_owner
 from mudroom_hosts.mcp.server import McpServer, ServerOptions, require_package
+from mudroom_serve.records.state_file import StateFile
+from mudroom_serve.records.tokens import TokenRecords
 
 from ...._adapters.integrations.mcp_servers.server_process import NESTING_VARIABLE
 from ...._core.budgets import Budget
 from ...._core.ports import Approver
 from ...._platform.event_loop import run_event_loop
-from ...._servers.http.records.state_file import StateFile
-from ...._servers.http.records.tokens import TokenRecords
-from ...._servers.listening import ListenFlags, ListenOptions, ServerAddress, make_listen_options
 from ...._session.session import Session
+from ....driving import ListenOptions, ServerAddress
 from ....errors import UsageError
 from ...output.notices.log import show_log
 from ...output.notices.start import select_new_notices
 from ...output.progress import print_notice
 from ...output.signals import handle_signals
+from ..listen_flags import ListenFlags, make_listen_options
 from ..load_permissions import load_permissions
 from ..load_settings import load_settings
 from ..open_session import create_session, to_budget

@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from ..._core.runs import Reason
-from ...errors import JournalBusy, MudroomError
+from mudroom import Reason
+from mudroom.errors import JournalBusy, MudroomError
+
 from .feed import SessionFeed
 from .hosted_session import CANCELLED_BEFORE, HostedSession, ServerParts
 from .records.inputs import PROMPT, Input, InputResult

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from hashlib import blake2b
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
-from ..._core.budgets import Budget, choose_smaller
-from ..._core.json_values import get_decoder
-from ..._core.messages import ImageBlock, TextBlock
-from ..._core.schemas.mismatch import explain_mismatch
-from ..._engine.output_types import parse_output_type
-from ..._session.prompts import Prompt, parse_prompt
-from ...errors import UsageError
+from mudroom import Budget, ImageBlock, TextBlock
+from mudroom.driving import check_outputs, check_prompt, explain_mismatch
+from mudroom.errors import UsageError
+
 from .errors import make_wrong_request
 from .questions import Answer
 
@@ -129,10 +127,15 @@ class QuestionAnswer(
 ClientEvent = UserMessage | UserInterrupt | RunSteer | RunCancel | RunWrapUp | QuestionAnswer
 
 
+@cache
+def _make_decoder(kind: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401  (a type, or a union)
+    return msgspec.json.Decoder(kind)
+
+
 def parse_body(kind: type[_T], data: bytes) -> _T:
     """Return the body of a request. Raises RequestError."""
     try:
-        return get_decoder(kind).decode(data or b"{}")
+        return _make_decoder(kind).decode(data or b"{}")
     except msgspec.ValidationError as error:
         reason = explain_mismatch(error, what="body")
         raise make_wrong_request(f"the body is wrong: {reason}") from error
@@ -161,7 +164,7 @@ def read_message(body: dict[str, Any]) -> UserMessage:
     return msgspec.convert(body, UserMessage)
 
 
-def make_prompt(body: PromptBody) -> Prompt:
+def make_prompt(body: PromptBody) -> str | list[TextBlock | ImageBlock]:
     """Return a prompt of a client as a run takes it."""
     if isinstance(body, str):
         return body
@@ -171,16 +174,16 @@ def make_prompt(body: PromptBody) -> Prompt:
     ]
 
 
-def check_prompt(prompt: PromptBody, outputs: dict[str, Any] | None) -> None:
+def check_message(prompt: PromptBody, outputs: dict[str, Any] | None) -> None:
     """Raise RequestError for a prompt or outputs that no run can take."""
     try:
-        parse_prompt(make_prompt(prompt))
+        check_prompt(make_prompt(prompt))
     except UsageError as error:
         raise make_wrong_request(error.message, "text") from error
     if outputs is None:
         return
     try:
-        parse_output_type(outputs)
+        check_outputs(outputs)
     except UsageError as error:
         raise make_wrong_request(f"outputs cannot be used: {error}", "outputs") from error
 
@@ -193,10 +196,11 @@ def compute_digest(*values: object) -> bytes:
 def limit_budget(requested: BudgetFields, limits: Budget) -> Budget:
     """Return a budget whose limits are the smaller ones of the request and of the server."""
     wanted = requested.make_budget()
-    pairs = {name: getattr(wanted, name) for name in wanted.__struct_fields__}
-    return Budget(
-        **{name: choose_smaller(own, getattr(limits, name)) for name, own in pairs.items()}
-    )
+    smaller: dict[str, Any] = {}
+    for name in wanted.__struct_fields__:
+        amounts = (getattr(wanted, name), getattr(limits, name))
+        smaller[name] = min((each for each in amounts if each is not None), default=None)
+    return Budget(**smaller)
 
 
 EventType = Literal[

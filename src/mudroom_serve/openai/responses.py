@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from ...._core.runs import Report
+from mudroom import Report
+
 from ..bodies import DEFAULT_AGENT, UserMessage
 from ..errors import RequestError, make_not_found, make_wrong_request
 from ..hosted_session import ServerParts

@@ -10,12 +10,10 @@ from typing import Any
 
 import msgspec
 
-from ...._adapters.journals.sessions import stream_events
-from ...._core.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFinished
-from ...._core.messages import TextBlock
-from ...._core.run_ids import is_child_id
-from ...._core.runs import Reason, Report
-from ...._platform.time_limits import time_limit
+from mudroom import Reason, Report, TextBlock
+from mudroom.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFinished
+from mudroom.views import is_child_id, stream_events
+
 from ..errors import RequestError, make_wrong_request
 from ..feed import SessionFeed
 from ..hosted_session import HostedSession, ServerParts
@@ -116,7 +114,7 @@ class PromptFollower:
                 message = "the server stops; the session continues when it is started again"
                 raise RequestError(503, "draining", f"{message}: {self._record.id}")
             try:
-                async with time_limit(self._parts.options.keepalive_seconds):
+                async with asyncio.timeout(self._parts.options.keepalive_seconds):
                     await change.wait()
             except TimeoutError:
                 yield ""

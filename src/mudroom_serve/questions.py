@@ -9,10 +9,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from ... import driving
-from ..._core.ports import ApprovalDecision, ApprovalRequest
-from ..._projections.safe_text import sanitize_line
-from ...driving import Questions
+from mudroom import driving
+from mudroom.driving import Questions
+from mudroom.ports import ApprovalDecision, ApprovalRequest
+from mudroom.views import sanitize_line
+
 from .errors import make_wrong_request
 from .records.sessions import SessionRecords
 from .records.state_file import StateError

@@ -8,7 +8,8 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_netw
 
 from aiohttp import web
 
-from ...errors import UsageError
+from mudroom.errors import UsageError
+
 from .records.tokens import Token, is_owner_name
 from .setup import ServerOptions
 

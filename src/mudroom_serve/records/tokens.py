@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from ...._core.json_values import get_decoder
-from ....errors import UnknownName, UsageError, quote_value
+from mudroom.errors import UnknownName, UsageError, quote_value
+
 from .state_file import StateFile
 
 Scope = Literal["read", "run", "answer", "admin"]
@@ -46,6 +46,9 @@ class Token(Struct, frozen=True, kw_only=True):
     modes: tuple[str, ...] = ()
     workspaces: tuple[str, ...] = ()
     created: float = 0.0
+
+
+_TOKEN = msgspec.json.Decoder(Token)
 
 
 class TokenRecords:
@@ -82,7 +85,7 @@ class TokenRecords:
         rows = self._state.read_now(
             lambda connection: connection.execute("SELECT body FROM tokens").fetchall()
         )
-        tokens = [get_decoder(Token).decode(body) for (body,) in rows]
+        tokens = [_TOKEN.decode(body) for (body,) in rows]
         return sorted(tokens, key=lambda token: token.created)
 
     def remove(self, id: str) -> Token:
@@ -119,7 +122,7 @@ class TokenRecords:
             ).fetchone()
 
         row = await self._state.read(read)
-        known = (get_decoder(Token).decode(row[0]), row[1]) if row else None
+        known = (_TOKEN.decode(row[0]), row[1]) if row else None
         if known is None:
             self._known.pop(id, None)  # wrong ids are not kept
         else:

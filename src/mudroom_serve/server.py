@@ -5,28 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from ..._core.ports import SessionStore
-from ..._platform.connection_limits import LimitedConnections
-from ..._platform.time_limits import time_limit
-from ..._platform.web_listener import open_listener
-from ..._version import __version__
-from ...driving import FairSlots
-from ...errors import MudroomError
-from ..listening import (
-    ServerAddress,
-    check_listen_options,
-    find_refusal,
-    make_address,
-    make_listen_error,
-    make_tls_context,
-)
+from mudroom import __version__
+from mudroom.driving import FairSlots, Listener, ServerAddress
+from mudroom.errors import MudroomError
+from mudroom.ports import SessionStore
+
 from .bodies import parse_body
 from .errors import ErrorBody, RequestError, convert_error, make_error_response
 from .event_stream import EventRoutes
@@ -52,9 +42,6 @@ from .routes import (
 from .session_routes import SessionRoutes
 from .setup import CommandLine, ServerOptions
 
-_CLEANUP_SECONDS = 1.0
-"""Seconds that responses have to end after their streams were told to."""
-
 
 class HttpServer:
     """The server.
@@ -73,7 +60,7 @@ class HttpServer:
         store: SessionStore,
         notify: Callable[[str], object],
     ) -> None:
-        check_listen_options(options)
+        self._listener = Listener(options)
         self._login = make_proxy_login(options)
         self._options = options
         self._notify = notify
@@ -134,7 +121,7 @@ class HttpServer:
     async def open(self) -> AsyncGenerator[ServerAddress]:
         """Serve in the `async with` block. What works at its end, a later process continues."""
         app = web.Application(
-            middlewares=[make_access_middleware(self._options, self._metrics, self._notify)],
+            middlewares=[make_access_middleware(self._listener, self._metrics, self._notify)],
             client_max_size=self._options.max_body,
         )
         app.on_response_prepare.append(add_headers)
@@ -143,10 +130,10 @@ class HttpServer:
             app.router.add_route(route.method, route.path, endpoint)
         watching = asyncio.create_task(self._hosts.watch_others())
         try:
-            async with AsyncExitStack() as stack:
-                port = await self._listen(stack, app)
+            log = make_request_log(self._metrics, self._notify)
+            async with self._listener.serve(app, logger=log) as address:
                 try:
-                    yield make_address(self._options, port)
+                    yield address
                 finally:
                     self._closing.set()
                     await _cancel(watching)
@@ -154,25 +141,6 @@ class HttpServer:
         finally:
             await _cancel(watching)
             self._state.close()
-
-    async def _listen(self, stack: AsyncExitStack, app: web.Application) -> int:
-        """Listen until the stack ends; return the port."""
-        options = self._options
-        connections = LimitedConnections(
-            options.connection_limits, is_behind_proxy=options.is_behind_proxy
-        )
-        listener = open_listener(
-            app,
-            connections,
-            (options.host, options.port),
-            tls=make_tls_context(options),
-            shutdown_seconds=_CLEANUP_SECONDS,
-            logger=make_request_log(self._metrics, self._notify),
-        )
-        try:
-            return await stack.enter_async_context(listener)
-        except OSError as error:
-            raise make_listen_error(options, error) from error
 
     async def _drain(self) -> None:
         self._slots.close()
@@ -182,7 +150,7 @@ class HttpServer:
                 "end; the others continue when it is started again."
             )
         with suppress(TimeoutError):
-            async with time_limit(self._options.drain_seconds):
+            async with asyncio.timeout(self._options.drain_seconds):
                 await self._slots.wait_until_idle()
 
 
@@ -287,7 +255,7 @@ _NOBODY = Token(id="", owner="", scopes=())
 
 
 def make_access_middleware(
-    options: ServerOptions, metrics: Metrics, notify: Callable[[str], object]
+    listener: Listener, metrics: Metrics, notify: Callable[[str], object]
 ) -> Middleware:
     """Return the middleware that checks hosts and origins, and makes JSON of all errors."""
 
@@ -298,7 +266,7 @@ def make_access_middleware(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         try:
-            check_host(request, options)
+            check_host(request, listener)
             response = await handler(request)
         except RequestError as error:
             response = make_error_response(error)
@@ -326,14 +294,10 @@ async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(_HEADERS)
 
 
-def check_host(request: web.Request, options: ServerOptions) -> None:
+def check_host(request: web.Request, listener: Listener) -> None:
     """Raise RequestError if a request is for another host, or comes from a page of another."""
-    transport = request.transport
-    port = transport.get_extra_info("sockname")[1] if transport else 0
     headers = request.headers
-    refusal = find_refusal(
-        options, port, host=headers.get("Host", ""), origin=headers.get("Origin")
-    )
+    refusal = listener.find_refusal(host=headers.get("Host", ""), origin=headers.get("Origin"))
     if refusal:
         raise RequestError(refusal.status, refusal.code, refusal.message)
 
@@ -384,7 +348,7 @@ def make_endpoint(
         body = b""
         if route.body is not None:
             try:
-                async with time_limit(options.body_seconds):
+                async with asyncio.timeout(options.body_seconds):
                     body = await request.read()
             except TimeoutError:
                 message = f"the body did not come within {options.body_seconds:g} s"

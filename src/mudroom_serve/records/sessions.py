@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ...._core.budgets import Budget
-from ...._core.json_values import get_decoder
+from mudroom import Budget
+
 from .inputs import PROMPT, insert_input
 from .state_file import StateFile
 
@@ -36,6 +36,9 @@ class SessionChoices(Struct, frozen=True, kw_only=True):
     budget: Budget = Budget()
     usd_per_day: float | None = None
     tokens_per_day: int | None = None
+
+
+_CHOICES = msgspec.json.Decoder(SessionChoices)
 
 
 class SessionRecord(Struct, frozen=True, kw_only=True):
@@ -156,7 +159,7 @@ def _make_record(row: tuple[int, str, str, bytes, str, float, float, int, str]) 
         id=session,
         owner=owner,
         digest=digest,
-        choices=get_decoder(SessionChoices).decode(body),
+        choices=_CHOICES.decode(body),
         created=created,
         usd=usd,
         tokens=tokens,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aiohttp import web
+import asyncio
 
-from ..._platform.time_limits import time_limit
+from aiohttp import web
 
 
 class TimedWriter:
@@ -23,7 +23,7 @@ class TimedWriter:
     async def write(self, data: bytes) -> None:
         """Write data. Raises TimeoutError, ConnectionError."""
         try:
-            async with time_limit(self._seconds):
+            async with asyncio.timeout(self._seconds):
                 await self._response.write(data)
         except TimeoutError:
             if self._request.transport:

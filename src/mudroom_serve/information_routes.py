@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from ..._version import __version__
+from mudroom import __version__
+
 from .bodies import DEFAULT_AGENT
 from .errors import RequestError
 from .hosted_session import ServerParts

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from ...errors import (
+from mudroom.errors import (
     JournalBusy,
     JournalDamaged,
     JournalError,
@@ -17,6 +17,7 @@ from ...errors import (
     UnknownName,
     UsageError,
 )
+
 from .records.state_file import StateError
 
 _RETRY_SECONDS = 5

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from ...._core.runs import Report
+from mudroom import Report
+
 from ..errors import ErrorBody, ErrorFields, RequestError
 from ..hosted_session import ServerParts
 from ..hosted_sessions import HostedSessions

@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...._core.json_values import get_decoder
 from .state_file import StateFile
 
 State = Literal["waiting", "working", "done"]
@@ -40,6 +39,9 @@ class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str = ""
     is_wrong: bool = False
     ended: float = 0.0
+
+
+_RESULT = msgspec.json.Decoder(InputResult)
 
 
 class Input(Struct, frozen=True, kw_only=True):
@@ -201,5 +203,5 @@ def _make_input(row: tuple[Any, ...]) -> Input:
         body=msgspec.json.decode(body),
         state=state,
         runs_before=runs_before,
-        result=get_decoder(InputResult).decode(result) if result else InputResult(),
+        result=_RESULT.decode(result) if result else InputResult(),
     )

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ..._adapters.journals.sessions import stream_events
-from ..._adapters.models.pricing import calculate_cost
-from ..._core.budgets import Budget
-from ..._core.events import RunStarted, StoredEvent, TurnFailed, TurnFinished
-from ..._core.messages import Usage
-from ..._core.ports import SessionStore
-from ...errors import UnknownName
+from mudroom import Budget, Usage
+from mudroom.errors import UnknownName
+from mudroom.events import RunStarted, StoredEvent, TurnFailed, TurnFinished
+from mudroom.ports import SessionStore
+from mudroom.views import calculate_cost, stream_events
+
 from .records.sessions import SessionRecord
 from .records.spending import Amounts, SpendingRecords
 

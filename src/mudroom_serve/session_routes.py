@@ -10,17 +10,18 @@ import msgspec
 from aiohttp import web
 from msgspec.structs import asdict
 
-from ..._adapters.journals.sessions import delete_session, require_no_writer
-from ..._core.agents import Mode
-from ..._core.runs import Reason
-from ...errors import MudroomError
+from mudroom import Mode, Reason
+from mudroom.driving import delete_session
+from mudroom.errors import MudroomError
+from mudroom.ports import make_busy_error
+
 from .bodies import (
     DEFAULT_AGENT,
     BudgetFields,
     ClientEvent,
     NewSession,
     UserMessage,
-    check_prompt,
+    check_message,
     compute_digest,
     get_type,
     limit_budget,
@@ -97,7 +98,7 @@ class SessionRoutes:
         choices = self.make_choices(call.token, body)
         await self._check_agent(call.token, choices)
         if body.prompt is not None:
-            check_prompt(body.prompt, body.outputs)
+            check_message(body.prompt, body.outputs)
         key = read_idempotency_key(call)
         session = make_session_id(call.token.owner, kind, key)
         digest = compute_digest(kind, body)
@@ -150,8 +151,9 @@ class SessionRoutes:
 
     async def _delete(self, record: SessionRecord) -> None:
         """Delete a session. If the process ends meanwhile, the request can be repeated."""
-        if not await self._hosts.stop(record.id):
-            await require_no_writer(self._parts.store, record.id)
+        is_here = await self._hosts.stop(record.id)
+        if not is_here and (writer := await self._parts.store.find_writer(record.id)):
+            raise make_busy_error(writer, record.id)
         try:
             await self._delete_stopped(record)
         except MudroomError:
@@ -176,7 +178,7 @@ class SessionRoutes:
         self.check_ready()
         key = read_idempotency_key(call)
         if isinstance(event, UserMessage):
-            check_prompt(event.text, event.outputs)
+            check_message(event.text, event.outputs)
             await self._check_amounts_unless_known(call.token, record, key)
         item = await self.add_input(record, event, key, compute_digest(event))
         return respond(make_input_view(item), 202)
@@ -184,7 +186,7 @@ class SessionRoutes:
     async def add_prompt(self, call: Call, record: SessionRecord, message: UserMessage) -> Input:
         """Store the next prompt of a session, once for each idempotency key."""
         self.check_ready()
-        check_prompt(message.text, message.outputs)
+        check_message(message.text, message.outputs)
         key = read_idempotency_key(call)
         await self._check_amounts_unless_known(call.token, record, key)
         return await self.add_input(record, message, key, compute_digest(message))

@@ -8,14 +8,15 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from ....errors import quote_value
+from mudroom.errors import quote_value
+
 from ..bodies import (
     ImagePart,
     NewSession,
     PromptBody,
     Text,
     TextPart,
-    check_prompt,
+    check_message,
     parse_body,
 )
 from ..errors import make_wrong_request
@@ -105,7 +106,7 @@ def parse_response(data: bytes) -> tuple[ResponseRequest, Wanted]:
 def make_wanted(agent: str, prompt: PromptBody, form: object, unused: tuple[str, ...]) -> Wanted:
     """Return a request, checked. Raises RequestError."""
     outputs = find_schema(form)
-    check_prompt(prompt, outputs)
+    check_message(prompt, outputs)
     return Wanted(agent=agent, prompt=prompt, outputs=outputs, unused=unused)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...._adapters.journals.sessions import stream_events
-from ...._core.events import RunFinished, RunStarted
-from ...._core.ports import SessionStore
-from ...._core.run_ids import is_child_id
-from ...._core.runs import Report
-from ....errors import JournalError, UnknownName
+from mudroom import Report
+from mudroom.errors import JournalError, UnknownName
+from mudroom.events import RunFinished, RunStarted
+from mudroom.ports import SessionStore
+from mudroom.views import is_child_id, stream_events
 
 
 async def is_recorded(store: SessionStore, session: str) -> bool:

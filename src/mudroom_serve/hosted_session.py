@@ -10,7 +10,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from ..._core.events import (
+from mudroom import Reason, Session
+from mudroom.driving import FairSlots, SessionDriver, SessionStart, Turn
+from mudroom.errors import MudroomError, UnknownName, UsageError
+from mudroom.events import (
     AnyEvent,
     Delta,
     RunFinished,
@@ -19,13 +22,9 @@ from ..._core.events import (
     TurnFailed,
     TurnFinished,
 )
-from ..._core.ports import Journal, SessionStore
-from ..._core.run_ids import is_child_id
-from ..._core.runs import Reason
-from ..._platform.time_limits import time_limit
-from ..._session.session import Session
-from ...driving import FairSlots, SessionDriver, SessionStart, Turn
-from ...errors import MudroomError, UnknownName, UsageError
+from mudroom.ports import Journal, SessionStore
+from mudroom.views import is_child_id
+
 from .bodies import make_prompt, parse_answer, read_message
 from .charges import SessionCharges
 from .errors import may_work_later
@@ -188,7 +187,7 @@ class HostedSession:
             if item := await self._find_prompt():
                 return item
             try:
-                async with time_limit(self._parts.options.idle_seconds):
+                async with asyncio.timeout(self._parts.options.idle_seconds):
                     await self.woken.wait()
             except TimeoutError:
                 if not (self.driver and self.driver.session.interrupted_run):

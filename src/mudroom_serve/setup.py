@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ..._core.budgets import Budget
-from ..listening import ListenOptions
+from mudroom import Budget
+from mudroom.driving import ListenOptions
 
 if TYPE_CHECKING:
-    from ..._core.ports import Approver, SessionStore
-    from ..._session.session import Session
+    from mudroom import Session
+    from mudroom.ports import Approver, SessionStore
 
 
 class SessionPlan(Struct, frozen=True, kw_only=True):
