@@ -10,8 +10,6 @@ from mudroom import ApprovalDecision, ApprovalRequest, Mode, Session
 from mudroom.driving import Question, Questions
 from mudroom.errors import UsageError
 from mudroom.permissions import Rule, Verdict, parse_rule
-from mudroom.permissions.approved_rules import keep_approved
-from mudroom.permissions.rules import RULE_VERDICTS
 from mudroom.ports import InputForm, ToolCategory
 from mudroom.views import get_claude_name, is_child_id
 
@@ -22,6 +20,7 @@ from .json_fields import as_list, as_object
 _ORIGIN = "the program that started mudroom"
 _KEPT = ("localSettings", "projectSettings", "userSettings")
 """Destinations of rules that stay after the session."""
+_VERDICTS = (Verdict.ALLOW, Verdict.ASK, Verdict.DENY)
 
 
 class HostApprover:
@@ -42,7 +41,6 @@ class HostApprover:
         self,
         channel: ControlChannel,
         *,
-        home: str,
         change_mode: Callable[[str], object],
         add_rules: Callable[[tuple[Rule, ...]], object],
         interrupt: Callable[[], object],
@@ -51,7 +49,6 @@ class HostApprover:
     ) -> None:
         self.questions = Questions(self._ask, on_change=self._count)
         self._channel = channel
-        self._home = home
         self._change_mode = change_mode
         self._add_rules = add_rules
         self._interrupt = interrupt
@@ -136,7 +133,7 @@ class HostApprover:
             self._change_mode(str(update.get("mode", "")))
             return
         behavior = str(update.get("behavior", "allow"))
-        if kind != "addRules" or behavior not in RULE_VERDICTS:
+        if kind != "addRules" or behavior not in _VERDICTS:
             self._notify(f"a change of permissions is not used: mudroom has no {kind}")
             return
         verdict = Verdict(behavior)
@@ -145,8 +142,8 @@ class HostApprover:
             self._add_rules(rules)
             return
         self.questions.add_rules(*rules)
-        if update.get("destination") in _KEPT and rules:
-            keep_approved(self._home, self._cwd, rules)
+        if update.get("destination") in _KEPT:
+            self.questions.keep_rules(*rules)
 
     def _parse_rules(self, update: Mapping[str, Any], verdict: Verdict) -> list[Rule]:
         rules: list[Rule] = []

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from mudroom import __version__
-from mudroom._adapters.agent_files import load_output_styles
-from mudroom._adapters.models.providers import list_usable_models
 from mudroom.errors import UsageError
 from mudroom.permissions import Rule
 from mudroom.ports import HookCallback
@@ -42,12 +39,11 @@ class Host:
         notify: Callable[[str], object],
     ) -> None:
         self._setup = setup
-        self._user_home = options.user_home
+        self._options = options
         self._notify = notify
         output = HostOutput(channel.send, options, shows_child_text=setup.shows_child_text)
         approver = HostApprover(
             channel,
-            home=options.home,
             change_mode=self._change_mode,
             add_rules=self._add_rules,
             interrupt=self._interrupt,
@@ -57,12 +53,14 @@ class Host:
         sources = tuple(
             HostToolSource(channel, name, setup.manifests.get(name)) for name in setup.servers
         )
-        hooks = make_host_hooks(setup.hooks, channel, output.send_hook, notify)
+        hooks = make_host_hooks(setup.hooks, options.hook_events, channel, output.send_hook, notify)
         plan = SessionPlan(setup=setup, sources=sources)
         self.hosted = HostedSession(prepare, options, approver, hooks, output, plan, notify)
         self.prompts = PromptLoop(self.hosted, output, keeps_background=setup.keeps_background)
         servers = ServerRequests(self.hosted, lambda name: HostToolSource(channel, name))
-        self.requests = RequestTable(self.hosted, self.prompts, output, servers)
+        self.requests = RequestTable(
+            self.hosted, self.prompts, output, servers, options.list_models
+        )
 
     def _change_mode(self, mode: str) -> None:
         """Use a mode that came with a decision; a wrong one is not used."""
@@ -80,17 +78,6 @@ class Host:
     def stop_all(self) -> bool:
         """Stop the prompt and all background work. Return False if nothing works."""
         return self.hosted.driver.cancel()
-
-    def _list_styles(self) -> list[str]:
-        """Return the names of the output styles of files."""
-        session = self.hosted.driver.session
-        loaded = load_output_styles(
-            session.cwd,
-            user_home=self._user_home,
-            plugins=session.plugins,
-            trusts_folder=session.trusted,
-        )
-        return list(loaded.by_name)
 
     def describe(self) -> dict[str, Any]:
         """Return the answer to `initialize`."""
@@ -114,8 +101,8 @@ class Host:
             "commands": commands,
             "agents": agents,
             "output_style": session.output_style,
-            "available_output_styles": ["default", *self._list_styles()],
-            "models": list_models(),
+            "available_output_styles": ["default", *self.hosted.list_styles()],
+            "models": describe_models(self._options.list_models()),
             "account": {"apiKeySource": "none"},
             "hook_on_failure_supported": True,
             **({"hooks_applied": True} if self._setup.hooks else {}),
@@ -135,6 +122,7 @@ ShowHook = Callable[..., None]
 
 def make_host_hooks(
     hooks: Mapping[str, Any],
+    events: Collection[str],
     channel: ControlChannel,
     show: ShowHook,
     notify: Callable[[str], object],
@@ -142,16 +130,13 @@ def make_host_hooks(
     """Return the hooks of `initialize` by event.
 
     Arguments:
+        events: names of those that mudroom has.
         show: takes the lines about hooks that start and end.
         notify: takes a line for stderr for each event that never fires here.
     """
-    if not hooks:
-        return {}
-    from mudroom._adapters.integrations.hook_programs.event_rules import RULES  # slow to import
-
     callbacks: dict[str, list[HookCallback]] = {}
     for event, matchers in hooks.items():
-        if event not in RULES:
+        if event not in events:
             notify(f"hooks of the event {event} never run: mudroom does not have it")
             continue
         for matcher in map(as_object, as_list(matchers)):
@@ -230,6 +215,7 @@ class RequestTable:
 
     Arguments:
         servers: those about MCP servers.
+        list_models: returns the model strings that work here.
     """
 
     def __init__(
@@ -238,7 +224,9 @@ class RequestTable:
         prompts: PromptLoop,
         output: HostOutput,
         servers: ServerRequests,
+        list_models: Callable[[], Sequence[str]],
     ) -> None:
+        self._list_usable = list_models
         self._hosted = hosted
         self._servers = servers
         self._prompts = prompts
@@ -326,13 +314,13 @@ class RequestTable:
         return {"version": PROTOCOL_LEVEL, "mudroom_version": __version__}
 
     async def _list_models(self, _: Mapping[str, Any]) -> Answer:
-        return {"models": list_models()}
+        return {"models": describe_models(self._list_usable())}
 
     async def _ignore(self, _: Mapping[str, Any]) -> Answer:
         return {}
 
 
-def list_models() -> list[dict[str, Any]]:
+def describe_models(names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the models that work here, as the SDKs list them."""
-    names = ["default", *list_usable_models(os.environ)]
-    return [{"value": name, "displayName": name, "description": ""} for name in names]
+    known = ["default", *names]
+    return [{"value": name, "displayName": name, "description": ""} for name in known]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Mapping, Sequence
@@ -11,8 +12,7 @@ from itertools import count
 from typing import Any
 
 from mudroom import Effect, ImageBlock, Tool, ToolResult, __version__
-from mudroom._core.json_values import clean_json
-from mudroom._platform.time_limits import time_limit
+from mudroom.ports import parse_sendable_image
 
 from .channel import ControlChannel, HostError
 from .json_fields import as_list, as_object, as_text
@@ -58,7 +58,7 @@ class HostToolSource:
         """Greet the server and list its tools. Raises HostError or TimeoutError."""
         self.fault = ""
         try:
-            async with time_limit(_HANDSHAKE_SECONDS):
+            async with asyncio.timeout(_HANDSHAKE_SECONDS):
                 await self._greet()
                 self._tools = await self._list_tools()
         except TimeoutError:
@@ -99,7 +99,7 @@ class HostToolSource:
         if self._settled is None:  # no session follows the changes: it could not open the source
             return
         with suppress(TimeoutError):
-            async with time_limit(_HANDSHAKE_SECONDS):
+            async with asyncio.timeout(_HANDSHAKE_SECONDS):
                 await self._settled.wait()
 
     def _use_manifest(self, manifest: Mapping[str, Any]) -> bool:
@@ -181,7 +181,7 @@ def convert_result(result: Mapping[str, Any]) -> ToolResult:
         _add_block(as_object(block), texts, images)
     structured = result.get("structuredContent")
     if structured is not None and not texts:
-        texts.append(_format_json(structured))
+        texts.append(json.dumps(structured, ensure_ascii=False))
     is_error = result.get("isError") is True or result.get("is_error") is True
     text = "\n".join(texts) or ("" if images else "(no output)")
     return ToolResult(text, error=is_error, images=tuple(images))
@@ -203,8 +203,6 @@ def _add_block(block: dict[str, Any], texts: list[str], images: list[ImageBlock]
 
 
 def _add_image(block: dict[str, Any], texts: list[str], images: list[ImageBlock]) -> None:
-    from mudroom.ports import parse_sendable_image
-
     try:
         data = b64decode(str(block.get("data", "")), validate=True)
     except (Base64Error, ValueError):
@@ -214,9 +212,3 @@ def _add_image(block: dict[str, Any], texts: list[str], images: list[ImageBlock]
         images.append(image)
     else:
         texts.append("[an image that is too large or not complete]")
-
-
-def _format_json(value: object) -> str:
-    import json
-
-    return json.dumps(clean_json(value), ensure_ascii=False)

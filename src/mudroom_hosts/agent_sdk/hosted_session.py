@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
@@ -9,8 +10,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from mudroom import Mode, Session, Tool
-from mudroom._core.ports.servers import ServerState
-from mudroom._core.tool_names import make_server_pattern
 from mudroom.driving import SessionDriver, SessionStart
 from mudroom.errors import UnknownName
 from mudroom.permissions import Rule
@@ -80,6 +79,10 @@ class HostedSession:
     def load_prompts(self) -> dict[str, FilePrompt]:
         """Return the prompts of files by name, as they are now."""
         return {prompt.name: prompt for prompt in self._get_planned().load_prompts()}
+
+    def list_styles(self) -> Sequence[str]:
+        """Return the names of the output styles of files."""
+        return self._get_planned().list_styles()
 
     async def open(self) -> None:
         """Open the session. Raises UsageError, JournalError; then it is closed again."""
@@ -226,7 +229,7 @@ class HostedSession:
         return self._planned
 
 
-_STATES: dict[ServerState, str] = {
+_STATES = {
     "not started": "pending",
     "starting": "pending",
     "ready": "connected",
@@ -263,7 +266,7 @@ def describe_servers(
     if not (statuses or scopes):
         return []
     names = [status.name for status in statuses]
-    prefixes = {make_server_pattern(name).removesuffix("*"): name for name in names}
+    prefixes = {_make_tool_prefix(name): name for name in names}
     tools_by_server: dict[str, list[dict[str, str]]] = {}
     for tool in tools:
         prefix = max(filter(tool.name.startswith, prefixes), key=len, default="")
@@ -284,6 +287,11 @@ def describe_servers(
         }
         for status in statuses
     ]
+
+
+def _make_tool_prefix(server: str) -> str:
+    """Return the beginning of the names that the session gives the tools of a server."""
+    return f"mcp__{re.sub('[^A-Za-z0-9_-]', '_', server)}__"
 
 
 def _find_source_state(source: HostToolSource) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
 
-from mudroom import AnyEvent, Report, Session, ToolCallBlock, __version__
-from mudroom._core.messages import get_sendable_arguments
-from mudroom._projections.anthropic_shapes import to_anthropic_stop_reason, to_anthropic_usage
+from mudroom import AnyEvent, Report, Session, __version__
 from mudroom.events import (
     Delta,
     ModelCallRetried,
@@ -22,7 +20,7 @@ from mudroom.events import (
 )
 from mudroom.views import LedgerBuilder, StreamJson, calculate_cost, get_claude_name, is_child_id
 
-from .host_names import to_host_arguments, to_host_line
+from .host_names import to_host_line
 from .resume_point import make_message_id
 from .setup import ServerOptions
 
@@ -68,7 +66,7 @@ class HostOutput:
         if self._lines is None:
             self._lines = StreamJson.of_session(session, cost=calculate_cost)
         if self._options.streams_parts:
-            self._parts = PartialMessages(session.id, session.cwd, session.model)
+            self._parts = PartialMessages(session.id, session.model)
 
     @property
     def total_usd(self) -> float | None:
@@ -142,14 +140,14 @@ class HostOutput:
             self._tasks[event.brief.call_id] = event.run
         elif isinstance(event, TurnFinished) and not is_child_id(event.run):
             self.context_tokens = event.message.usage.total_tokens
-        if self._parts:
-            for line in self._parts.make_lines(event):
-                self._send(line)
         ids = {"uuid": make_message_id(event)} if isinstance(event, TurnFinished) else {}
-        for line in self._lines.make_event_lines(event):
-            line.update(ids)
+        lines = [self._translate(line | ids) for line in self._lines.make_event_lines(event)]
+        if self._parts:
+            for line in self._parts.make_lines(event, lines):
+                self._send(line)
+        for line in lines:
             if shown := self._select(line):
-                self._send(self._translate(shown))
+                self._send(shown)
 
     def _select(self, line: dict[str, Any]) -> dict[str, Any] | None:
         """Return a line without the texts of a child; None if nothing remains."""
@@ -182,19 +180,20 @@ class PartialMessages:
     Text and thinking are streamed; a tool call follows in one part when the answer is complete.
 
     Arguments:
-        session: id of the session. cwd: its folder.
+        session: id of the session.
     """
 
-    def __init__(self, session: str, cwd: str, model: str) -> None:
+    def __init__(self, session: str, model: str) -> None:
         self._session = session
-        self._cwd = cwd
         self._model = model
         self._is_open = False
         self._kind = ""
         self._index = -1
 
-    def make_lines(self, event: AnyEvent) -> Iterator[dict[str, Any]]:
-        """Yield the lines of an event, often none."""
+    def make_lines(
+        self, event: AnyEvent, whole: Sequence[dict[str, Any]]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the lines of an event, often none. `whole`: its lines without parts."""
         if not event.run or is_child_id(event.run):
             return
         match event:
@@ -203,9 +202,9 @@ class PartialMessages:
                 self._kind = ""
             case Delta(kind="text" | "thinking") if event.text:
                 yield from self._add_text(event)
-            case TurnFinished():
-                yield from self._finish(event)
-            case TurnFailed() | ModelCallRetried():
+            case TurnFinished() if whole:
+                yield from self._finish(whole[0]["message"])
+            case TurnFinished() | TurnFailed() | ModelCallRetried():
                 yield from self._close_block()
                 if self._is_open:
                     yield self._make_line({"type": "message_stop"})
@@ -239,24 +238,20 @@ class PartialMessages:
             self._kind = event.kind
         yield self._make_block_line("delta", delta={"type": part, field: event.text})
 
-    def _finish(self, event: TurnFinished) -> Iterator[dict[str, Any]]:
-        message = event.message
-        yield from self._open(message.id)
+    def _finish(self, message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        yield from self._open(message["id"])
         yield from self._close_block()
-        for block in message.content:
-            if isinstance(block, ToolCallBlock):
+        for block in message["content"]:
+            if block["type"] == "tool_use":
                 yield from self._add_call(block)
-        delta = {"stop_reason": to_anthropic_stop_reason(message), "stop_sequence": None}
-        usage = to_anthropic_usage(message.usage)
-        yield self._make_line({"type": "message_delta", "delta": delta, "usage": usage})
+        delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+        yield self._make_line({"type": "message_delta", "delta": delta, "usage": message["usage"]})
         yield self._make_line({"type": "message_stop"})
         self._is_open = False
 
-    def _add_call(self, call: ToolCallBlock) -> Iterator[dict[str, Any]]:
-        name = get_claude_name(call.name)
-        arguments = to_host_arguments(call.name, get_sendable_arguments(call), self._cwd)
-        yield from self._open_block({"type": "tool_use", "id": call.id, "name": name, "input": {}})
-        part = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
+    def _add_call(self, call: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        yield from self._open_block({**call, "input": {}})
+        part = {"type": "input_json_delta", "partial_json": json.dumps(call["input"])}
         yield self._make_block_line("delta", delta=part)
         yield self._make_block_line("stop")
 

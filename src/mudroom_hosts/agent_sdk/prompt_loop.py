@@ -9,7 +9,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from mudroom import ImageBlock, Reason, Report, TextBlock
-from mudroom._session.prompts import Prompt
 from mudroom.driving import Turn
 from mudroom.errors import JournalError, MudroomError, UsageError
 
@@ -111,7 +110,7 @@ class PromptLoop:
         prompts = self._hosted.load_prompts()
         self._output.send_init(session.permissions.mode.value, prompts)
         line = _fill_line(line, prompts)
-        prompt: Prompt = (*self._context, *line.blocks) if self._context else line.prompt
+        prompt = (*self._context, *line.blocks) if self._context else line.prompt
         self._context.clear()
         self._hosted.begin_prompt()
         report = await turn.run(prompt, outputs=self._hosted.outputs)

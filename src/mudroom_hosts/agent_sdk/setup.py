@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -116,11 +116,13 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
         outputs: schema of the answers; None for text.
         servers: MCP servers outside the host.
         load_prompts: returns the prompts of files, as they are now.
+        list_styles: returns the names of the output styles of files.
     """
 
     session: Session
     servers: ChosenServers
     load_prompts: Callable[[], Sequence[FilePrompt]] = tuple
+    list_styles: Callable[[], Sequence[str]] = tuple
     outputs: dict[str, Any] | None = None
 
 
@@ -138,7 +140,8 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
         asks_host: the host decides on calls that need confirmation.
         repeats_prompts: send the lines of the user back.
         marks_states: mark lines about the state of the session as those for the SDK only.
-        home: mudroom's state folder. user_home: home of the user.
+        hook_events: names of the events that hooks can have.
+        list_models: returns the model strings that work here.
         resumes: the flags continue a recorded session.
         resumes_at: `uuid` of the answer after which it continues, "" for the last one.
     """
@@ -149,8 +152,8 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
     asks_host: bool = False
     repeats_prompts: bool = False
     marks_states: bool = True
-    home: str = ""
-    user_home: str = "/"
+    hook_events: Collection[str] = ()
+    list_models: Callable[[], Sequence[str]] = tuple
     resumes: bool = False
     resumes_at: str = ""
 

@@ -10,7 +10,6 @@ from typing import Any
 from msgspec import Struct
 
 from mudroom import ImageBlock, TextBlock
-from mudroom._session.prompts import Prompt
 from mudroom.errors import UsageError
 
 from .json_fields import as_list, as_object, as_text
@@ -41,7 +40,7 @@ class UserLine(Struct, frozen=True, kw_only=True):
         return "\n\n".join(texts) if len(texts) == len(self.blocks) else ""
 
     @property
-    def prompt(self) -> Prompt:
+    def prompt(self) -> str | tuple[TextBlock | ImageBlock, ...]:
         """The line as a prompt."""
         return self.text or self.blocks
 

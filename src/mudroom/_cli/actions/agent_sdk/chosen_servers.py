@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from .setup import ChosenServers, SessionPlan
+from mudroom_hosts.agent_sdk.setup import ChosenServers, SessionPlan
 
 if TYPE_CHECKING:
-    from mudroom import ServerSpec
-    from mudroom._adapters.integrations.config_files import Finding
+    from ...._adapters.integrations.config_files import Finding
+    from ...._adapters.integrations.mcp_servers.spec import ServerSpec
 
 _IN_INITIALIZE = "initialize of the SDK"
 _IN_REQUEST = "mcp_set_servers"
@@ -55,7 +55,7 @@ def _parse(
     name: str, entry: object, origin: str, folder: str, environ: Mapping[str, str]
 ) -> tuple[dict[str, ServerSpec], Sequence[Finding]]:
     """Return the server of an entry by its name, and the findings about it."""
-    from mudroom._adapters.integrations.mcp_servers.load import parse_servers  # slow to import
+    from ...._adapters.integrations.mcp_servers.load import parse_servers  # slow to import
 
     loaded = parse_servers({name: entry}, origin=origin, folder=folder, environ=environ)
     return {server.name: server for server in loaded.servers}, loaded.findings
