@@ -141,8 +141,7 @@ async def main(folder: Path) -> None:
         print(address.url, flush=True)
 
     protocol.McpProtocol = SuiteProtocol  # type: ignore[misc]
-    options = ServerOptions(home=str(folder / "home"))
-    server = McpServer(make_session, options, print_notice)
+    server = McpServer(make_session, ServerOptions(), print_notice)
     serving = asyncio.create_task(server.serve_http(ListenOptions(port=0), find_owner, show))
     await asyncio.to_thread(sys.stdin.read)
     server.stop()

@@ -293,7 +293,7 @@ class McpClient(Client):
     @asynccontextmanager
     async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
         self.project.mkdir(exist_ok=True)
-        options = McpOptions(home=str(self.folder / "home"), parallel=1)
+        options = McpOptions(parallel=1)
         host = McpHost(self.project, self.script.answer, options, "default")
         async with host.connect("legacy", elicitation_callback=self._ask) as self.client:
             yield

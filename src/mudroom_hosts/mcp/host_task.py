@@ -8,7 +8,6 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from mudroom import AnyEvent, ApprovalDecision, Report
-from mudroom._core.listings import count_noun
 from mudroom.driving import Question
 from mudroom.events import PermissionDecided, RunStarted, TurnFinished
 from mudroom.views import RunTree, calculate_cost
@@ -155,11 +154,15 @@ class HostTask:
             return self.state
         root = self._tree.runs[self.run_id]
         facts = [
-            count_noun(len(self.list_children()), "child run"),
-            count_noun(self.turns, "request"),
+            _count(len(self.list_children()), "child run"),
+            _count(self.turns, "request"),
             f"{root.total_usage.total_tokens:,} tokens",
         ]
         if self.usd is not None:
             facts.append(f"{self.usd:.2f} USD")
         action = root.last_action
         return f"{', '.join(facts)}{f'; {action}' if action else ''}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

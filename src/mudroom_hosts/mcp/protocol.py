@@ -24,7 +24,6 @@ from msgspec import Struct
 from pydantic import Field
 
 from mudroom import __version__
-from mudroom._platform.time_limits import time_limit
 from mudroom.driving import Question
 from mudroom.errors import MudroomError
 
@@ -468,7 +467,7 @@ class TaskNotifications:
                     await changed.wait()
                 else:
                     with suppress(TimeoutError):
-                        async with time_limit(rest):
+                        async with asyncio.timeout(rest):
                             await changed.wait()
 
 

@@ -18,13 +18,13 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from mudroom._platform.private_files import make_private_folder, replace_private_file
 from mudroom.driving import Question
 from mudroom.errors import MudroomError
 
 from .approver import CANNOT_ASK, read_answer
 from .host_task import HostTask, Owner
 from .host_tasks import HostTasks
+from .private_files import write_private_file
 
 KEPT_SECONDS = 7 * 86_400
 """Time after the last change of a task in which its file is kept."""
@@ -253,9 +253,8 @@ class ProtocolTasks:
         self._open.pop(record.id, None)
 
     def _store(self, record: TaskRecord) -> None:
-        make_private_folder(self._folder)
         path = self._folder / f"{record.id}.json"
-        replace_private_file(path, msgspec.json.encode(record))
+        write_private_file(path, msgspec.json.encode(record))
 
     def _describe(self, record: TaskRecord) -> dict[str, Any]:
         state: dict[str, Any] = {

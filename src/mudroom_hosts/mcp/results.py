@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from mudroom import Reason
-from mudroom._platform.private_files import make_spill_file, write_private_file
 from mudroom.views import add_facts, format_words, quote, sanitize_line
 
 from .host_task import HostTask
 from .host_tasks import is_success
+from .private_files import write_private_file
 
 MAX_TEXT = 24_000
 """Characters of a report: about 6,000 tokens; hosts warn at 10,000."""
@@ -135,8 +136,9 @@ class AnswerMaker:
     def _shorten(self, task: HostTask, text: str, limit: int) -> str:
         if len(text) <= limit:
             return text
-        path = make_spill_file(self._spill_folder, f"{task.run_id}-report")
-        write_private_file(Path(path), text.encode("utf-8", "replace"))
+        # A run may open files here that it was told of, and can guess the names of no others.
+        path = Path(self._spill_folder, f"{task.run_id}-report-{os.urandom(8).hex()}.txt")
+        write_private_file(path, text.encode("utf-8", "replace"))
         notice = f"[… cut: the whole report, {len(text):,} characters, is in {path}]"
         return f"{text[:limit]}\n{notice}"
 

@@ -39,7 +39,6 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
 
     Arguments:
         limits: of each task. parallel: tasks that run at the same time.
-        home: mudroom's state folder.
         nesting: servers of mudroom that this one works for.
         answer_seconds: time for the answer to a question.
         heartbeat: seconds between two messages about progress if nothing happens.
@@ -47,7 +46,6 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
 
     limits: Budget = Budget()
     parallel: int = DEFAULT_PARALLEL
-    home: str
     nesting: int = 0
     answer_seconds: float = ANSWER_SECONDS
     heartbeat: float = HEARTBEAT
@@ -96,7 +94,7 @@ class McpServer:
         output = LineOutput(pipes.output, self._note_closed_output)
         try:
             async with self._open_session() as (session, host_tasks):
-                first = FirstAnswer(LineInput(pipes.input), output, self._options.home)
+                first = FirstAnswer(LineInput(pipes.input), output, session.home)
                 await self._serve_pipes(session, host_tasks, first)
         finally:
             output.end()
@@ -168,12 +166,11 @@ class McpServer:
         self, session: Session, host_tasks: HostTasks
     ) -> AsyncGenerator[McpProtocol]:
         """Load the package and its handlers; at the end of the block all tasks are cancelled."""
-        home = self._options.home
         await load_package()
         from .protocol import McpProtocol
 
-        answers = AnswerMaker(session.id, os.path.join(home, "spills", session.id))
-        protocol_tasks = ProtocolTasks(host_tasks, home, session.id)
+        answers = AnswerMaker(session.id, os.path.join(session.home, "spills", session.id))
+        protocol_tasks = ProtocolTasks(host_tasks, session.home, session.id)
         await asyncio.to_thread(protocol_tasks.delete_old)
         try:
             yield McpProtocol(

@@ -10,7 +10,6 @@ from msgspec import Meta, Struct
 from msgspec.structs import astuple
 
 from mudroom import Budget
-from mudroom._core.budgets import choose_smaller
 from mudroom.driving import explain_mismatch
 from mudroom.errors import UsageError
 
@@ -121,4 +120,8 @@ def limit_budget(requested: BudgetArguments, limits: Budget) -> Budget:
         usd=requested.usd,
     )
     pairs: Any = zip(astuple(wanted), astuple(limits), strict=True)
-    return Budget(*[choose_smaller(own, limit) for own, limit in pairs])
+    return Budget(*[_choose_smaller(own, limit) for own, limit in pairs])
+
+
+def _choose_smaller(own: float | None, limit: float | None) -> float | None:
+    return min((each for each in (own, limit) if each is not None), default=None)
