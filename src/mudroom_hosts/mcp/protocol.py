@@ -41,12 +41,12 @@ from .task_request import (
     TaskArguments,
     parse_arguments,
 )
-from .task_states import EXTENSION, accepts_tasks, describe_state, require_tasks
 from .tool_definitions import INSTRUCTIONS, TOOLS, ToolDefinition
 
 CallResult = mcp_types.CallToolResult | mcp_types.InputRequiredResult | dict[str, Any]
 _LIST_TTL = 3_600_000
 """Milliseconds that hosts may keep the list of tools; it never changes."""
+EXTENSION = "io.modelcontextprotocol/tasks"
 _MAX_STATES = 1_000
 """Calls that wait for their repetition with the answers of the user."""
 
@@ -494,3 +494,34 @@ def _read_ids(extra: Mapping[str, Any]) -> list[str] | None:
         raise MCPError(mcp_types.INVALID_PARAMS, "taskIds is no list")
     texts = [task for task in cast("list[object]", ids) if isinstance(task, str)]
     return list(dict.fromkeys(texts))[:_MAX_TASKS]
+
+
+def accepts_tasks(context: Context) -> bool:
+    """Return whether the host of a request declares the extension."""
+    capabilities = context.session.client_capabilities
+    extensions = capabilities.extensions if capabilities else None
+    is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return is_modern and EXTENSION in (extensions or {})
+
+
+def require_tasks(context: Context) -> None:
+    """Raise MCPError for a host that does not declare the extension."""
+    if not accepts_tasks(context):
+        raise MCPError(
+            mcp_types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+            f"The client did not declare {EXTENSION}",
+            {"requiredCapabilities": {"extensions": {EXTENSION: {}}}},
+        )
+
+
+def describe_state(state: Mapping[str, Any], questions: Sequence[Question]) -> dict[str, Any]:
+    """Return the state of a task with the questions that its host must answer."""
+    if not questions:
+        return dict(state)
+    requests = {question.id: _dump_question(question) for question in questions}
+    return {**state, "status": "input_required", "inputRequests": requests}
+
+
+def _dump_question(question: Question) -> dict[str, Any]:
+    request = make_input_request(question)
+    return request.model_dump(by_alias=True, mode="json", exclude_none=True)
