@@ -123,5 +123,5 @@ def limit_budget(requested: BudgetArguments, limits: Budget) -> Budget:
     return Budget(*[_choose_smaller(own, limit) for own, limit in pairs])
 
 
-def _choose_smaller(own: float | None, limit: float | None) -> float | None:
+def _choose_smaller(own: Any, limit: Any) -> Any:  # noqa: ANN401  (numbers of any kind, or None)
     return min((each for each in (own, limit) if each is not None), default=None)
