@@ -13,7 +13,7 @@ from msgspec import Struct
 from mudroom.driving import Peer, PeerGone
 from mudroom.errors import MudroomError, UsageError
 
-from ..lines import encode_json_line
+from ..line_streams import encode_json_line
 from .errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,

@@ -8,7 +8,7 @@ from typing import Any
 from mudroom.driving import Peer, PeerGone
 from mudroom.errors import MudroomError
 
-from ..lines import encode_json_line
+from ..line_streams import encode_json_line
 from .json_fields import as_list, as_object
 
 

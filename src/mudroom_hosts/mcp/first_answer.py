@@ -18,7 +18,7 @@ import msgspec
 
 from mudroom import __version__
 
-from ..lines import LineInput, LineOutput
+from ..line_streams import LineInput, LineOutput
 from .private_files import write_private_file
 from .tool_definitions import INSTRUCTIONS, TOOLS
 

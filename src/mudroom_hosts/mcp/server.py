@@ -17,7 +17,7 @@ from mudroom import Approver, Budget, Session
 from mudroom.driving import Listener, ListenOptions, ServerAddress, SessionDriver
 from mudroom.errors import UsageError
 
-from ..lines import LineInput, LineOutput
+from ..line_streams import LineInput, LineOutput
 from .approver import ANSWER_SECONDS, McpApprover
 from .first_answer import FirstAnswer
 from .host_task import LOCAL_OWNER

@@ -15,7 +15,7 @@ import pytest
 from tests.waiting import wait_until
 
 from mudroom.errors import MudroomError
-from mudroom_hosts.lines import LineInput, LineOutput
+from mudroom_hosts.line_streams import LineInput, LineOutput
 from mudroom_hosts.mcp.first_answer import FILE, FirstAnswer
 
 from .conftest import MakeHost, RawHost, TaskHost

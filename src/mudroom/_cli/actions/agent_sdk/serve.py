@@ -19,7 +19,7 @@ from mudroom_hosts.agent_sdk.setup import (
     SessionParts,
     SessionPlan,
 )
-from mudroom_hosts.lines import LineInput, LineOutput
+from mudroom_hosts.line_streams import LineInput, LineOutput
 
 from ...._adapters.agent_files import load_output_styles
 from ...._adapters.integrations.hook_programs.event_rules import RULES
