@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mudroom.driving import Refusal
-from mudroom_serve.records.tokens import TokenRecords
+from mudroom_serve.state.tokens import TokenRecords
 
 from .host_task import Owner
 

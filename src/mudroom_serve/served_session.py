@@ -1,4 +1,4 @@
-"""HostedSession: one session at work: it takes the prompts of its clients, one after the other."""
+"""ServedSession: one session at work: it takes the prompts of its clients, one after the other."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from mudroom.events import (
 from mudroom.ports import Journal, SessionStore
 from mudroom.views import is_child_id
 
-from .bodies import make_prompt, parse_answer, read_message
 from .charges import SessionCharges
-from .errors import may_work_later
 from .feed import SessionFeed
 from .questions import Asking, QuestionNotes, list_questions, make_questions, use_answer
-from .records.inputs import PROMPT, Input, InputRecords, InputResult
-from .records.recorded_prompts import count_prompts, is_recorded, read_last_report
-from .records.sessions import SessionRecord, SessionRecords
-from .records.spending import SpendingRecords
+from .request_bodies import make_prompt, parse_answer, read_message
+from .request_errors import may_work_later
 from .setup import CommandLine, ServerOptions, SessionPlan
+from .state.inputs import PROMPT, Input, InputRecords, InputResult
+from .state.recorded_prompts import count_prompts, is_recorded, read_last_report
+from .state.sessions import SessionRecord, SessionRecords
+from .state.spending import SpendingRecords
 
 Status = Literal["idle", "waiting", "working", "asking"]
 CANCELLED_BEFORE = "it was cancelled before it started"
@@ -58,7 +58,7 @@ class ServerParts(Struct, frozen=True):
     notify: Callable[[str], object]
 
 
-class HostedSession:
+class ServedSession:
     """One session.
 
     Arguments:
