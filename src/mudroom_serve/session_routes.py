@@ -40,10 +40,9 @@ from .response_bodies import (
     make_input_view,
 )
 from .route import Call
-from .served_session import ServerParts
+from .served_session import ServerParts, is_recorded
 from .session_registry import SessionRegistry
 from .state.inputs import PROMPT, Input, InputResult
-from .state.recorded_prompts import is_recorded
 from .state.sessions import FIRST_KEY, SessionChoices, SessionRecord, SessionRecords
 from .state.tokens import Token
 
