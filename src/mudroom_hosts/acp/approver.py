@@ -6,14 +6,12 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
-from mudroom._core.ports import ApprovalDecision, ApprovalRequest
-from mudroom._core.ports.input_forms import InputForm
-from mudroom._projections.safe_text import sanitize_line
-from mudroom._session.session import Session
+from mudroom import ApprovalDecision, ApprovalRequest, Session
 from mudroom.driving import Question, Questions
 from mudroom.errors import MudroomError
-from mudroom.permissions.approved_rules import keep_approved
-from mudroom.permissions.rules import Rule
+from mudroom.permissions import Rule
+from mudroom.ports import InputForm
+from mudroom.views import sanitize_line
 
 from .errors import RequestError
 from .params import ClientAbilities
@@ -56,15 +54,13 @@ class EditorApprover:
         self._updates: SessionUpdates | None = None
         self._session = ""
         self._cwd = "."
-        self._home = ""
 
-    def start_session(self, updates: SessionUpdates, session: Session, home: str) -> None:
-        """Ask for the calls of this session from now on. `home`: mudroom's state folder."""
+    def start_session(self, updates: SessionUpdates, session: Session) -> None:
+        """Ask for the calls of this session from now on."""
         self.questions.mode = session.permissions.mode
         self._updates = updates
         self._session = session.id
         self._cwd = session.cwd
-        self._home = home
 
     def _refuse_form(self, request: ApprovalRequest) -> str | None:
         if request.form is None:
@@ -155,7 +151,7 @@ class EditorApprover:
         if not self.questions.allow_always(request, rules):
             return "the user said yes, for this session"
         try:
-            keep_approved(self._home, self._cwd, rules)
+            self.questions.keep_rules(*rules)
         except (MudroomError, OSError) as error:
             self._notify(f"the rule holds only for this session: {error}")
             return "the user said yes, for this session"

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mudroom._core.events import (
-    AnyEvent,
-    MessageDelivered,
-    RunFinished,
-    RunResumed,
-    RunStarted,
-)
-from mudroom._core.run_ids import find_first_id
-from mudroom._core.runs import Brief
-from mudroom._projections.run_tree import RunTree
-from mudroom._projections.safe_text import sanitize, sanitize_line
+from mudroom import AnyEvent
+from mudroom.events import MessageDelivered, RunFinished, RunResumed, RunStarted
+from mudroom.ports import Brief
+from mudroom.views import RunTree, find_first_id, sanitize, sanitize_line
 
 from .stop_reasons import make_child_end
 from .tool_calls import make_text

@@ -10,9 +10,10 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from mudroom._peers import Peer, PeerGone, encode_json_line
+from mudroom.driving import Peer, PeerGone
 from mudroom.errors import MudroomError, UsageError
 
+from ..lines import encode_json_line
 from .errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,

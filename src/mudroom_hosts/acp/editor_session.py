@@ -13,23 +13,18 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
-from mudroom._core.agents import Mode
-from mudroom._core.events import StoredEvent
-from mudroom._core.messages import ImageBlock, TextBlock
-from mudroom._core.tools import Tool
-from mudroom._engine.changes.versions import FileVersions, find_versions_folder
-from mudroom._projections.engine_text import quote, wrap
-from mudroom._session.prompts import Prompt
-from mudroom._session.session import Session
+from mudroom import ImageBlock, Mode, Session, TextBlock, Tool
 from mudroom.driving import SessionDriver, SessionStart, Turn
 from mudroom.errors import UnknownName
+from mudroom.events import StoredEvent
+from mudroom.views import quote, wrap
 
 from ..file_prompts import FilePrompt, fill_file_prompt
 from .approver import EditorApprover
 from .connection import Connection
 from .errors import INVALID_PARAMS, RequestError
 from .params import ClientAbilities
-from .setup import CommandLine, PlannedSession, ServerCommand, SessionPlan
+from .setup import CommandLine, ServerCommand, SessionPlan
 from .stop_reasons import make_prompt_end, make_reason_meta
 from .updates import SessionUpdates
 
@@ -66,7 +61,7 @@ class EditorSession:
             resumes=bool(plan.resume),
         )
         self._stack = AsyncExitStack()
-        self._planned: PlannedSession | None = None
+        self._session: Session | None = None
         self._updates: SessionUpdates | None = None
         self._history: list[StoredEvent] = []
         self._shows_history = False
@@ -76,7 +71,7 @@ class EditorSession:
     @property
     def id(self) -> str:
         """The id of the session."""
-        return self._get_planned().session.id
+        return self._get_session().id
 
     @property
     def is_busy(self) -> bool:
@@ -95,20 +90,19 @@ class EditorSession:
     def _make_session(self, plan: SessionPlan, start: SessionStart) -> Session:
         if start.id is not None:
             plan = replace(plan, **{"resume": "", "id": "", **start.options})
-        planned = self._command_line.prepare(plan, self._approver.questions)
+        session = self._command_line.prepare(plan, self._approver.questions)
         if self._updates is None and plan.resume:
-            planned.session.watch_history(self._history.append)
-        self._planned = planned
-        return planned.session
+            session.watch_history(self._history.append)
+        self._session = session
+        return session
 
     async def _begin(self, session: Session) -> None:
         for notice in session.notices:
             self._notify(notice)
-        planned = self._get_planned()
         if self._updates is None:
-            self._updates = self._make_updates(planned)
+            self._updates = self._make_updates(session)
             self._load_history(self._updates)
-        self._approver.start_session(self._updates, session, planned.home)
+        self._approver.start_session(self._updates, session)
         session.watch(self._updates.apply)
 
     def describe(self) -> dict[str, Any]:
@@ -117,12 +111,12 @@ class EditorSession:
 
     def list_options(self) -> list[dict[str, Any]]:
         """Return the options with their values."""
-        model = self._driver.plan.model or self._get_planned().session.model
+        model = self._driver.plan.model or self._get_session().model
         return make_options(self._mode, model, self._command_line.list_models())
 
     async def send_commands(self) -> None:
         """Send the prompts of files and of MCP servers as commands of the editor."""
-        session = self._get_planned().session
+        session = self._get_session()
         prompts = await asyncio.to_thread(self._command_line.load_prompts, session)
         self._prompts = {prompt.name: prompt for prompt in prompts}
         commands: list[dict[str, Any]] = [
@@ -257,16 +251,14 @@ class EditorSession:
         files = UnsavedFiles(connection.request, lambda: self.id, self._notify)
         return (files.make_tool(),)
 
-    def _make_updates(self, planned: PlannedSession) -> SessionUpdates:
-        session = planned.session
-        versions = FileVersions(find_versions_folder(planned.home, session.id))
+    def _make_updates(self, session: Session) -> SessionUpdates:
         return SessionUpdates(
             session.id,
             os.path.abspath(session.cwd),
             self._abilities,
             self._send,
-            read_version=versions.read,
-            find_window=lambda model: self._get_planned().session.find_context_window(model),
+            read_version=lambda sha256: self._get_session().read_version(sha256),
+            find_window=lambda model: self._get_session().find_context_window(model),
         )
 
     def _load_history(self, updates: SessionUpdates) -> None:
@@ -284,9 +276,10 @@ class EditorSession:
         params = {"sessionId": session, "update": update}
         self._connection.send_notification("session/update", params)
 
-    def _get_planned(self) -> PlannedSession:
-        assert self._planned
-        return self._planned
+    def _get_session(self) -> Session:
+        """Return the session, which may not be open yet."""
+        assert self._session
+        return self._session
 
 
 MODE = "mode"
@@ -346,7 +339,9 @@ def _make_select(
 Block = Mapping[str, Any]
 
 
-def parse_prompt(blocks: Sequence[Block], prompts: Mapping[str, FilePrompt]) -> Prompt:
+def parse_prompt(
+    blocks: Sequence[Block], prompts: Mapping[str, FilePrompt]
+) -> str | list[TextBlock | ImageBlock]:
     """Return a prompt for the model.
 
     Arguments:

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from mudroom._adapters.integrations.mcp_servers.spec import ServerSpec
-from mudroom._core.schemas.mismatch import explain_mismatch
+from mudroom import ServerSpec
+from mudroom.driving import explain_mismatch
 
 from .errors import INVALID_PARAMS, RequestError
 

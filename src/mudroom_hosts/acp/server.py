@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from mudroom._version import __version__
+from mudroom import __version__
 
 from .connection import Connection, Params, Reply
 from .errors import (

@@ -10,10 +10,7 @@ from msgspec import Struct
 from ..file_prompts import FilePrompt
 
 if TYPE_CHECKING:
-    from mudroom._adapters.integrations.mcp_servers.spec import ServerSpec
-    from mudroom._core.ports import Approver
-    from mudroom._core.tools import Tool
-    from mudroom._session.session import Session
+    from mudroom import Approver, ServerSpec, Session, Tool
 
 
 class SessionPlan(Struct, frozen=True, kw_only=True):
@@ -36,13 +33,6 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
     resume: str = ""
     id: str = ""
     tools: tuple[Tool, ...] = ()
-
-
-class PlannedSession(Struct, frozen=True, kw_only=True):
-    """A session that is not open yet. `home`: mudroom's state folder."""
-
-    session: Session
-    home: str
 
 
 class ServerCommand(Struct, frozen=True):
@@ -74,7 +64,7 @@ class CommandLine(Struct, frozen=True, kw_only=True):
     """Functions of the command line.
 
     Arguments:
-        prepare: makes the session of a plan. Raises UsageError, RequestError.
+        prepare: makes the session of a plan, which is not open. Raises UsageError, RequestError.
         load_prompts: returns the prompts of the files of an open session.
         list_server_prompts: returns the prompts of MCP servers that an open session knows.
         fetch_server_prompt: returns the text of such a prompt, of its slash command and the words
@@ -87,7 +77,7 @@ class CommandLine(Struct, frozen=True, kw_only=True):
         reads_unsaved: whether `read` shows texts that are not saved in the editor.
     """
 
-    prepare: Callable[[SessionPlan, Approver], PlannedSession]
+    prepare: Callable[[SessionPlan, Approver], Session]
     load_prompts: Callable[[Session], Sequence[FilePrompt]]
     list_server_prompts: Callable[[Session], Sequence[ServerCommand]]
     fetch_server_prompt: Callable[[Session, str, str], Awaitable[str | None]]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mudroom._core.budgets import Limit
-from mudroom._core.messages import StopReason, Usage
-from mudroom._core.runs import Reason, Report
-from mudroom._projections.reason_words import REASON_WORDS
+from mudroom import Reason, Report, Usage
+from mudroom.ports import StopReason
+from mudroom.views import describe_end
 
 from .errors import INTERNAL_ERROR, RequestError
 
@@ -18,7 +17,7 @@ _REASONS = {
     Reason.TIMEOUT: "max_turn_requests",
     Reason.BUDGET: "max_turn_requests",
 }
-_TOKEN_LIMITS = (Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS, Limit.TOTAL_TOKENS)
+_TOKEN_LIMITS = ("input_tokens", "output_tokens", "total_tokens")
 _MODEL_STOPS = {StopReason.LENGTH: "max_tokens", StopReason.REFUSAL: "refusal"}
 
 
@@ -26,7 +25,7 @@ def make_child_end(report: Report) -> dict[str, Any]:
     """Return the state of a child whose run has ended."""
     state: dict[str, Any] = {"state": "idle", "stopReason": find_stop_reason(report) or "error"}
     if state["stopReason"] == "error":
-        state["error"] = RequestError(INTERNAL_ERROR, describe_failure(report)).to_json()
+        state["error"] = RequestError(INTERNAL_ERROR, describe_end(report)).to_json()
     return state | make_reason_meta(report)
 
 
@@ -41,7 +40,7 @@ def make_prompt_end(report: Report, stop: StopReason) -> dict[str, Any]:
         reason = _MODEL_STOPS.get(stop, reason)
     if not reason:
         details = {"reason": report.reason.value}
-        raise RequestError(INTERNAL_ERROR, describe_failure(report), details)
+        raise RequestError(INTERNAL_ERROR, describe_end(report), details)
     return {
         "stopReason": reason,
         "usage": make_usage(report.usage),
@@ -55,11 +54,6 @@ def find_stop_reason(report: Report) -> str:
     if report.reason is Reason.BUDGET and is_for_tokens:
         return "max_tokens"
     return _REASONS.get(report.reason, "")
-
-
-def describe_failure(report: Report) -> str:
-    """Return why a run failed."""
-    return report.error or f"The run {REASON_WORDS[report.reason].predicate}."
 
 
 def make_reason_meta(report: Report) -> dict[str, Any]:

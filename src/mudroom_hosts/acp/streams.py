@@ -7,10 +7,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from mudroom._core.events import Compacted, Delta, FileWriteIntended
-from mudroom._core.messages import ToolCallBlock
-from mudroom._core.tools import ToolView
-from mudroom._projections.safe_text import sanitize
+from mudroom import ToolCallBlock
+from mudroom.events import Compacted, Delta, FileWriteIntended
+from mudroom.views import sanitize
 
 from .tool_calls import make_text
 
@@ -30,7 +29,7 @@ class OpenCall(Struct):
 
     id: str
     block: ToolCallBlock
-    view: ToolView = ""
+    view: str = ""
     content: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     write: FileWriteIntended | None = None
     is_detached: bool = False

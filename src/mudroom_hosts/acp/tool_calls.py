@@ -7,12 +7,11 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, cast
 
-from mudroom._adapters.tools import find_builtin_tool
-from mudroom._core.messages import ImageBlock
-from mudroom._core.ports import ApprovalRequest
-from mudroom._core.tools import Tool, ToolCategory, ToolResult, ToolView
-from mudroom._projections.safe_text import (
+from mudroom import ApprovalRequest, ImageBlock, Tool, ToolResult
+from mudroom.ports import ToolCategory
+from mudroom.views import (
     escape_line,
+    find_builtin_tool,
     format_arguments,
     make_call_title,
     sanitize,
@@ -31,7 +30,7 @@ _KINDS = {
 }
 
 
-def find_kind(name: str, view: ToolView = "", category: ToolCategory | None = None) -> str:
+def find_kind(name: str, view: str = "", category: ToolCategory | None = None) -> str:
     """Return the kind of a call.
 
     Arguments:
@@ -93,7 +92,7 @@ def list_locations(name: str, arguments: Mapping[str, Any], cwd: str) -> list[di
 
 
 def list_edits(
-    name: str, view: ToolView, arguments: Mapping[str, Any], cwd: str
+    name: str, view: str, arguments: Mapping[str, Any], cwd: str
 ) -> list[dict[str, Any]]:
     """Return the replacements that a call asks for."""
     tool = find_builtin_tool(name)

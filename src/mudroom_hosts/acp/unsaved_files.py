@@ -11,11 +11,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mudroom._adapters.tools import read
-from mudroom._core.ports import ToolContext
-from mudroom._core.tools import Tool, ToolResult
-from mudroom._platform.time_limits import time_limit
+from mudroom import Tool, ToolContext, ToolResult
 from mudroom.errors import WorkspaceError
+from mudroom.ports import FileInfo, Workspace
+from mudroom.views import find_builtin_tool
 
 from .errors import RequestError
 
@@ -54,14 +53,15 @@ class UnsavedFiles:
         self._find_session = find_session
         self._notify = notify
         self._seconds = seconds
+        self._tool = _get_read_tool()
         self._is_silent = False
         self._saved_texts: dict[str, set[bytes]] = {}
 
     def make_tool(self) -> Tool:
         """Return the tool."""
-        return replace(read.READ, run=self._read)
+        return replace(self._tool, run=self._read)
 
-    async def _read(self, ctx: ToolContext, arguments: read.Arguments) -> ToolResult:
+    async def _read(self, ctx: ToolContext, arguments: Any) -> ToolResult:  # noqa: ANN401
         """Read the lines of the editor's text if it differs from the file, else of the file."""
         path = ctx.workspace.locate(arguments.file_path)
         saved = None if self._is_silent else await asyncio.to_thread(_read_saved, ctx, path)
@@ -72,14 +72,16 @@ class UnsavedFiles:
             text = await self._fetch(full_path)
             # A text that was saved once is that of an editor which has not loaded a change yet.
             if text is not None and _make_digest(text) not in known:
-                result = read.read_content(path, text.encode("utf-8", "replace"), arguments)
+                files = _WithText(ctx.workspace, path, text.encode("utf-8", "replace"))
+                context: Any = _WithFiles(ctx, files)
+                result = await self._tool.run(context, arguments)
                 return replace(result, text=f"{result.text}\n{UNSAVED_NOTE.format(path=path)}")
-        return await read.run(ctx, arguments)
+        return await self._tool.run(ctx, arguments)
 
     async def _fetch(self, path: str) -> str | None:
         """Return the text that the editor has for a file, None if it gives none."""
         try:
-            async with time_limit(self._seconds):
+            async with asyncio.timeout(self._seconds):
                 params = {"sessionId": self._find_session(), "path": path}
                 answer = await self._ask(READ_METHOD, params)
         except RequestError:
@@ -93,6 +95,46 @@ class UnsavedFiles:
             return None
         text = answer.get("content")
         return text if isinstance(text, str) else None
+
+
+def _get_read_tool() -> Tool:
+    tool = find_builtin_tool("read")
+    assert tool
+    return tool
+
+
+class _WithText:
+    """A workspace in which one file has another content."""
+
+    local = None  # it is not the file of the disk
+
+    def __init__(self, inner: Workspace, path: str, content: bytes) -> None:
+        self._inner = inner
+        self._path = path
+        self._content = content
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (the methods that are not here)
+        return getattr(self._inner, name)
+
+    def stat(self, path: str) -> FileInfo:
+        info = self._inner.stat(path)
+        return replace(info, size=len(self._content)) if path == self._path else info
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        if path != self._path:
+            return self._inner.read(path, offset, size)
+        return self._content[offset : offset + size]
+
+
+class _WithFiles:
+    """The context of a call, with another workspace."""
+
+    def __init__(self, inner: ToolContext, workspace: _WithText) -> None:
+        self._inner = inner
+        self.workspace = workspace
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (the fields that are not here)
+        return getattr(self._inner, name)
 
 
 def _read_saved(ctx: ToolContext, path: str) -> str | None:

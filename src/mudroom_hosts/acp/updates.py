@@ -9,9 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from mudroom._adapters.models.pricing import calculate_cost
-from mudroom._core.events import (
-    AnyEvent,
+from mudroom import AnyEvent, Report, TextBlock, ThinkingBlock, ToolCallBlock
+from mudroom.events import (
     Compacted,
     Delta,
     FileWriteIntended,
@@ -24,17 +23,11 @@ from mudroom._core.events import (
     ToolCallStarted,
     TurnFinished,
 )
-from mudroom._core.listings import count_noun
-from mudroom._core.messages import StopReason, TextBlock, ThinkingBlock, ToolCallBlock, join_texts
-from mudroom._core.run_ids import is_child_id
-from mudroom._core.runs import Report
-from mudroom._projections.run_tree import RunTree
-from mudroom._projections.run_view import RunView
-from mudroom._projections.safe_text import sanitize_line
+from mudroom.ports import StopReason
+from mudroom.views import RunTree, RunView, calculate_cost, describe_end, is_child_id, sanitize_line
 
 from .child_sessions import ChildSessions, describe_child
 from .params import ClientAbilities
-from .stop_reasons import describe_failure
 from .streams import OpenCall, RunStream
 from .tool_calls import (
     describe_title,
@@ -204,7 +197,7 @@ class SessionUpdates:
 
     def _finish_turn(self, stream: RunStream, event: TurnFinished) -> None:
         """Send what has not streamed of an answer, and its calls."""
-        blocks = join_texts(event.message.content)
+        blocks = event.message.content
         thoughts = "\n".join(block.text for block in blocks if isinstance(block, ThinkingBlock))
         stream.complete_text("thinking", thoughts, event.turn)
         stream.complete_text("text", event.message.text, event.turn)
@@ -365,7 +358,7 @@ class ChildCalls:
         """Show the end of a child, unless the call that waits for it shows it with its result."""
         if call.started_by and not call.started_by.is_detached:
             return
-        text = report.text if report.ok else f"{describe_failure(report)}\n\n{report.text}"
+        text = report.text if report.ok else f"{describe_end(report)}\n\n{report.text}"
         content = [make_content(self._describe(run)), make_content(make_text(text.strip()))]
         status = "completed" if report.ok else "failed"
         self._update(call, status=status, content=content)
@@ -376,8 +369,9 @@ class ChildCalls:
     def _describe(self, run: RunView) -> dict[str, Any]:
         """Return the state of a child as a text: what it does, its calls, tokens and costs."""
         action = sanitize_line(run.last_action) or "starting"
+        calls = run.tool_call_count
         tokens = run.total_usage.total_tokens
-        counts = [count_noun(run.tool_call_count, "call"), f"{tokens:,} tokens"]
+        counts = [f"{calls:,} call{'' if calls == 1 else 's'}", f"{tokens:,} tokens"]
         if usd := self._compute_cost(run.run_id):
             counts.append(f"${usd:.4f}")
         return make_text(f"{run.short_label}: {action} ({', '.join(counts)})")

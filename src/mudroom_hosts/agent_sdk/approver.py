@@ -6,17 +6,14 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mudroom._core.agents import Mode
-from mudroom._core.ports import ApprovalDecision, ApprovalRequest
-from mudroom._core.ports.input_forms import InputForm
-from mudroom._core.run_ids import is_child_id
-from mudroom._core.tools import ToolCategory
-from mudroom._projections.claude.tool_terms import get_claude_name
-from mudroom._session.session import Session
+from mudroom import ApprovalDecision, ApprovalRequest, Mode, Session
 from mudroom.driving import Question, Questions
 from mudroom.errors import UsageError
+from mudroom.permissions import Rule, Verdict, parse_rule
 from mudroom.permissions.approved_rules import keep_approved
-from mudroom.permissions.rules import RULE_VERDICTS, Rule, Verdict, parse_rule
+from mudroom.permissions.rules import RULE_VERDICTS
+from mudroom.ports import InputForm, ToolCategory
+from mudroom.views import get_claude_name, is_child_id
 
 from .channel import ControlChannel, HostError
 from .host_names import to_host_arguments

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mudroom._peers import Peer, PeerGone, encode_json_line
+from mudroom.driving import Peer, PeerGone
 from mudroom.errors import MudroomError
 
+from ..lines import encode_json_line
 from .json_fields import as_list, as_object
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from .setup import ChosenServers, SessionPlan
 
 if TYPE_CHECKING:
+    from mudroom import ServerSpec
     from mudroom._adapters.integrations.config_files import Finding
-    from mudroom._adapters.integrations.mcp_servers.spec import ServerSpec
 
 _IN_INITIALIZE = "initialize of the SDK"
 _IN_REQUEST = "mcp_set_servers"

@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from mudroom import __version__
 from mudroom._adapters.agent_files import load_output_styles
 from mudroom._adapters.models.providers import list_usable_models
-from mudroom._core.ports import HookCallback
-from mudroom._version import __version__
 from mudroom.errors import UsageError
-from mudroom.permissions.rules import Rule
+from mudroom.permissions import Rule
+from mudroom.ports import HookCallback
 
 from .approver import HostApprover
 from .channel import ControlChannel, HostError

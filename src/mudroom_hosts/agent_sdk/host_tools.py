@@ -10,11 +10,9 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
+from mudroom import Effect, ImageBlock, Tool, ToolResult, __version__
 from mudroom._core.json_values import clean_json
-from mudroom._core.messages import ImageBlock
-from mudroom._core.tools import Effect, Tool, ToolResult
 from mudroom._platform.time_limits import time_limit
-from mudroom._version import __version__
 
 from .channel import ControlChannel, HostError
 from .json_fields import as_list, as_object, as_text
@@ -205,7 +203,7 @@ def _add_block(block: dict[str, Any], texts: list[str], images: list[ImageBlock]
 
 
 def _add_image(block: dict[str, Any], texts: list[str], images: list[ImageBlock]) -> None:
-    from mudroom._adapters.tools._image_files import parse_sendable_image
+    from mudroom.ports import parse_sendable_image
 
     try:
         data = b64decode(str(block.get("data", "")), validate=True)

@@ -8,15 +8,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mudroom._core.agents import Mode
-from mudroom._core.ports import HookCallback
-from mudroom._core.ports.servers import ServerState, ServerStatus
+from mudroom import Mode, Session, Tool
+from mudroom._core.ports.servers import ServerState
 from mudroom._core.tool_names import make_server_pattern
-from mudroom._core.tools import Tool
-from mudroom._session.session import Session
 from mudroom.driving import SessionDriver, SessionStart
 from mudroom.errors import UnknownName
-from mudroom.permissions.rules import Rule
+from mudroom.permissions import Rule
+from mudroom.ports import HookCallback, ServerStatus
 
 from ..file_prompts import FilePrompt
 from .approver import HostApprover

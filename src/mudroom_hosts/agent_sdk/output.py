@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import msgspec
 
-from mudroom._adapters.models.pricing import calculate_cost
-from mudroom._core.events import (
-    AnyEvent,
+from mudroom import AnyEvent, Report, Session, ToolCallBlock, __version__
+from mudroom._core.messages import get_sendable_arguments
+from mudroom._projections.anthropic_shapes import to_anthropic_stop_reason, to_anthropic_usage
+from mudroom.events import (
     Delta,
     ModelCallRetried,
     RunStarted,
@@ -19,16 +20,7 @@ from mudroom._core.events import (
     TurnFinished,
     TurnStarted,
 )
-from mudroom._core.messages import ToolCallBlock, get_sendable_arguments
-from mudroom._core.run_ids import is_child_id
-from mudroom._core.runs import Report
-from mudroom._projections.anthropic_shapes import to_anthropic_stop_reason, to_anthropic_usage
-from mudroom._projections.claude.tool_terms import get_claude_name
-from mudroom._projections.ledger import LedgerBuilder
-from mudroom._projections.stream_json import StreamJson
-from mudroom._projections.stream_json.open_session import open_lines
-from mudroom._session.session import Session
-from mudroom._version import __version__
+from mudroom.views import LedgerBuilder, StreamJson, calculate_cost, get_claude_name, is_child_id
 
 from .host_names import to_host_arguments, to_host_line
 from .resume_point import make_message_id
@@ -74,7 +66,7 @@ class HostOutput:
         self._session = session
         session.watch(self._apply)
         if self._lines is None:
-            self._lines = open_lines(session, cost=calculate_cost)
+            self._lines = StreamJson.of_session(session, cost=calculate_cost)
         if self._options.streams_parts:
             self._parts = PartialMessages(session.id, session.cwd, session.model)
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mudroom._core.messages import ImageBlock, TextBlock
-from mudroom._core.runs import Reason, Report
+from mudroom import ImageBlock, Reason, Report, TextBlock
 from mudroom._session.prompts import Prompt
 from mudroom.driving import Turn
 from mudroom.errors import JournalError, MudroomError, UsageError

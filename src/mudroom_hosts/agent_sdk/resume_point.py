@@ -5,17 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection
 
-from mudroom._core.events import (
-    AnyEvent,
-    ConversationRewound,
-    RunResumed,
-    RunStarted,
-    StoredEvent,
-    TurnFinished,
-)
-from mudroom._core.run_ids import is_child_id
-from mudroom._session.session import Session
+from mudroom import AnyEvent, Session
 from mudroom.errors import UsageError
+from mudroom.events import ConversationRewound, RunResumed, RunStarted, StoredEvent, TurnFinished
+from mudroom.views import is_child_id
 
 _FLAG = "--resume-session-at"
 

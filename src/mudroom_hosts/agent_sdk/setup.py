@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from mudroom._core.ports import Approver, HookCallback
-from mudroom._session.session import Session
-from mudroom.permissions.rules import Rule
+from mudroom import Approver, Session
+from mudroom.permissions import Rule
+from mudroom.ports import HookCallback
 
 from ..file_prompts import FilePrompt
 from .json_fields import as_list, as_object, as_text
 
 if TYPE_CHECKING:
-    from mudroom._adapters.integrations.mcp_servers.spec import ServerSpec
+    from mudroom import ServerSpec
 
     from .host_tools import HostToolSource
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mudroom._core.messages import ImageBlock, TextBlock
+from mudroom import ImageBlock, TextBlock
 from mudroom._session.prompts import Prompt
 from mudroom.errors import UsageError
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mudroom._core.ports import ApprovalDecision, ApprovalRequest
-from mudroom._projections.safe_text import escape_line, format_arguments, sanitize_line
-from mudroom._session.session import Session
+from mudroom import ApprovalDecision, ApprovalRequest, Session
 from mudroom.driving import Question, Questions
+from mudroom.views import escape_line, format_arguments, sanitize_line
 
 from .host_tasks import HostTasks
 

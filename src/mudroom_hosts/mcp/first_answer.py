@@ -16,11 +16,10 @@ from typing import Any
 
 import msgspec
 
+from mudroom import __version__
 from mudroom._platform.private_files import make_private_folder, replace_private_file
-from mudroom._version import __version__
 
-from ..line_input import LineInput
-from ..line_output import LineOutput
+from ..lines import LineInput, LineOutput
 from .tool_definitions import INSTRUCTIONS, TOOLS
 
 FILE = "mcp/first-answers.json"

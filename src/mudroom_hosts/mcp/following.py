@@ -14,7 +14,7 @@ import mcp_types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
-from mudroom._core.ports import ApprovalDecision
+from mudroom import ApprovalDecision
 from mudroom.driving import Question
 
 from .approver import CANNOT_ASK, describe_question, get_form, read_answer

@@ -7,13 +7,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from mudroom._adapters.models.pricing import calculate_cost
-from mudroom._core.events import AnyEvent, PermissionDecided, RunStarted, TurnFinished
+from mudroom import AnyEvent, ApprovalDecision, Report
 from mudroom._core.listings import count_noun
-from mudroom._core.ports import ApprovalDecision
-from mudroom._core.runs import Report
-from mudroom._projections.run_tree import RunTree
 from mudroom.driving import Question
+from mudroom.events import PermissionDecided, RunStarted, TurnFinished
+from mudroom.views import RunTree, calculate_cost
 
 from .task_request import TaskArguments
 

@@ -10,13 +10,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mudroom._core.agents import Agent, Mode
-from mudroom._core.budgets import Budget
-from mudroom._core.events import AnyEvent
-from mudroom._core.run_ids import find_root_id
-from mudroom._core.runs import Reason, Report
+from mudroom import Agent, AnyEvent, Budget, Mode, Reason, Report
 from mudroom.driving import FairSlots, SessionDriver, Turn
 from mudroom.errors import MudroomError, UnknownName, UsageError
+from mudroom.views import find_root_id
 
 from .host_task import LOCAL_OWNER, HostTask, Owner
 from .task_request import LookArguments, TaskArguments, check_files, limit_budget

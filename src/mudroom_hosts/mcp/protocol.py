@@ -23,8 +23,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import Struct
 from pydantic import Field
 
+from mudroom import __version__
 from mudroom._platform.time_limits import time_limit
-from mudroom._version import __version__
 from mudroom.driving import Question
 from mudroom.errors import MudroomError
 

@@ -9,11 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from mudroom._core.runs import Reason
-from mudroom._engine.child_report import add_facts, format_words
+from mudroom import Reason
 from mudroom._platform.private_files import make_spill_file, write_private_file
-from mudroom._projections.engine_text import quote
-from mudroom._projections.safe_text import sanitize_line
+from mudroom.views import add_facts, format_words, quote, sanitize_line
 
 from .host_task import HostTask
 from .host_tasks import is_success

@@ -13,14 +13,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mudroom._core.budgets import Budget
-from mudroom._core.ports import Approver
-from mudroom._session.session import Session
+from mudroom import Approver, Budget, Session
 from mudroom.driving import Listener, ListenOptions, ServerAddress, SessionDriver
 from mudroom.errors import UsageError
 
-from ..line_input import LineInput
-from ..line_output import LineOutput
+from ..lines import LineInput, LineOutput
 from .approver import ANSWER_SECONDS, McpApprover
 from .first_answer import FirstAnswer
 from .host_task import LOCAL_OWNER

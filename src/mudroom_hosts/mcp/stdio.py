@@ -16,8 +16,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from mcp.server.lowlevel.server import Server
 from mcp.shared.message import SessionMessage
 
-from ..line_input import MAX_LINE
-from ..line_output import LineOutput
+from ..lines import MAX_LINE, LineOutput
 from .first_answer import FirstAnswer
 from .host_tasks import HostTasks
 

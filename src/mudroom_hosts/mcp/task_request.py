@@ -9,8 +9,9 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import astuple
 
-from mudroom._core.budgets import Budget, choose_smaller
-from mudroom._core.schemas.mismatch import explain_mismatch
+from mudroom import Budget
+from mudroom._core.budgets import choose_smaller
+from mudroom.driving import explain_mismatch
 from mudroom.errors import UsageError
 
 MAX_TASKS = 1_000

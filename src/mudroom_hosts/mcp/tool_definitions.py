@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from mudroom._core.runs import Reason
+from mudroom import Reason
 
 INSTRUCTIONS = (
     "Each task runs in a clean context of its own, with a budget, and is recorded. It sees its "

@@ -26,8 +26,7 @@ from mudroom._core.agents import Mode
 from mudroom._core.ports import Approver
 from mudroom.driving import ListenOptions, ServerAddress
 from mudroom.testing import ScriptedModel
-from mudroom_hosts.line_input import LineInput
-from mudroom_hosts.line_output import LineOutput
+from mudroom_hosts.lines import LineInput, LineOutput
 from mudroom_hosts.mcp.host_tokens import find_owner
 from mudroom_hosts.mcp.server import McpServer, Pipes, ServerOptions
 from mudroom_hosts.mcp.stdio import MessageWriter

@@ -15,8 +15,7 @@ import pytest
 from tests.waiting import wait_until
 
 from mudroom.errors import MudroomError
-from mudroom_hosts.line_input import LineInput
-from mudroom_hosts.line_output import LineOutput
+from mudroom_hosts.lines import LineInput, LineOutput
 from mudroom_hosts.mcp.first_answer import FILE, FirstAnswer
 
 from .conftest import MakeHost, RawHost, TaskHost

@@ -13,7 +13,7 @@ from tests.waiting import SECONDS, wait_until
 from mudroom import Reason
 from mudroom.events import RunFinished
 from mudroom.testing import Request
-from mudroom_hosts.line_input import MAX_LINE
+from mudroom_hosts.lines import MAX_LINE
 
 from .conftest import MakeHost, RawHost
 

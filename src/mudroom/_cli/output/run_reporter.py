@@ -252,9 +252,9 @@ class RunReporter:
         """Open the fold of events into lines of JSON; None if the output is text."""
         if self._format == "text":
             return None
-        from ..._projections.stream_json.open_session import open_lines
+        from ..._projections.stream_json import StreamJson
 
-        return open_lines(session, cost=calculate_cost, mode=mode)
+        return StreamJson.of_session(session, cost=calculate_cost, mode=mode)
 
     def _write_line(self, line: dict[str, Any]) -> None:
         from .json_output import encode_line

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from mudroom_hosts.acp.server import AcpServer
 from mudroom_hosts.acp.setup import CommandLine
-from mudroom_hosts.line_input import LineInput
-from mudroom_hosts.line_output import LineOutput
+from mudroom_hosts.lines import LineInput, LineOutput
 
 from ...._platform.event_loop import run_event_loop
 from ...output.notices.log import show_log

@@ -20,8 +20,7 @@ from mudroom_hosts.agent_sdk.setup import (
     SessionParts,
     SessionPlan,
 )
-from mudroom_hosts.line_input import LineInput
-from mudroom_hosts.line_output import LineOutput
+from mudroom_hosts.lines import LineInput, LineOutput
 
 from ...._core.agents import Agent
 from ...._platform.event_loop import run_event_loop

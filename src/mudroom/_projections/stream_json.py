@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from ..._core.budgets import Limit
-from ..._core.events import (
+from .._core.agents import Agent
+from .._core.budgets import Limit
+from .._core.events import (
     AnyEvent,
     Delta,
     MessageSent,
@@ -24,10 +25,11 @@ from ..._core.events import (
     ToolCallFinished,
     TurnFinished,
 )
-from ..._core.messages import ToolCallBlock, Usage, append_placeholders
-from ..._core.runs import Brief, Reason, Report
-from ..._version import __version__
-from ..anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason, to_anthropic_usage
+from .._core.messages import ToolCallBlock, Usage, append_placeholders
+from .._core.ports import Sandbox
+from .._core.runs import Brief, Reason, Report
+from .._version import __version__
+from .anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason, to_anthropic_usage
 
 # The last line's subtype by limit, else by reason.
 _SUBTYPES: dict[Reason | Limit, str] = {
@@ -60,8 +62,27 @@ class _Run:
         self.commands: dict[str, str] = {}
 
 
+class OpenSession(Protocol):
+    """What the first line shows of a session."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def cwd(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def tools(self) -> Sequence[str]: ...
+    @property
+    def agents(self) -> Sequence[Agent]: ...
+    @property
+    def sandbox(self) -> Sandbox: ...
+    @property
+    def output_style(self) -> str: ...
+
+
 class StreamJson:
-    """Folds one session's events into lines.
+    """Folds one session's events into the lines of `--output-format stream-json`.
 
     Arguments:
         session: id of the session.
@@ -72,6 +93,22 @@ class StreamJson:
         mode: permission mode. output_style: name of the output style.
         cost: returns US dollars for a model string and its usage; None if the price is unknown.
         new_id: returns the `uuid` of a line.
+
+    Example:
+        import msgspec
+
+        lines = StreamJson.of_session(session, cost=calculate_cost)
+        ledger = LedgerBuilder()
+        print(lines.make_init_line())
+
+        def show(event: AnyEvent) -> None:
+            ledger.apply(event)
+            for line in lines.make_event_lines(event):
+                print(line)
+
+        session.watch(show)
+        report = await session.run("Which testing framework does this project use?")
+        print(lines.make_result_line(report, msgspec.to_builtins(ledger.ledger)))
     """
 
     def __init__(
@@ -105,6 +142,34 @@ class StreamJson:
         self._api_seconds = 0.0
         self._reports: list[Report] = []
         self._denials: list[dict[str, Any]] = []
+
+    @classmethod
+    def of_session(
+        cls,
+        session: OpenSession,
+        *,
+        cost: Callable[[str, Usage], float | None],
+        mode: str = "default",
+    ) -> StreamJson:
+        """Make the fold of an open session's events.
+
+        Arguments:
+            session: an open `Session`.
+            cost: returns US dollars for a model string and its usage; None if the price is
+                unknown.
+            mode: permission mode.
+        """
+        return cls(
+            session=session.id,
+            cwd=session.cwd,
+            model=session.model,
+            tools=session.tools,
+            agents=[agent.name for agent in session.agents],
+            sandbox=session.sandbox.tier,
+            mode=mode,
+            output_style=session.output_style,
+            cost=cost,
+        )
 
     def start_prompt(self) -> None:
         """Begin the conversation's next prompt: its last line has only its own children."""

@@ -1,19 +1,92 @@
-"""Lines for a file descriptor, written in a thread: a slow reader does not stop the server."""
+"""Lines between a client and a server: read and written in threads, whatever the descriptor is.
+
+A pipe, a socket, a terminal and a file are served alike, and a slow client does not stop the event
+loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import queue
 import select
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+MAX_LINE = 16 << 20
+"""Bytes of the longest line; longer ones are skipped."""
+
+_CHUNK = 1 << 16
+_MAX_UNREAD = 1_000
+"""Lines that wait for the reader; the thread reads on when there are fewer."""
 
 MAX_WAITING = 64 << 20
 """Bytes that may wait for a reader. With more of them the output is closed."""
 
 _END_SECONDS = 1.0
 """Seconds that a reader has for the last lines after `hurry`."""
+
+
+class LineInput:
+    """The lines of a file descriptor, without their line feeds.
+
+    Arguments:
+        descriptor: stays open.
+
+    Attributes:
+        skipped: number of lines that were longer than MAX_LINE.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.skipped = 0
+        self._descriptor = descriptor
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._slots = threading.Semaphore(_MAX_UNREAD)
+        self._loop = asyncio.get_running_loop()
+
+    async def read(self) -> AsyncIterator[bytes]:
+        """Yield the lines until the end of the input."""
+        threading.Thread(target=self._read_all, name="line input", daemon=True).start()
+        while (line := await self._queue.get()) is not None:
+            self._slots.release()
+            yield line
+
+    def _read_all(self) -> None:
+        rest = bytearray()
+        is_skipping = False
+        while chunk := self._read_chunk():
+            *lines, tail = chunk.split(b"\n")
+            for line in lines:
+                if not is_skipping:
+                    self._put(bytes(rest) + line)
+                is_skipping = False
+                rest.clear()
+            rest += tail
+            if len(rest) > MAX_LINE:
+                self.skipped += not is_skipping
+                is_skipping = True
+                rest.clear()
+        if rest and not is_skipping:
+            self._put(bytes(rest))
+        self._call(None)
+
+    def _read_chunk(self) -> bytes:
+        try:
+            return os.read(self._descriptor, _CHUNK)
+        except OSError:
+            return b""
+
+    def _put(self, line: bytes) -> None:
+        self._slots.acquire()
+        self._call(line)
+
+    def _call(self, line: bytes | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, line)
+        except RuntimeError:  # the loop is closed: the program ends
+            return
 
 
 class LineOutput:
@@ -128,3 +201,9 @@ class LineOutput:
         self.has_failed = True
         self._drained.set()
         self._on_closed(reason)
+
+
+def encode_json_line(message: Mapping[str, Any]) -> bytes:
+    """Return a message as JSON with a line feed. Lone surrogates become question marks."""
+    text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace") + b"\n"
