@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from .errors import make_wrong_request
+from .request_errors import make_wrong_request
 
 _CHECKED = 8
 """Characters of a session's id that a cursor has."""

@@ -16,18 +16,18 @@ from mudroom.events import StoredEvent, encode_event
 from mudroom.views import Redactor, redact_event, stream_events
 
 from .cursors import make_cursor, parse_cursor
-from .errors import make_not_found, make_wrong_request
 from .feed import Frame, SessionFeed, get_kind, make_frame
-from .hosted_session import ServerParts
-from .hosted_sessions import HostedSessions
 from .metrics import Metrics
-from .records.sessions import SessionRecord
-from .records.tokens import TokenRecords
+from .request_errors import make_not_found, make_wrong_request
 from .request_log import Faults
+from .response_bodies import EventPage, RecordedEvent
 from .route import Call
+from .served_session import ServerParts
+from .session_registry import SessionRegistry
 from .session_routes import SessionRoutes, parse_count, respond
+from .state.sessions import SessionRecord
+from .state.tokens import TokenRecords
 from .timed_writer import TimedWriter
-from .views import EventPage, RecordedEvent
 
 _MAX_PAGE = 1_000
 _PAGE_BYTES = 2 << 20
@@ -68,14 +68,14 @@ class EventRoutes:
         self,
         sessions: SessionRoutes,
         parts: ServerParts,
-        hosts: HostedSessions,
+        registry: SessionRegistry,
         tokens: TokenRecords,
         metrics: Metrics,
         closing: asyncio.Event,
     ) -> None:
         self._sessions = sessions
         self._parts = parts
-        self._hosts = hosts
+        self._registry = registry
         self._tokens = tokens
         self._metrics = metrics
         self._closing = closing
@@ -115,7 +115,7 @@ class EventRoutes:
         writer = TimedWriter(call.request, response, self._parts.options.write_seconds)
         try:
             await writer.write(b"retry: 1000\n\n")
-            async with self._hosts.follow(record.id) as feed:
+            async with self._registry.follow(record.id) as feed:
                 await self._follow(call, record, feed, writer, wanted, after)
         except (TimeoutError, ConnectionError):
             self._metrics.add("mudroom_streams_cut_total")

@@ -12,16 +12,16 @@ from aiohttp import web
 
 from mudroom import __version__
 
-from .bodies import DEFAULT_AGENT
-from .errors import RequestError
-from .hosted_session import ServerParts
-from .hosted_sessions import HostedSessions
 from .metrics import Metrics
-from .records.tokens import Token
+from .request_bodies import DEFAULT_AGENT
+from .request_errors import RequestError
+from .response_bodies import AgentPage, AgentView, Health, ModelPage, ModelView
 from .route import Call
+from .served_session import ServerParts
+from .session_registry import SessionRegistry
 from .session_routes import make_choice_error, respond
 from .setup import ListedAgent
-from .views import AgentPage, AgentView, Health, ModelPage, ModelView
+from .state.tokens import Token
 
 _FRESH_SECONDS = 2.0
 """Seconds that a list of agents is used before the files are read again."""
@@ -40,13 +40,13 @@ class InformationRoutes:
     def __init__(
         self,
         parts: ServerParts,
-        hosts: HostedSessions,
+        registry: SessionRegistry,
         metrics: Metrics,
         is_draining: Callable[[], bool],
     ) -> None:
         self.description: dict[str, Any] = {}
         self._parts = parts
-        self._hosts = hosts
+        self._registry = registry
         self._metrics = metrics
         self._is_draining = is_draining
         self._agents: dict[str, tuple[float, Sequence[ListedAgent]]] = {}
@@ -95,8 +95,8 @@ class InformationRoutes:
             "mudroom_prompts_open": await self._parts.inputs.count_open(),
             "mudroom_prompts_working": slots.working,
             "mudroom_prompts_waiting": slots.waiting,
-            "mudroom_sessions_open": self._hosts.count_open(),
-            "mudroom_streams_open": self._hosts.count_streams(),
+            "mudroom_sessions_open": self._registry.count_open(),
+            "mudroom_streams_open": self._registry.count_streams(),
         }
         return web.Response(text=self._metrics.render(gauges))
 

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from mudroom.errors import UsageError
 
-from .records.tokens import Token, is_owner_name
 from .setup import ServerOptions
+from .state.tokens import Token, is_owner_name
 
 _HEADER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _OWN_HEADERS = ("authorization", "host", "origin", "content-type", "content-length")

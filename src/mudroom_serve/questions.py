@@ -14,9 +14,9 @@ from mudroom.driving import Questions
 from mudroom.ports import ApprovalDecision, ApprovalRequest
 from mudroom.views import sanitize_line
 
-from .errors import make_wrong_request
-from .records.sessions import SessionRecords
-from .records.state_file import StateError
+from .request_errors import make_wrong_request
+from .state.sessions import SessionRecords
+from .state.state_file import StateError
 
 _MAX_WHY = 2_000
 

@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 from msgspec import Struct, field
 
-from .records.tokens import Scope, Token
+from .state.tokens import Scope, Token
 
 
 class Call(Struct, frozen=True):

@@ -17,30 +17,30 @@ from mudroom.driving import FairSlots, Listener, ServerAddress
 from mudroom.errors import MudroomError
 from mudroom.ports import SessionStore
 
-from .bodies import parse_body
-from .errors import ErrorBody, RequestError, convert_error, make_error_response
 from .event_stream import EventRoutes
-from .hosted_session import ServerParts
-from .hosted_sessions import HostedSessions
 from .information_routes import InformationRoutes
 from .metrics import Metrics
 from .openai.chat import ChatRoutes
 from .openai.responses import ResponseRoutes
 from .proxy_login import ProxyLogin, make_proxy_login
-from .records.inputs import InputRecords
-from .records.sessions import SessionRecords
-from .records.spending import SpendingRecords
-from .records.state_file import StateFile
-from .records.tokens import Token, TokenRecords, is_token
+from .request_bodies import parse_body
+from .request_errors import ErrorBody, RequestError, convert_error, make_error_response
 from .request_log import Faults, make_request_log
 from .route import Call, Route
-from .routes import (
+from .route_table import (
     make_information_routes,
     make_openai_routes,
     make_session_routes,
 )
+from .served_session import ServerParts
+from .session_registry import SessionRegistry
 from .session_routes import SessionRoutes
 from .setup import CommandLine, ServerOptions
+from .state.inputs import InputRecords
+from .state.sessions import SessionRecords
+from .state.spending import SpendingRecords
+from .state.state_file import StateFile
+from .state.tokens import Token, TokenRecords, is_token
 
 
 class HttpServer:
@@ -72,18 +72,20 @@ class HttpServer:
         self._slots = FairSlots(options.parallel, options.per_owner)
         records = SessionRecords(self._state)
         self._parts = parts = self._make_parts(command_line, store, records)
-        self._hosts = HostedSessions(parts, self._state, records)
+        self._registry = SessionRegistry(parts, self._state, records)
         is_draining = self._stopping.is_set
-        information = InformationRoutes(parts, self._hosts, self._metrics, is_draining)
-        sessions = SessionRoutes(parts, records, self._hosts, information.find_agents, is_draining)
+        information = InformationRoutes(parts, self._registry, self._metrics, is_draining)
+        sessions = SessionRoutes(
+            parts, records, self._registry, information.find_agents, is_draining
+        )
         events = EventRoutes(
-            sessions, parts, self._hosts, self._tokens, self._metrics, self._closing
+            sessions, parts, self._registry, self._tokens, self._metrics, self._closing
         )
         self.routes: list[Route] = [
             *make_session_routes(sessions, events),
             *make_openai_routes(
-                ChatRoutes(sessions, parts, self._hosts, self._closing),
-                ResponseRoutes(sessions, parts, self._hosts, self._closing),
+                ChatRoutes(sessions, parts, self._registry, self._closing),
+                ResponseRoutes(sessions, parts, self._registry, self._closing),
             ),
             *make_information_routes(information),
         ]
@@ -128,7 +130,7 @@ class HttpServer:
         for route in self.routes:
             endpoint = make_endpoint(route, self._tokens, self._options, self._login)
             app.router.add_route(route.method, route.path, endpoint)
-        watching = asyncio.create_task(self._hosts.watch_others())
+        watching = asyncio.create_task(self._registry.watch_others())
         try:
             log = make_request_log(self._metrics, self._notify)
             async with self._listener.serve(app, logger=log) as address:
@@ -137,7 +139,7 @@ class HttpServer:
                 finally:
                     self._closing.set()
                     await _cancel(watching)
-                    await self._hosts.close()
+                    await self._registry.close()
         finally:
             await _cancel(watching)
             self._state.close()

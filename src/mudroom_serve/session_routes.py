@@ -15,7 +15,10 @@ from mudroom.driving import delete_session
 from mudroom.errors import MudroomError
 from mudroom.ports import make_busy_error
 
-from .bodies import (
+from .charges import explain_used_up
+from .cursors import make_cursor, parse_cursor
+from .questions import Asking, list_questions
+from .request_bodies import (
     DEFAULT_AGENT,
     BudgetFields,
     ClientEvent,
@@ -28,24 +31,20 @@ from .bodies import (
     parse_body,
     parse_event,
 )
-from .charges import explain_used_up
-from .cursors import make_cursor, parse_cursor
-from .errors import RequestError, make_not_found, make_wrong_request
-from .hosted_session import ServerParts
-from .hosted_sessions import HostedSessions
-from .questions import Asking, list_questions
-from .records.inputs import PROMPT, Input, InputResult
-from .records.recorded_prompts import is_recorded
-from .records.sessions import FIRST_KEY, SessionChoices, SessionRecord, SessionRecords
-from .records.tokens import Token
-from .route import Call
-from .views import (
+from .request_errors import RequestError, make_not_found, make_wrong_request
+from .response_bodies import (
     Deleted,
     SessionCreated,
     SessionPage,
     SessionView,
     make_input_view,
 )
+from .route import Call
+from .served_session import ServerParts, is_recorded
+from .session_registry import SessionRegistry
+from .state.inputs import PROMPT, Input, InputResult
+from .state.sessions import FIRST_KEY, SessionChoices, SessionRecord, SessionRecords
+from .state.tokens import Token
 
 _NAMESPACE = uuid.UUID("5b0c0a52-5a7e-4d0c-9d67-7b0c3e1d9a11")
 _DEFAULT_PAGE = 50
@@ -67,13 +66,13 @@ class SessionRoutes:
         self,
         parts: ServerParts,
         records: SessionRecords,
-        hosts: HostedSessions,
+        registry: SessionRegistry,
         find_agents: Callable[[str], Awaitable[list[str]]],
         is_draining: Callable[[], bool],
     ) -> None:
         self._parts = parts
         self._records = records
-        self._hosts = hosts
+        self._registry = registry
         self._find_agents = find_agents
         self._is_draining = is_draining
 
@@ -107,7 +106,7 @@ class SessionRoutes:
             await self.check_amounts(call.token)
         message = None if body.prompt is None else UserMessage(body.prompt, body.outputs)
         owner = call.token.owner
-        record, item, is_new = await self._hosts.complete(
+        record, item, is_new = await self._registry.complete(
             self._add_session(session, owner, digest, choices, message)
         )
         if record.digest != digest:
@@ -146,18 +145,18 @@ class SessionRoutes:
     async def delete(self, call: Call) -> web.Response:
         """Stop the work of a session and delete it with its record."""
         record = await self.find(call)
-        await self._hosts.complete(self._delete(record))
+        await self._registry.complete(self._delete(record))
         return respond(Deleted(id=record.id))
 
     async def _delete(self, record: SessionRecord) -> None:
         """Delete a session. If the process ends meanwhile, the request can be repeated."""
-        is_here = await self._hosts.stop(record.id)
+        is_here = await self._registry.stop(record.id)
         if not is_here and (writer := await self._parts.store.find_writer(record.id)):
             raise make_busy_error(writer, record.id)
         try:
             await self._delete_stopped(record)
         except MudroomError:
-            self._hosts.start(record)  # its prompts go on, unless they are cancelled already
+            self._registry.start(record)  # its prompts go on, unless they are cancelled already
             raise
 
     async def _delete_stopped(self, record: SessionRecord) -> None:
@@ -195,7 +194,7 @@ class SessionRoutes:
         self, record: SessionRecord, event: ClientEvent, key: str, digest: bytes
     ) -> Input:
         """Store an event of a session once for each key, and use it."""
-        return await self._hosts.complete(self._add_input(record, event, key, digest))
+        return await self._registry.complete(self._add_input(record, event, key, digest))
 
     async def _add_input(
         self, record: SessionRecord, event: ClientEvent, key: str, digest: bytes
@@ -209,10 +208,10 @@ class SessionRoutes:
             raise make_conflict(key)
         if kind == PROMPT:
             if item.state != "done":
-                self._hosts.start(record)
+                self._registry.start(record)
             return item
         if is_new:
-            await self._hosts.apply(record, item)
+            await self._registry.apply(record, item)
         return await self._parts.inputs.find(item.number) or item
 
     async def find(self, call: Call, session: str = "") -> SessionRecord:
@@ -229,15 +228,15 @@ class SessionRoutes:
 
     async def describe(self, record: SessionRecord) -> SessionView:
         """Return a session as clients read it."""
-        host = self._hosts.find(record.id)
+        served = self._registry.find(record.id)
         record = await self._records.read(record.id) or record
         last = await self._parts.inputs.find_last_prompt(record.id)
-        status = host.status if host else "idle"
+        status = served.status if served else "idle"
         if status == "idle" and last and last.state != "done":
             status = "waiting" if last.state == "waiting" else "working"
-        questions = list_questions(host.questions) if host else ()
-        run = host.run if host else ""
-        if host is None and record.asking and status == "working":
+        questions = list_questions(served.questions) if served else ()
+        run = served.run if served else ""
+        if served is None and record.asking and status == "working":
             asking = msgspec.json.decode(record.asking, type=Asking)
             status, run, questions = "asking", asking.run, asking.questions
         choices = record.choices

@@ -11,10 +11,10 @@ from aiohttp import web
 
 from mudroom import Report
 
-from ..errors import ErrorBody, ErrorFields, RequestError
-from ..hosted_session import ServerParts
-from ..hosted_sessions import HostedSessions
+from ..request_errors import ErrorBody, ErrorFields, RequestError
 from ..route import Call
+from ..served_session import ServerParts
+from ..session_registry import SessionRegistry
 from ..session_routes import SessionRoutes, read_idempotency_key, respond
 from ..timed_writer import TimedWriter
 from .prompt_follower import PromptFollower
@@ -34,12 +34,12 @@ class ChatRoutes:
         self,
         sessions: SessionRoutes,
         parts: ServerParts,
-        hosts: HostedSessions,
+        registry: SessionRegistry,
         closing: asyncio.Event,
     ) -> None:
         self._sessions = sessions
         self._parts = parts
-        self._hosts = hosts
+        self._registry = registry
         self._closing = closing
 
     async def complete(self, call: Call) -> web.StreamResponse:
@@ -49,7 +49,7 @@ class ChatRoutes:
         assert item
         follower = PromptFollower(
             self._parts,
-            self._hosts,
+            self._registry,
             record,
             item,
             has_outputs=wanted.outputs is not None,

@@ -14,12 +14,12 @@ from mudroom import Reason, Report, TextBlock
 from mudroom.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFinished
 from mudroom.views import is_child_id, stream_events
 
-from ..errors import RequestError, make_wrong_request
 from ..feed import SessionFeed
-from ..hosted_session import HostedSession, ServerParts
-from ..hosted_sessions import HostedSessions
-from ..records.inputs import Input, InputResult
-from ..records.sessions import SessionRecord
+from ..request_errors import RequestError, make_wrong_request
+from ..served_session import ServedSession, ServerParts
+from ..session_registry import SessionRegistry
+from ..state.inputs import Input, InputResult
+from ..state.sessions import SessionRecord
 
 _CUT = (Reason.BUDGET, Reason.TIMEOUT, Reason.MAX_TURNS, Reason.LOOP, Reason.CANCELLED)
 
@@ -35,7 +35,7 @@ class PromptFollower:
     def __init__(
         self,
         parts: ServerParts,
-        hosts: HostedSessions,
+        registry: SessionRegistry,
         record: SessionRecord,
         item: Input,
         *,
@@ -43,7 +43,7 @@ class PromptFollower:
         closing: asyncio.Event,
     ) -> None:
         self._parts = parts
-        self._hosts = hosts
+        self._registry = registry
         self._record = record
         self._item = item
         self._has_outputs = has_outputs
@@ -76,29 +76,29 @@ class PromptFollower:
         Raises RequestError if there is no answer.
         """
         text = RunText()
-        async with self._hosts.follow(self._record.id) as feed:
-            host = self._hosts.find(self._record.id)
+        async with self._registry.follow(self._record.id) as feed:
+            served = self._registry.find(self._record.id)
 
             def observe(event: AnyEvent) -> None:
-                if host and host.current == self._item.number:
+                if served and served.current == self._item.number:
                     self._events.append(event)
                     feed.wake()
 
-            if host:
-                host.watchers.append(observe)
+            if served:
+                served.watchers.append(observe)
             try:
-                async for piece in self._follow(text, host, feed):
+                async for piece in self._follow(text, served, feed):
                     yield piece
             finally:
-                if host:
-                    host.watchers.remove(observe)
+                if served:
+                    served.watchers.remove(observe)
         if self._has_outputs:
             yield msgspec.json.encode(self.report.outputs).decode()
         elif rest := text.end(self.report.text):
             yield rest
 
     async def _follow(
-        self, text: RunText, host: HostedSession | None, feed: SessionFeed
+        self, text: RunText, served: ServedSession | None, feed: SessionFeed
     ) -> AsyncGenerator[str]:
         while True:
             change = feed.change
@@ -106,8 +106,8 @@ class PromptFollower:
                 piece = text.add(self._events.popleft())
                 if piece and not self._has_outputs:
                     yield piece
-            is_here = host is not None and self._hosts.find(self._record.id) is host
-            is_working = is_here and host is not None and host.current == self._item.number
+            is_here = served is not None and self._registry.find(self._record.id) is served
+            is_working = is_here and served is not None and served.current == self._item.number
             if not is_working and await self._has_ended():
                 return
             if self._closing.is_set():
@@ -134,7 +134,7 @@ class PromptFollower:
 
     def cancel(self) -> None:
         """Stop the prompt: its client does not wait any more."""
-        self._hosts.cancel_prompt(self._record, self._item.number)
+        self._registry.cancel_prompt(self._record, self._item.number)
 
 
 async def read_report(parts: ServerParts, session: str, result: InputResult) -> Report[Any]:

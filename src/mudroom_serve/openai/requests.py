@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from mudroom.errors import quote_value
 
-from ..bodies import (
+from ..request_bodies import (
     ImagePart,
     NewSession,
     PromptBody,
@@ -19,7 +19,7 @@ from ..bodies import (
     check_message,
     parse_body,
 )
-from ..errors import make_wrong_request
+from ..request_errors import make_wrong_request
 
 _ROLES = ("system", "developer", "user", "assistant")
 _TEXT_PARTS = ("text", "input_text", "output_text")

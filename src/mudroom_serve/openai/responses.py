@@ -12,14 +12,14 @@ from aiohttp import web
 
 from mudroom import Report
 
-from ..bodies import DEFAULT_AGENT, UserMessage
-from ..errors import RequestError, make_not_found, make_wrong_request
-from ..hosted_session import ServerParts
-from ..hosted_sessions import HostedSessions
-from ..records.inputs import PROMPT, Input
-from ..records.sessions import SessionRecord
+from ..request_bodies import DEFAULT_AGENT, UserMessage
+from ..request_errors import RequestError, make_not_found, make_wrong_request
 from ..route import Call
+from ..served_session import ServerParts
+from ..session_registry import SessionRegistry
 from ..session_routes import SessionRoutes, read_idempotency_key, respond
+from ..state.inputs import PROMPT, Input
+from ..state.sessions import SessionRecord
 from .chat import UNUSED_HEADER, send_stream
 from .prompt_follower import PromptFollower, check_report, convert_result, read_report
 from .requests import ResponseRequest, Wanted, parse_response
@@ -36,12 +36,12 @@ class ResponseRoutes:
         self,
         sessions: SessionRoutes,
         parts: ServerParts,
-        hosts: HostedSessions,
+        registry: SessionRegistry,
         closing: asyncio.Event,
     ) -> None:
         self._sessions = sessions
         self._parts = parts
-        self._hosts = hosts
+        self._registry = registry
         self._closing = closing
 
     async def create(self, call: Call) -> web.StreamResponse:
@@ -50,7 +50,7 @@ class ResponseRoutes:
         record, item = await self._add_prompt(call, request, wanted)
         follower = PromptFollower(
             self._parts,
-            self._hosts,
+            self._registry,
             record,
             item,
             has_outputs=wanted.outputs is not None,

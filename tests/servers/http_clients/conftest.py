@@ -23,8 +23,6 @@ from mudroom._core.ports import Approver, SessionStore
 from mudroom.driving import ServerAddress
 from mudroom.permissions.rules import Permissions
 from mudroom.testing import ScriptedModel
-from mudroom_serve.records.state_file import StateFile
-from mudroom_serve.records.tokens import TokenRecords
 from mudroom_serve.server import HttpServer
 from mudroom_serve.setup import (
     CommandLine,
@@ -32,6 +30,8 @@ from mudroom_serve.setup import (
     ServerOptions,
     SessionPlan,
 )
+from mudroom_serve.state.state_file import StateFile
+from mudroom_serve.state.tokens import TokenRecords
 
 Line = dict[str, Any]
 READER = Agent(name="reader", description="It reads.", instructions="Read.", tools=("read",))

@@ -19,8 +19,8 @@ from mudroom._core.ports import SessionStore
 from mudroom.driving import FairSlots
 from mudroom.errors import MudroomError
 from mudroom.testing import Request, call
-from mudroom_serve.records.spending import Amounts, SpendingRecords
-from mudroom_serve.records.state_file import StateFile
+from mudroom_serve.state.spending import Amounts, SpendingRecords
+from mudroom_serve.state.state_file import StateFile
 
 from .conftest import Client, MakeSite
 

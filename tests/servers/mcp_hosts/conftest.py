@@ -29,8 +29,8 @@ from mudroom.testing import ScriptedModel
 from mudroom_hosts.line_streams import LineInput, LineOutput
 from mudroom_hosts.mcp.server import McpServer, Pipes, ServerOptions
 from mudroom_hosts.mcp.stdio import MessageWriter
-from mudroom_serve.records.state_file import StateFile
-from mudroom_serve.records.tokens import TokenRecords
+from mudroom_serve.state.state_file import StateFile
+from mudroom_serve.state.tokens import TokenRecords
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 ERAS = ("2026-07-28", "legacy")

@@ -24,8 +24,8 @@ from mudroom._core.messages import ToolCallBlock
 from mudroom.events import RunFinished, RunStarted
 from mudroom.testing import ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer
-from mudroom_serve.records.state_file import StateFile
-from mudroom_serve.records.tokens import TokenRecords
+from mudroom_serve.state.state_file import StateFile
+from mudroom_serve.state.tokens import TokenRecords
 
 from .conftest import TaskHost
 

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import asdict
 
-from mudroom_serve.records.state_file import StateFile
-from mudroom_serve.records.tokens import TokenRecords
 from mudroom_serve.server import HttpServer
 from mudroom_serve.setup import ServerOptions
+from mudroom_serve.state.state_file import StateFile
+from mudroom_serve.state.tokens import TokenRecords
 
 from ...._core.ports import WorkerProcesses
 from ...._platform.event_loop import run_event_loop

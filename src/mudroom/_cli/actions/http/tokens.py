@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from msgspec.structs import asdict
 
-from mudroom_serve.records.state_file import StateFile
-from mudroom_serve.records.tokens import Token, TokenRecords
+from mudroom_serve.state.state_file import StateFile
+from mudroom_serve.state.tokens import Token, TokenRecords
 
 from ...._projections.safe_text import sanitize_line
 from ...output.json_output import print_json

@@ -10,8 +10,8 @@ from functools import partial
 from mudroom_hosts.mcp.host_task import Owner
 from mudroom_hosts.mcp.host_tasks import DEFAULT_PARALLEL
 from mudroom_hosts.mcp.server import McpServer, ServerOptions, require_package
-from mudroom_serve.records.state_file import StateFile
-from mudroom_serve.records.tokens import TokenRecords
+from mudroom_serve.state.state_file import StateFile
+from mudroom_serve.state.tokens import TokenRecords
 
 from ...._adapters.integrations.mcp_servers.server_process import NESTING_VARIABLE
 from ...._core.budgets import Budget

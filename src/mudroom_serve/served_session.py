@@ -1,4 +1,4 @@
-"""HostedSession: one session at work: it takes the prompts of its clients, one after the other."""
+"""ServedSession: one session at work: it takes the prompts of its clients, one after the other."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from mudroom import Reason, Session
+from mudroom import Reason, Report, Session
 from mudroom.driving import FairSlots, SessionDriver, SessionStart, Turn
-from mudroom.errors import MudroomError, UnknownName, UsageError
+from mudroom.errors import JournalError, MudroomError, UnknownName, UsageError
 from mudroom.events import (
     AnyEvent,
     Delta,
@@ -23,18 +23,17 @@ from mudroom.events import (
     TurnFinished,
 )
 from mudroom.ports import Journal, SessionStore
-from mudroom.views import is_child_id
+from mudroom.views import is_child_id, stream_events
 
-from .bodies import make_prompt, parse_answer, read_message
 from .charges import SessionCharges
-from .errors import may_work_later
 from .feed import SessionFeed
 from .questions import Asking, QuestionNotes, list_questions, make_questions, use_answer
-from .records.inputs import PROMPT, Input, InputRecords, InputResult
-from .records.recorded_prompts import count_prompts, is_recorded, read_last_report
-from .records.sessions import SessionRecord, SessionRecords
-from .records.spending import SpendingRecords
+from .request_bodies import make_prompt, parse_answer, read_message
+from .request_errors import may_work_later
 from .setup import CommandLine, ServerOptions, SessionPlan
+from .state.inputs import PROMPT, Input, InputRecords, InputResult
+from .state.sessions import SessionRecord, SessionRecords
+from .state.spending import SpendingRecords
 
 Status = Literal["idle", "waiting", "working", "asking"]
 CANCELLED_BEFORE = "it was cancelled before it started"
@@ -58,7 +57,7 @@ class ServerParts(Struct, frozen=True):
     notify: Callable[[str], object]
 
 
-class HostedSession:
+class ServedSession:
     """One session.
 
     Arguments:
@@ -335,6 +334,38 @@ def _is_wrong(error: MudroomError, *, is_open: bool) -> bool:
     if isinstance(error, UnknownName) and error.kind == "agent":
         return True
     return is_open and isinstance(error, UsageError)
+
+
+async def is_recorded(store: SessionStore, session: str) -> bool:
+    """Return whether a store has a session."""
+    try:
+        await store.read_info(session)
+    except UnknownName:
+        return False
+    return True
+
+
+async def count_prompts(store: SessionStore, session: str) -> int:
+    """Return the number of prompts that the record of a session has."""
+    count = 0
+    try:
+        async for event in stream_events(store, session, (RunStarted,)):
+            if isinstance(event, RunStarted):
+                count += event.brief.depth == 0 and not event.brief.is_compaction
+    except UnknownName:
+        return 0
+    return count
+
+
+async def read_last_report(store: SessionStore, session: str) -> Report[Any]:
+    """Return the report of the last prompt of a session. Raises JournalError."""
+    last: Report[Any] | None = None
+    async for event in stream_events(store, session, (RunFinished,)):
+        if isinstance(event, RunFinished) and not is_child_id(event.run):
+            last = event.report
+    if last is None:
+        raise JournalError("the prompt has no report", where=session)
+    return last
 
 
 Observe = Callable[[int, Sequence[StoredEvent]], None]

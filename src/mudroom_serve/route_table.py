@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .bodies import ClientEvent, NewSession
 from .event_stream import KINDS, EventRoutes
 from .information_routes import InformationRoutes
 from .openai.chat import ChatRoutes
 from .openai.requests import ChatRequest, ResponseRequest
 from .openai.responses import ResponseRoutes
-from .route import Parameter, Route
-from .session_routes import SessionRoutes
-from .views import (
+from .request_bodies import ClientEvent, NewSession
+from .response_bodies import (
     AgentPage,
     Deleted,
     EventPage,
@@ -24,6 +22,8 @@ from .views import (
     SessionPage,
     SessionView,
 )
+from .route import Parameter, Route
+from .session_routes import SessionRoutes
 
 _SESSION = "/v1/sessions/{session}"
 _AFTER = Parameter(name="after", description="Cursor: begin after it.")

@@ -13,8 +13,8 @@ from mudroom import Budget, ImageBlock, TextBlock
 from mudroom.driving import check_outputs, check_prompt, explain_mismatch
 from mudroom.errors import UsageError
 
-from .errors import make_wrong_request
 from .questions import Answer
+from .request_errors import make_wrong_request
 
 _T = TypeVar("_T")
 _MAX_INTEGER = 2**62

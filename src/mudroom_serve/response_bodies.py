@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .bodies import EventType
-from .hosted_session import Status
 from .questions import Question
-from .records.inputs import Input, State
+from .request_bodies import EventType
+from .served_session import Status
+from .state.inputs import Input, State
 
 
 class InputView(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""HostedSessions: the sessions at work in this process, and the streams of all sessions."""
+"""SessionRegistry: the sessions at work in this process, and the streams of all sessions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mudroom import Reason
 from mudroom.errors import JournalBusy, MudroomError
 
 from .feed import SessionFeed
-from .hosted_session import CANCELLED_BEFORE, HostedSession, ServerParts
-from .records.inputs import PROMPT, Input, InputResult
-from .records.sessions import SessionRecord, SessionRecords
-from .records.state_file import StateFile
 from .request_log import Faults
+from .served_session import CANCELLED_BEFORE, ServedSession, ServerParts
+from .state.inputs import PROMPT, Input, InputResult
+from .state.sessions import SessionRecord, SessionRecords
+from .state.state_file import StateFile
 
 _T = TypeVar("_T")
 
@@ -31,7 +31,7 @@ _OPEN_PER_CLOSED = 50
 """Sessions with work for each closed session that a collection waits for: it looks at all."""
 
 
-class HostedSessions:
+class SessionRegistry:
     """The sessions of one server process.
 
     Attributes:
@@ -43,7 +43,7 @@ class HostedSessions:
         self._parts = parts
         self._state = state
         self._records = records
-        self._hosts: dict[str, HostedSession] = {}
+        self._served: dict[str, ServedSession] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._feeds: dict[str, SessionFeed] = {}
         self._retries: dict[str, float] = {}
@@ -53,32 +53,32 @@ class HostedSessions:
         self._is_closed = False
         self._closed_count = 0
 
-    def find(self, session: str) -> HostedSession | None:
+    def find(self, session: str) -> ServedSession | None:
         """Return a session at work in this process."""
-        return self._hosts.get(session)
+        return self._served.get(session)
 
     def count_open(self) -> int:
         """Return the number of open sessions."""
-        return sum(host.driver is not None for host in self._hosts.values())
+        return sum(served.driver is not None for served in self._served.values())
 
-    def start(self, record: SessionRecord) -> HostedSession | None:
+    def start(self, record: SessionRecord) -> ServedSession | None:
         """Let a session take its prompts; return it, None while the server stops."""
-        host = self._hosts.get(record.id)
-        if host:
-            host.woken.set()
-            return host
+        served = self._served.get(record.id)
+        if served:
+            served.woken.set()
+            return served
         if self._is_closed:
             return None
         feed = self._feeds.setdefault(record.id, SessionFeed(record.id))
-        host = HostedSession(record, self._parts, feed, self._limit_owner)
-        self._hosts[record.id] = host
-        self._tasks[record.id] = asyncio.create_task(self._serve(host))
-        return host
+        served = ServedSession(record, self._parts, feed, self._limit_owner)
+        self._served[record.id] = served
+        self._tasks[record.id] = asyncio.create_task(self._serve(served))
+        return served
 
     async def apply(self, record: SessionRecord, item: Input) -> InputResult | None:
         """Act as an event says that is no prompt; None if another process must."""
-        if host := self._hosts.get(record.id):
-            return await host.apply(item)
+        if served := self._served.get(record.id):
+            return await served.apply(item)
         is_elsewhere = bool(await self._parts.store.find_writer(record.id))
         if is_elsewhere:
             return None
@@ -142,8 +142,8 @@ class HostedSessions:
             record = await self._records.read(session)
             if record is None:
                 continue
-            if host := self._hosts.get(session):
-                await self._pass_on(host)
+            if served := self._served.get(session):
+                await self._pass_on(served)
             elif await self._parts.store.find_writer(session):
                 still_elsewhere.add(session)
             elif session not in self._retries or session in retries:
@@ -157,24 +157,24 @@ class HostedSessions:
         self.elsewhere = still_elsewhere
         self._change_number = number  # only now: after an error all is looked at again
 
-    async def _pass_on(self, host: HostedSession) -> None:
+    async def _pass_on(self, served: ServedSession) -> None:
         """Use the events that other processes received for a session at work here."""
-        for item in await self._parts.inputs.list_open(host.record.id):
+        for item in await self._parts.inputs.list_open(served.record.id):
             if item.type != PROMPT:
-                await host.apply(item)
-        host.woken.set()
+                await served.apply(item)
+        served.woken.set()
 
     def _list_due_retries(self) -> set[str]:
         now = asyncio.get_running_loop().time()
         return {session for session, when in self._retries.items() if when <= now}
 
-    async def _serve(self, host: HostedSession) -> None:
-        session = host.record.id
+    async def _serve(self, served: ServedSession) -> None:
+        session = served.record.id
         try:
             while True:
-                host.woken.clear()
-                await host.serve()
-                if not host.woken.is_set():
+                served.woken.clear()
+                await served.serve()
+                if not served.woken.is_set():
                     break
             self._faults.remove(f"session {session}")
         except JournalBusy:  # another process works at it
@@ -184,26 +184,26 @@ class HostedSessions:
             self._retries[session] = asyncio.get_running_loop().time() + seconds
             self._tell(f"session {session}", str(error))
         finally:
-            self._hosts.pop(session, None)
+            self._served.pop(session, None)
             self._tasks.pop(session, None)
-            host.feed.forget()
-            host.feed.notify()
-            self._drop_feed(host.feed)
+            served.feed.forget()
+            served.feed.notify()
+            self._drop_feed(served.feed)
             self._closed_count += 1
-            wanted = max(_CLOSED_PER_COLLECTION, len(self._hosts) // _OPEN_PER_CLOSED)
+            wanted = max(_CLOSED_PER_COLLECTION, len(self._served) // _OPEN_PER_CLOSED)
             if self._closed_count >= wanted:
                 self._closed_count = 0
                 gc.collect()
 
     def _drop_feed(self, feed: SessionFeed) -> None:
-        if feed.streams == 0 and feed.session not in self._hosts:
+        if feed.streams == 0 and feed.session not in self._served:
             self._feeds.pop(feed.session, None)
 
     def cancel_prompt(self, record: SessionRecord, number: int) -> None:
         """Stop a prompt that no client waits for."""
-        host = self._hosts.get(record.id)
-        if host and host.driver and host.current == number and host.run:
-            host.driver.cancel()
+        served = self._served.get(record.id)
+        if served and served.driver and served.current == number and served.run:
+            served.driver.cancel()
             return
         result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
         self._start_aside(self._parts.inputs.finish(number, result))
@@ -232,18 +232,18 @@ class HostedSessions:
 
     def _limit_owner(self, owner: str) -> None:
         """Limit the sessions of an owner to what is left of the day's budget."""
-        for host in self._hosts.values():
-            if host.record.owner == owner and host.charges.has_limits:
-                self._start_aside(host.update_budget())
+        for served in self._served.values():
+            if served.record.owner == owner and served.charges.has_limits:
+                self._start_aside(served.update_budget())
 
     async def stop(self, session: str) -> bool:
         """Stop the work of a session and close it. Return whether it was at work here."""
-        host = self._hosts.get(session)
+        served = self._served.get(session)
         task = self._tasks.get(session)
-        if host is None or task is None:
+        if served is None or task is None:
             return False
-        if host.driver:
-            host.driver.cancel()
+        if served.driver:
+            served.driver.cancel()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         return True
@@ -251,8 +251,8 @@ class HostedSessions:
     async def close(self) -> None:
         """Stop all work so that a later process continues it."""
         self._is_closed = True
-        for host in list(self._hosts.values()):
-            host.seal()
+        for served in list(self._served.values()):
+            served.seal()
         tasks: list[asyncio.Task[Any]] = [*self._tasks.values(), *self._aside]
         for task in tasks:
             task.cancel()
