@@ -36,6 +36,9 @@ class PeerGone(Exception):
             print("the client has closed its end")
     """
 
+    def __init__(self) -> None:
+        super().__init__("the other program answers no more requests")
+
 
 class Peer(Generic[Message, Result]):
     """The open requests between this program and another one.

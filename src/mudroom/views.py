@@ -31,7 +31,7 @@ Example:
     arguments = {"file_path": "paper.md", "limit": 20}
     print(make_call_title(arguments, find_builtin_tool("read")))  # paper.md
     print(format_arguments(arguments))
-    assert escape_line("two" + chr(10) + "lines") == "two\\nlines"
+    assert len(escape_line("two" + chr(10) + "lines").splitlines()) == 1
 
     # The same call in the terms of Claude Code.
     assert get_claude_name("read") == "Read"

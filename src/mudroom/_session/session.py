@@ -222,11 +222,11 @@ class Session(RunControls, ServerControls, TaskCalls):
         """The place where commands run."""
         return self._require_open().resources.services.environments.shared.sandbox
 
-    def read_version(self, sha256: str) -> bytes | None:
+    def read_version(self, digest: str) -> bytes | None:
         """Read an earlier content of a file that a tool wrote. Return None if it was not kept.
 
         Arguments:
-            sha256: `before` or `after` of a `FileWriteIntended` event; "" means that there was no
+            digest: `before` or `after` of a `FileWriteIntended` event; "" means that there was no
                 file, which gives b"".
 
         It is None while the session is not open.
@@ -240,7 +240,7 @@ class Session(RunControls, ServerControls, TaskCalls):
             print([session.read_version(write.before) for write in writes])
         """
         versions = self._runner and self._runner.resources.services.versions
-        return versions.read(sha256) if versions else None
+        return versions.read(digest) if versions else None
 
     def watch(self, watcher: Callable[[AnyEvent], None]) -> Callable[[], None]:
         """Call `watcher` with every event from now on, in order, including streamed text.

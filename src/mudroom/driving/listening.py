@@ -59,6 +59,9 @@ class ServerAddress(Struct, frozen=True):
     Arguments:
         url: as clients on this machine write it, without a path.
         port: the port, also if the options asked for any.
+
+    Example:
+        ServerAddress("http://127.0.0.1:8700", 8700)
     """
 
     url: str
@@ -72,6 +75,9 @@ class Refusal(Struct, frozen=True):
         status: status of HTTP.
         code: short name of the reason, such as "wrong_host".
         message: what is wrong, and what to do.
+
+    Example:
+        Refusal(401, "wrong_token", "the token is missing or wrong")
     """
 
     status: int
@@ -149,7 +155,8 @@ class Listener:
             try:
                 self._port = await stack.enter_async_context(listening)
             except OSError as error:
-                raise make_listen_error(options, error) from error
+                failure = make_listen_error(options, error)
+                raise failure from error
             yield self.address
 
     def open_socket(self) -> socket.socket:

@@ -257,7 +257,7 @@ class EditorSession:
             os.path.abspath(session.cwd),
             self._abilities,
             self._send,
-            read_version=lambda sha256: self._get_session().read_version(sha256),
+            read_version=lambda digest: self._get_session().read_version(digest),
             find_window=lambda model: self._get_session().find_context_window(model),
         )
 

@@ -56,6 +56,7 @@ async def stream_events(
 
     Example:
         from mudroom.events import RunFinished
+        from mudroom.ports import SessionStore
 
         async def print_reports(store: SessionStore, session: str) -> None:
             async for event in stream_events(store, session, (RunFinished,)):
@@ -103,6 +104,8 @@ async def delete_session(store: SessionStore, home: str, session: str) -> None:
     Raises UnknownName, JournalBusy.
 
     Example:
+        from mudroom.ports import SessionStore
+
         async def delete_older(store: SessionStore, home: str, when: float) -> None:
             for info in await store.list():
                 if info.modified < when:

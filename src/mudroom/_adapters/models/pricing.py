@@ -50,7 +50,8 @@ def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> floa
             that are always free are known.
 
     Example:
-        calculate_cost("anthropic:claude-sonnet-4-5", Usage(1_000_000, 0)) == 3.0
+        print(calculate_cost("anthropic:claude-sonnet-4-5", Usage(100_000, 5_000)))
+        calculate_cost("offline:rules", Usage(100_000, 5_000)) == 0.0
     """
     if usage.usd is not None:
         return usage.usd

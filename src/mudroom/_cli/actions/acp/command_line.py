@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from mudroom_hosts.acp.setup import CommandLine, RecordedSession, ServerCommand
@@ -66,10 +67,9 @@ def check_setup(flags: Mapping[str, object]) -> int:
 
 
 def _preload() -> None:
-    # Imported for their cost only: the first session needs them.
-    from mudroom_hosts.acp import editor_session  # noqa: F401  # pyright: ignore[reportUnusedImport]
-
-    from . import prepare_session  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    # The first session needs them, and they are slow to import.
+    import_module("mudroom_hosts.acp.editor_session")
+    import_module(f"{__package__}.prepare_session")
 
 
 def _load_prompts(session: Session) -> Sequence[FilePrompt]:
