@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from ..._core.ports import Workspace
@@ -12,15 +11,6 @@ from .content_hashes import read_entry
 
 MAX_VERSION_BYTES = 8 << 20
 """Size of a file up to which its content is kept."""
-
-
-def find_versions_folder(home: str, session: str) -> str:
-    """Return the folder of the earlier contents of a session's files.
-
-    Arguments:
-        home: mudroom's state folder.
-    """
-    return os.path.join(home, "versions", session)
 
 
 class FileVersions:
