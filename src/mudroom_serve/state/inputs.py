@@ -11,6 +11,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mudroom import Reason
+
 from .state_file import StateFile
 
 State = Literal["waiting", "working", "done"]
@@ -40,6 +42,10 @@ class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_wrong: bool = False
     ended: float = 0.0
 
+
+CANCELLED_BEFORE = InputResult(
+    reason=Reason.CANCELLED.value, error="it was cancelled before it started"
+)
 
 _RESULT = msgspec.json.Decoder(InputResult)
 
@@ -155,6 +161,17 @@ class InputRecords:
         await self._state.execute(
             "UPDATE inputs SET state = 'done', result = ? WHERE number = ?", text, number
         )
+
+    async def cancel_waiting(self, session: str) -> bool:
+        """Cancel the prompts of a session that have not started. Return False if there are none."""
+        waiting = [
+            item
+            for item in await self.list_open(session)
+            if item.type == PROMPT and item.state == "waiting"
+        ]
+        for item in waiting:
+            await self.finish(item.number, CANCELLED_BEFORE)
+        return bool(waiting)
 
 
 def insert_input(
