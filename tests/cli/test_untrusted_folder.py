@@ -104,8 +104,9 @@ class NoQuestions:
 
 async def open_by_editor(stranger: Stranger) -> None:
     flags = {"model": "offline", "sandbox": "off"}
-    planned = prepare_session(flags, SessionPlan(cwd=str(stranger.project)), NoQuestions())
-    async with planned.session as session:
+    async with prepare_session(
+        flags, SessionPlan(cwd=str(stranger.project)), NoQuestions()
+    ) as session:
         await session.run(PROMPT)
         for prompt in list_file_prompts(session):
             await session.run(prompt.format_prompt(""))

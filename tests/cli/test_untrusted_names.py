@@ -42,8 +42,9 @@ async def test_agents_of_the_folder_replace_none_before_trust(base: Path, name: 
 
     async def find_words(*, trusted: bool) -> tuple[str, list[str]]:
         flags: dict[str, object] = {"model": "offline", "trust": trusted}
-        planned = prepare_session(flags, SessionPlan(cwd=str(base / "project")), NoQuestions())
-        async with planned.session as session:
+        async with prepare_session(
+            flags, SessionPlan(cwd=str(base / "project")), NoQuestions()
+        ) as session:
             told = [line for line in session.notices if str(path) in line]
             return "\n".join(agent.instructions for agent in session.agents), told
 

@@ -179,7 +179,7 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     else:
         await close_open_calls(run, INTERRUPTED, refused=False)
     await run.recorder.record()
-    await _end_past_children(run, ending)
+    await _end_past_children(run)
     if not summary and _allows_summary(run, ending):
         summary = await _request_summary(run, ending)
         await close_open_calls(run, NOT_RUN, refused=True)
@@ -224,9 +224,12 @@ async def _stop_background_work(run: RunContext, ending: Ending) -> None:
     await run.background.stop(grace, ending.reason if is_shared else run.control.stop_reason)
 
 
-async def _end_past_children(run: RunContext, ending: Ending) -> None:
-    """End the children of an earlier process that a run which is stopped has not continued."""
-    if not run.services.past_events or ending.reason is Reason.GOAL:
+async def _end_past_children(run: RunContext) -> None:
+    """End the children of an earlier process that the run has not continued.
+
+    A run that is stopped leaves any of them; every run leaves a summary that it no longer needed.
+    """
+    if not run.services.past_events:
         return
     from .children.past_children import end_past_children
 

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -285,8 +285,11 @@ def open_tracing(
     if options.tracing is None:
         return None
     from .._adapters.integrations.tracing.session_tracing import open_session_tracing
+    from .._adapters.models.providers import find_server
 
-    return open_session_tracing(options.tracing, options.id, environ, redact, notices)
+    return open_session_tracing(
+        options.tracing, options.id, environ, redact, notices, cache(partial(find_server, environ))
+    )
 
 
 def open_versions(options: SessionOptions, home: str) -> FileVersions | None:

@@ -18,9 +18,10 @@ from ..run_context import RunContext
 async def end_past_children(
     run: RunContext, finish: Callable[[RunContext], Awaitable[object]]
 ) -> None:
-    """End each such child of a run that is stopped (S10). What it spent is charged.
+    """End each such child of a run that ends (S10). What it spent is charged (S9).
 
-    A run that is stopped right after it is resumed has not continued its children.
+    A run that is stopped right after it is resumed has not continued its children. A run that was
+    killed while its conversation was summarised may go on without the summary.
 
     Arguments:
         finish: ends a run that was cancelled.

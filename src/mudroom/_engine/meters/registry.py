@@ -28,6 +28,7 @@ class Meters:
             parent: pays for the run, too: the session, or ancestors in another process.
         """
         self._meters[run_id] = Meter(budget, parent)
+        self.charged.add(run_id)
         return Grant(run_id, budget)
 
     async def allocate(

@@ -32,6 +32,8 @@ class Span(Struct, frozen=True, kw_only=True):
         has_outer_parent: true if that span belongs to another program.
         is_request: true for a request to a model.
         started_at, ended_at: seconds since 1970.
+        first_chunk_at: when the first part of the model's answer arrived; None for a span made from
+            a record, which does not have the parts.
         error: text of the failure. has_failed: whether it failed.
         links: related spans.
     """
@@ -43,6 +45,7 @@ class Span(Struct, frozen=True, kw_only=True):
     has_outer_parent: bool = False
     is_request: bool = False
     ended_at: float = 0.0
+    first_chunk_at: float | None = None
     attributes: Attributes = {}
     events: tuple[SpanEvent, ...] = ()
     links: tuple[SpanContext, ...] = ()
@@ -55,13 +58,14 @@ class OpenSpan:
 
     Attributes:
         span: the facts known at its start.
-        attributes, events: those of its end, added while it is open.
+        attributes, events, first_chunk_at: those of its end, added while it is open.
     """
 
     def __init__(self, span: Span) -> None:
         self.span = span
         self.attributes = dict(span.attributes)
         self.events: list[SpanEvent] = []
+        self.first_chunk_at: float | None = None
 
     def close(self, at: float, error_type: str = "", error: str = "") -> Span:
         """End the span.
@@ -74,6 +78,7 @@ class OpenSpan:
         return replace(
             self.span,
             ended_at=max(at, self.span.started_at),
+            first_chunk_at=self.first_chunk_at,
             attributes=self.attributes,
             events=tuple(self.events),
             has_failed=bool(error_type),
