@@ -51,11 +51,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ._adapters.journals.sessions import stream_events
     from ._adapters.models.pricing import calculate_cost
-    from ._adapters.output_filters.redaction import Redactor
+    from ._adapters.output_filters import Redactor
     from ._adapters.tools import find_builtin_tool
-    from ._core.run_ids import find_first_id, find_root_id, is_child_id
+    from ._core.runs import find_first_id, find_root_id, is_child_id
     from ._engine.child_report import ParsedReport, add_facts, format_words, parse_report
-    from ._projections.claude.tool_terms import get_claude_name, to_claude_arguments
+    from ._projections.claude import get_claude_name, to_claude_arguments
     from ._projections.engine_text import quote, wrap
     from ._projections.ledger import LedgerBuilder
     from ._projections.reason_words import describe_end
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "LedgerBuilder": "_projections.ledger",
     "ParsedReport": "_engine.child_report",
-    "Redactor": "_adapters.output_filters.redaction",
+    "Redactor": "_adapters.output_filters",
     "RunState": "_projections.run_view",
     "RunTree": "_projections.run_tree",
     "RunView": "_projections.run_view",
@@ -89,13 +89,13 @@ _EXPORTS = {
     "describe_end": "_projections.reason_words",
     "escape_line": "_projections.safe_text",
     "find_builtin_tool": "_adapters.tools",
-    "find_first_id": "_core.run_ids",
+    "find_first_id": "_core.runs",
     "find_folder": "_projections.session_summary",
-    "find_root_id": "_core.run_ids",
+    "find_root_id": "_core.runs",
     "format_arguments": "_projections.safe_text",
     "format_words": "_engine.child_report",
-    "get_claude_name": "_projections.claude.tool_terms",
-    "is_child_id": "_core.run_ids",
+    "get_claude_name": "_projections.claude",
+    "is_child_id": "_core.runs",
     "make_call_title": "_projections.safe_text",
     "parse_report": "_engine.child_report",
     "quote": "_projections.engine_text",
@@ -103,7 +103,7 @@ _EXPORTS = {
     "sanitize": "_projections.safe_text",
     "sanitize_line": "_projections.safe_text",
     "stream_events": "_adapters.journals.sessions",
-    "to_claude_arguments": "_projections.claude.tool_terms",
+    "to_claude_arguments": "_projections.claude",
     "wrap": "_projections.engine_text",
 }
 

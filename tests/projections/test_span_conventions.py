@@ -30,7 +30,7 @@ from mudroom._core.events import (
 from mudroom._core.runs import RequestHead, ToolDescription
 from mudroom._projections import spans as span_projection
 from mudroom._projections.spans import ContentCapture, SessionSpans, Span
-from mudroom._projections.spans.attributes import split_model
+from mudroom._projections.spans.span import split_model
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

@@ -19,9 +19,8 @@ from .._core.tools import ToolResult
 from .._platform.time_limits import time_limit
 from .._projections.reason_words import describe_reason
 from ..errors import BoardError, JournalError, ModelError, MudroomError, StoppedByHook
-from .call_batch import INTERRUPTED, CallOutcome
 from .changes.watch import ELSEWHERE, NOT_STORED
-from .compaction.requests import finish_compaction
+from .conversation import INTERRUPTED, CallOutcome
 from .file_writes import WriteBarrier
 from .meters.run_timer import GRACE_SECONDS
 from .model_call import call_model, reserve_request
@@ -231,7 +230,7 @@ async def _end_past_children(run: RunContext) -> None:
     """
     if not run.services.past_events:
         return
-    from .children.past_children import end_past_children
+    from .resume import end_past_children
 
     await end_past_children(run, _finish_cancelled)
 
@@ -447,3 +446,12 @@ async def wait_for_next_prompt(run: RunContext) -> None:
             raise asyncio.CancelledError  # stopped while the turn ended
         await run.background.wait_for_next_prompt()
     control.resume()
+
+
+async def finish_compaction(run: RunContext, notes: str) -> None:
+    """Record the compaction that the user asked for, when its run ends with notes."""
+    if not run.brief.is_compaction or run.brief.parent or not notes:
+        return
+    from .compaction.shortening import record_compaction
+
+    await record_compaction(run, notes)

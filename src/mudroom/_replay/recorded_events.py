@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from .._core.checks import CHECK
 from .._core.events import (
     CheckFinished,
     CheckStarted,
@@ -34,7 +33,8 @@ from .._core.events import (
 )
 from .._core.ports import MERGE
 from .._core.runs import Report
-from .._engine.call_batch import INTERRUPTED
+from .._engine.conversation import INTERRUPTED
+from .._engine.session_context import CHECK
 from ..errors import MudroomError
 from .recorded_stops import (
     RecordedStops,

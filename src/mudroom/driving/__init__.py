@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .._adapters.journals.sessions import delete_session
-    from .._core.schemas.mismatch import explain_mismatch
+    from .._core.schemas import explain_mismatch
     from .._peers import Peer, PeerGone
     from .._platform.connection_limits import ConnectionLimits
     from .checks import check_outputs, check_prompt
@@ -68,7 +68,7 @@ _EXPORTS = {
     "check_outputs": ".checks",
     "check_prompt": ".checks",
     "delete_session": ".._adapters.journals.sessions",
-    "explain_mismatch": ".._core.schemas.mismatch",
+    "explain_mismatch": ".._core.schemas",
 }
 
 __all__ = [

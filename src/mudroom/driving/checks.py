@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .._engine.output_types import parse_output_type
+from .._engine.structured_output import parse_output_type
 from .._session.prompts import Prompt, parse_prompt
 
 

@@ -45,8 +45,11 @@ from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import ToolResult
 from ..safe_text import sanitize_line
 from ..trace_ids import SpanContext, TraceIds
-from .attributes import (
+from .span import (
     INTERRUPTED,
+    Attributes,
+    OpenSpan,
+    Span,
     describe_answer,
     describe_call,
     describe_run,
@@ -55,7 +58,6 @@ from .attributes import (
     find_call_error,
     make_span_event,
 )
-from .span import Attributes, OpenSpan, Span
 
 __all__ = ["ContentCapture", "SessionSpans", "Span"]
 
