@@ -232,6 +232,8 @@ class Session(RunControls, ServerControls, TaskCalls):
             await session.run("Which testing framework does this project use?")
             print([session.read_version(write.before) for write in writes])
         """
+        if not digest:
+            return b""
         versions = self._runner and self._runner.resources.services.versions
         return versions.read(digest) if versions else None
 
