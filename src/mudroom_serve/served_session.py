@@ -31,12 +31,11 @@ from .questions import Asking, QuestionNotes, list_questions, make_questions, us
 from .request_bodies import make_prompt, parse_answer, read_message
 from .request_errors import may_work_later
 from .setup import CommandLine, ServerOptions, SessionPlan
-from .state.inputs import PROMPT, Input, InputRecords, InputResult
+from .state.inputs import CANCELLED_BEFORE, PROMPT, Input, InputRecords, InputResult
 from .state.sessions import SessionRecord, SessionRecords
 from .state.spending import SpendingRecords
 
 Status = Literal["idle", "waiting", "working", "asking"]
-CANCELLED_BEFORE = "it was cancelled before it started"
 
 
 class ServerParts(Struct, frozen=True):
@@ -247,7 +246,7 @@ class ServedSession:
             return
         await self.charges.update()
         if report is None:
-            result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
+            result = CANCELLED_BEFORE
         else:
             position = self._store.find_end(report.run_id)
             result = InputResult(run=report.run_id, position=position, reason=report.reason.value)
@@ -281,12 +280,7 @@ class ServedSession:
     async def _cancel_all(self) -> bool:
         """Cancel the prompt that works, and all that wait."""
         is_applied = bool(self.driver and self.driver.cancel())
-        for item in await self._parts.inputs.list_open(self.record.id):
-            if item.type == PROMPT and item.state == "waiting":
-                result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
-                await self._parts.inputs.finish(item.number, result)
-                is_applied = True
-        return is_applied
+        return await self._parts.inputs.cancel_waiting(self.record.id) or is_applied
 
     def _show_questions(self) -> None:
         """Tell clients of the questions, those of other processes, too."""

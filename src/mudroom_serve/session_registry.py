@@ -8,13 +8,12 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from mudroom import Reason
 from mudroom.errors import JournalBusy, MudroomError
 
 from .feed import SessionFeed
 from .request_log import Faults
-from .served_session import CANCELLED_BEFORE, ServedSession, ServerParts
-from .state.inputs import PROMPT, Input, InputResult
+from .served_session import ServedSession, ServerParts
+from .state.inputs import CANCELLED_BEFORE, PROMPT, Input, InputResult
 from .state.sessions import SessionRecord, SessionRecords
 from .state.state_file import StateFile
 
@@ -82,20 +81,11 @@ class SessionRegistry:
         is_elsewhere = bool(await self._parts.store.find_writer(record.id))
         if is_elsewhere:
             return None
-        result = InputResult(is_applied=await self._cancel_waiting(record, item))
+        cancels_all = item.type == "run.cancel" and not item.body.get("run")
+        is_applied = cancels_all and await self._parts.inputs.cancel_waiting(record.id)
+        result = InputResult(is_applied=is_applied)
         await self._parts.inputs.finish(item.number, result)
         return result
-
-    async def _cancel_waiting(self, record: SessionRecord, item: Input) -> bool:
-        """Cancel the prompts of a session that no process has opened."""
-        is_applied = False
-        if item.type == "run.cancel" and not item.body.get("run"):
-            for each in await self._parts.inputs.list_open(record.id):
-                if each.type == PROMPT and each.state == "waiting":
-                    result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
-                    await self._parts.inputs.finish(each.number, result)
-                    is_applied = True
-        return is_applied
 
     @asynccontextmanager
     async def follow(self, session: str) -> AsyncGenerator[SessionFeed]:
@@ -205,8 +195,7 @@ class SessionRegistry:
         if served and served.driver and served.current == number and served.run:
             served.driver.cancel()
             return
-        result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
-        self._start_aside(self._parts.inputs.finish(number, result))
+        self._start_aside(self._parts.inputs.finish(number, CANCELLED_BEFORE))
 
     async def complete(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Return the result of work that goes on to its end if its client disconnects."""

@@ -108,3 +108,35 @@ async def test_a_summary_that_is_no_longer_needed_ends_and_is_charged(
     violations = [each.description for each in find_violations(journal.events)]
     assert violations == ["its parent continued without its notes"]  # it no longer needs them
     assert await replay(journal.events) == journal.events
+
+
+@pytest.mark.parametrize("last", ["ToolCallFinished", "RunFinished"])
+async def test_the_files_of_a_background_child_are_told_by_its_stopped_parent(
+    tmp_path: Path, last: str
+) -> None:
+    (tmp_path / "a.txt").write_text("a")
+
+    def start_a_reader(request: Request) -> Answer:
+        if request.prompt == "look":
+            return "seen" if request.turn else [call("read", file_path="a.txt")]
+        if request.turn:
+            return "started"
+        return [call("task", prompt="look", agent="general", background=True)]
+
+    options: dict[str, Any] = {"cwd": str(tmp_path), "home": str(tmp_path / "home")}
+    options |= {"sandbox": "off"}
+    whole = MemoryJournal()
+    model = ScriptedModel(start_a_reader)
+    async with Session(model=model, journal=whole, **options) as session:
+        await session.run("go")
+    kinds = [(type(event).__name__, event.run) for event in whole.events]
+    journal = MemoryJournal()
+    await journal.append(*whole.events[: kinds.index((last, "1.1.1")) + 1])
+    resumed = Session(model=model, journal=journal, resume=session.id, **options)
+    resumed.watch(lambda event: resumed.cancel() if isinstance(event, RunResumed) else None)
+    async with resumed:
+        report = await resumed.resume_unfinished()
+    assert report and report.reason is Reason.CANCELLED
+    assert report.files_read == ("a.txt",)
+    assert not find_violations(journal.events)
+    assert await replay(journal.events) == journal.events

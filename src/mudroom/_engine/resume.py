@@ -279,14 +279,17 @@ class _Restorer:
         below = sum(1 for _ in past.walk_below(child))
         for returned in list_returned_runs(past, child):
             below += 1 + sum(1 for _ in past.walk_below(returned))
-        report = charge_past_child(self._run, child, 1 + below)
-        started = next(iter(past.get(child, ())), None)
-        if report is None:
-            return
-        if isinstance(started, RunStarted) and started.brief.workspace.has_own_files:
-            self._run.evidence.add_outside_changes(report)
-        else:
-            self._run.evidence.add_report(report)
+        if report := charge_past_child(self._run, child, 1 + below):
+            _add_evidence(self._run, child, report)
+
+
+def _add_evidence(run: RunContext, child: str, report: Report) -> None:
+    """Add the files of a background child of an earlier process to those of its parent."""
+    started = next(iter(run.services.past_events.get(child, ())), None)
+    if isinstance(started, RunStarted) and started.brief.workspace.has_own_files:
+        run.evidence.add_outside_changes(report)
+    else:
+        run.evidence.add_report(report)
 
 
 def charge_past_child(run: RunContext, child: str, children: int) -> Report | None:
@@ -361,7 +364,7 @@ async def restart_background_work(run: RunContext) -> None:
 
 
 async def end_past_children(
-    run: RunContext, finish: Callable[[RunContext], Awaitable[object]]
+    run: RunContext, finish: Callable[[RunContext], Awaitable[Report]]
 ) -> None:
     """End each such child of a run that ends (S10). What it spent is charged (S9).
 
@@ -395,11 +398,13 @@ def _charge_finished(run: RunContext, child: str) -> None:
     past = run.services.past_events
     starts = [past[each][0] for each in (child, *past.walk_below(child))]
     counted = sum(isinstance(each, RunStarted) and not each.brief.is_compaction for each in starts)
-    charge_past_child(run, child, counted)
+    report = charge_past_child(run, child, counted)
+    if report and child in run.background.interrupted:
+        _add_evidence(run, child, report)
 
 
 async def _end_child(
-    run: RunContext, child: str, finish: Callable[[RunContext], Awaitable[object]]
+    run: RunContext, child: str, finish: Callable[[RunContext], Awaitable[Report]]
 ) -> None:
     services = run.services
     events = services.past_events[child]
@@ -420,6 +425,10 @@ async def _end_child(
         await context.recorder.record(
             context.recorder.make_event(RunResumed, head=context.describe_head())
         )
-        await finish(context)
+        report = await finish(context)
     finally:
         services.meters.close(grant)
+    # The result of a call that waited for it says what is not known; nothing else does for a
+    # child in the background.
+    if child in run.background.interrupted:
+        _add_evidence(run, child, report)

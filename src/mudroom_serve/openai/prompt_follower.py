@@ -57,11 +57,6 @@ class PromptFollower:
         assert self._report
         return self._report
 
-    @property
-    def is_whole(self) -> bool:
-        """Return whether the run reached its goal."""
-        return self.report.reason is Reason.GOAL
-
     async def read_text(self) -> str:
         """Return the whole answer. Raises RequestError."""
         async for _ in self.stream_text():

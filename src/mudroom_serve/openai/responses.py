@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from itertools import count
 from typing import Any
@@ -15,62 +14,28 @@ from mudroom import Report
 from ..request_bodies import DEFAULT_AGENT, UserMessage
 from ..request_errors import RequestError, make_not_found, make_wrong_request
 from ..route import Call
-from ..served_session import ServerParts
-from ..session_registry import SessionRegistry
-from ..session_routes import SessionRoutes, read_idempotency_key, respond
+from ..session_routes import read_idempotency_key, respond
 from ..state.inputs import PROMPT, Input
 from ..state.sessions import SessionRecord
-from .chat import UNUSED_HEADER, send_stream
+from .answer_routes import AnswerRoutes
 from .prompt_follower import PromptFollower, check_report, convert_result, read_report
 from .requests import ResponseRequest, Wanted, parse_response
 
 
-class ResponseRoutes:
-    """Answers of conversations.
-
-    Arguments:
-        closing: set when all streams must end.
-    """
-
-    def __init__(
-        self,
-        sessions: SessionRoutes,
-        parts: ServerParts,
-        registry: SessionRegistry,
-        closing: asyncio.Event,
-    ) -> None:
-        self._sessions = sessions
-        self._parts = parts
-        self._registry = registry
-        self._closing = closing
+class ResponseRoutes(AnswerRoutes):
+    """Answers of conversations."""
 
     async def create(self, call: Call) -> web.StreamResponse:
         """Run a prompt and return its answer, or stream it."""
         request, wanted = parse_response(call.body)
         record, item = await self._add_prompt(call, request, wanted)
-        follower = PromptFollower(
-            self._parts,
-            self._registry,
-            record,
-            item,
-            has_outputs=wanted.outputs is not None,
-            closing=self._closing,
-        )
+        follower = self._follow(record, item, wanted)
         response = make_response(record, item, request.model, request.previous_response_id)
-        headers = {UNUSED_HEADER: ", ".join(wanted.unused)} if wanted.unused else {}
-        try:
-            if request.stream:
-                lines = self._stream(follower, response)
-                return await send_stream(call, lines, headers, self._parts.options.write_seconds)
-            text = await follower.read_text()
-        except (asyncio.CancelledError, ConnectionError, TimeoutError):
-            if not read_idempotency_key(call) and not self._closing.is_set():
-                follower.cancel()
-            raise
-        finished = finish_response(response, text, follower.report, is_whole=follower.is_whole)
-        answer = respond(finished)
-        answer.headers.update(headers)
-        return answer
+        if request.stream:
+            return await self._send(call, wanted, follower, self._stream(follower, response))
+        return await self._send(
+            call, wanted, follower, lambda text: finish_response(response, text, follower.report)
+        )
 
     async def read(self, call: Call) -> web.Response:
         """Return an answer again, or its state."""
@@ -91,7 +56,7 @@ class ResponseRoutes:
         text = report.text
         if item.body.get("outputs"):
             text = msgspec.json.encode(report.outputs).decode()
-        return respond(finish_response(response, text, report, is_whole=report.ok))
+        return respond(finish_response(response, text, report))
 
     async def _add_prompt(
         self, call: Call, request: ResponseRequest, wanted: Wanted
@@ -143,7 +108,7 @@ class ResponseRoutes:
         except RequestError as error:
             yield events.encode("response.failed", response=fail_response(response, error))
             return
-        finished = finish_response(response, text, follower.report, is_whole=follower.is_whole)
+        finished = finish_response(response, text, follower.report)
         yield events.end(text, finished)
 
 
@@ -189,10 +154,9 @@ def make_response(
     }
 
 
-def finish_response(
-    response: Mapping[str, Any], text: str, report: Report[Any], *, is_whole: bool
-) -> dict[str, Any]:
+def finish_response(response: Mapping[str, Any], text: str, report: Report[Any]) -> dict[str, Any]:
     """Return an answer with its text."""
+    is_whole = report.ok
     usage = report.usage
     return {
         **response,

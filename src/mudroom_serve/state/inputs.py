@@ -11,6 +11,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mudroom import Reason
+
 from .state_file import StateFile
 
 State = Literal["waiting", "working", "done"]
@@ -40,6 +42,10 @@ class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_wrong: bool = False
     ended: float = 0.0
 
+
+CANCELLED_BEFORE = InputResult(
+    reason=Reason.CANCELLED.value, error="it was cancelled before it started"
+)
 
 _RESULT = msgspec.json.Decoder(InputResult)
 
@@ -89,91 +95,83 @@ class InputRecords:
 
     async def has(self, session: str, key: str) -> bool:
         """Return whether a session has an event with a key."""
-        row = await self._state.read(
-            lambda connection: connection.execute(
-                "SELECT 1 FROM inputs WHERE session = ? AND key = ?", (session, key)
-            ).fetchone()
+        row = await self._state.find_row(
+            "SELECT 1 FROM inputs WHERE session = ? AND key = ?", session, key
         )
         return row is not None
 
     async def list_open(self, session: str) -> Sequence[Input]:
         """Return the events of a session that are not done, in their order."""
-        rows = await self._state.read(
-            lambda connection: connection.execute(
-                f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND state <> 'done'"
-                " ORDER BY number",
-                (session,),
-            ).fetchall()
+        rows = await self._state.list_rows(
+            f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND state <> 'done' ORDER BY number",
+            session,
         )
         return [_make_input(row) for row in rows]
 
     async def list_open_sessions(self) -> Sequence[str]:
         """Return the ids of sessions with events that are not done, the oldest event first."""
-        rows = await self._state.read(
-            lambda connection: connection.execute(
-                "SELECT session FROM inputs WHERE state <> 'done'"
-                " GROUP BY session ORDER BY min(number)"
-            ).fetchall()
+        rows = await self._state.list_rows(
+            "SELECT session FROM inputs WHERE state <> 'done' GROUP BY session ORDER BY min(number)"
         )
         return [session for (session,) in rows]
 
     async def count_waiting(self, owner: str) -> int:
         """Count the prompts of an owner that are not done."""
-        row = await self._state.read(
-            lambda connection: connection.execute(
-                "SELECT count(*) FROM inputs JOIN sessions ON sessions.id = inputs.session"
-                " WHERE owner = ? AND state <> 'done' AND type = ?",
-                (owner, PROMPT),
-            ).fetchone()
+        row = await self._state.find_row(
+            "SELECT count(*) FROM inputs JOIN sessions ON sessions.id = inputs.session"
+            " WHERE owner = ? AND state <> 'done' AND type = ?",
+            owner,
+            PROMPT,
         )
         return row[0]
 
     async def count_open(self) -> int:
         """Count the prompts of all owners that are not done."""
-        row = await self._state.read(
-            lambda connection: connection.execute(
-                "SELECT count(*) FROM inputs WHERE state <> 'done' AND type = ?", (PROMPT,)
-            ).fetchone()
+        row = await self._state.find_row(
+            "SELECT count(*) FROM inputs WHERE state <> 'done' AND type = ?", PROMPT
         )
         return row[0]
 
     async def find(self, number: int) -> Input | None:
         """Return an event by its number, None if there is none."""
-        row = await self._state.read(
-            lambda connection: connection.execute(
-                f"SELECT {_COLUMNS} FROM inputs WHERE number = ?", (number,)
-            ).fetchone()
-        )
+        row = await self._state.find_row(f"SELECT {_COLUMNS} FROM inputs WHERE number = ?", number)
         return _make_input(row) if row else None
 
     async def find_last_prompt(self, session: str) -> Input | None:
         """Find the last prompt of a session."""
-        row = await self._state.read(
-            lambda connection: connection.execute(
-                f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND type = ?"
-                " ORDER BY number DESC LIMIT 1",
-                (session, PROMPT),
-            ).fetchone()
+        row = await self._state.find_row(
+            f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND type = ?"
+            " ORDER BY number DESC LIMIT 1",
+            session,
+            PROMPT,
         )
         return _make_input(row) if row else None
 
     async def start(self, number: int, runs_before: int) -> None:
         """Note that a prompt starts now. It does not start twice, also after a crash."""
-        await self._state.run(
-            lambda connection: connection.execute(
-                "UPDATE inputs SET state = 'working', runs_before = ? WHERE number = ?",
-                (runs_before, number),
-            )
+        await self._state.execute(
+            "UPDATE inputs SET state = 'working', runs_before = ? WHERE number = ?",
+            runs_before,
+            number,
         )
 
     async def finish(self, number: int, result: InputResult) -> None:
         """Note what became of an event."""
         text = msgspec.json.encode(replace(result, ended=time.time())).decode()
-        await self._state.run(
-            lambda connection: connection.execute(
-                "UPDATE inputs SET state = 'done', result = ? WHERE number = ?", (text, number)
-            )
+        await self._state.execute(
+            "UPDATE inputs SET state = 'done', result = ? WHERE number = ?", text, number
         )
+
+    async def cancel_waiting(self, session: str) -> bool:
+        """Cancel the prompts of a session that have not started. Return False if there are none."""
+        waiting = [
+            item
+            for item in await self.list_open(session)
+            if item.type == PROMPT and item.state == "waiting"
+        ]
+        for item in waiting:
+            await self.finish(item.number, CANCELLED_BEFORE)
+        return bool(waiting)
 
 
 def insert_input(

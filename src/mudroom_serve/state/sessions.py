@@ -100,11 +100,7 @@ class SessionRecords:
 
     async def read(self, id: str) -> SessionRecord | None:
         """Return a session of any owner, None if there is none."""
-        row = await self._state.read(
-            lambda connection: connection.execute(
-                f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", (id,)
-            ).fetchone()
-        )
+        row = await self._state.find_row(f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", id)
         return _make_record(row) if row else None
 
     async def list(self, owner: str, before: int, limit: int) -> Sequence[SessionRecord]:
@@ -113,22 +109,19 @@ class SessionRecords:
         Arguments:
             before: number that all of them are below; 0 for no such limit.
         """
-        rows = await self._state.read(
-            lambda connection: connection.execute(
-                f"SELECT {_COLUMNS} FROM sessions WHERE owner = ? AND (? = 0 OR number < ?)"
-                " ORDER BY number DESC LIMIT ?",
-                (owner, before, before, limit),
-            ).fetchall()
+        rows = await self._state.list_rows(
+            f"SELECT {_COLUMNS} FROM sessions WHERE owner = ? AND (? = 0 OR number < ?)"
+            " ORDER BY number DESC LIMIT ?",
+            owner,
+            before,
+            before,
+            limit,
         )
         return [_make_record(row) for row in rows]
 
     async def note_questions(self, id: str, asking: str) -> None:
         """Note the open questions of a session. `asking`: JSON, "" for none."""
-        await self._state.run(
-            lambda connection: connection.execute(
-                "UPDATE sessions SET asking = ? WHERE id = ?", (asking, id)
-            )
-        )
+        await self._state.execute("UPDATE sessions SET asking = ? WHERE id = ?", asking, id)
 
     async def delete(self, id: str) -> None:
         """Remove a session and its inputs."""

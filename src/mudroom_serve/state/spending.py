@@ -34,20 +34,15 @@ class SpendingRecords:
 
     async def read_today(self, owner: str) -> Amounts:
         """Return what an owner has spent today."""
-        row = await self._state.read(
-            lambda connection: connection.execute(
-                "SELECT usd, tokens FROM spending WHERE owner = ? AND day = ?",
-                (owner, self._get_day()),
-            ).fetchone()
+        row = await self._state.find_row(
+            "SELECT usd, tokens FROM spending WHERE owner = ? AND day = ?", owner, self._get_day()
         )
         return Amounts(*row) if row else Amounts()
 
     async def read_session(self, session: str) -> tuple[int, Amounts]:
         """Return the position of the last event that was charged, and the amounts so far."""
-        row = await self._state.read(
-            lambda connection: connection.execute(
-                "SELECT charged, usd, tokens FROM sessions WHERE id = ?", (session,)
-            ).fetchone()
+        row = await self._state.find_row(
+            "SELECT charged, usd, tokens FROM sessions WHERE id = ?", session
         )
         return (row[0], Amounts(row[1], row[2])) if row else (0, Amounts())
 

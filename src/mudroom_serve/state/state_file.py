@@ -123,11 +123,21 @@ class StateFile:
         except sqlite3.Error as error:
             raise self._make_error(error) from error
 
+    async def execute(self, statement: str, *values: object) -> None:
+        """Execute a statement in a transaction, which is durable when this returns."""
+        await self.run(lambda connection: connection.execute(statement, values))
+
+    async def list_rows(self, query: str, *values: object) -> list[Any]:
+        """Return the rows of a query. Raises StateError."""
+        return await self.read(lambda connection: connection.execute(query, values).fetchall())
+
+    async def find_row(self, query: str, *values: object) -> Any:  # noqa: ANN401  (its columns)
+        """Return the first row of a query, None if there is none. Raises StateError."""
+        return await self.read(lambda connection: connection.execute(query, values).fetchone())
+
     async def read_change_number(self) -> int:
         """Return a number that differs after each change by another process."""
-        return await self.read(
-            lambda connection: connection.execute("PRAGMA data_version").fetchone()[0]
-        )
+        return (await self.find_row("PRAGMA data_version"))[0]
 
     def _run_waiting(self) -> None:
         """Run all waiting changes in one transaction."""

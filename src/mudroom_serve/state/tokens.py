@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-import sqlite3
 import time
 from collections.abc import Sequence
 from typing import Literal
@@ -116,12 +115,7 @@ class TokenRecords:
         if now - read_at < _FRESH_SECONDS:
             return known
 
-        def read(connection: sqlite3.Connection) -> tuple[str, bytes] | None:
-            return connection.execute(
-                "SELECT body, digest FROM tokens WHERE id = ?", (id,)
-            ).fetchone()
-
-        row = await self._state.read(read)
+        row = await self._state.find_row("SELECT body, digest FROM tokens WHERE id = ?", id)
         known = (_TOKEN.decode(row[0]), row[1]) if row else None
         if known is None:
             self._known.pop(id, None)  # wrong ids are not kept

@@ -7,12 +7,7 @@ import stat
 
 from ...._core.listings import count_noun
 from ...._core.ports import Workspace
-from ...._engine.file_writes import (
-    MAX_VERSION_BYTES,
-    hash_present,
-    is_link_hash,
-    read_entry,
-)
+from ...._engine.file_writes import MAX_VERSION_BYTES, hash_present, is_link_hash, read_entry
 from ...._platform.regular_files import is_binary
 from ...._projections.differences import FileChange, diff_texts
 from ...._projections.run_view import RunView
