@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from mudroom import Reason, Session
-from mudroom._adapters.models._http import HttpClient, LineParser, StreamCut, StreamError
+from mudroom._adapters.models._http import HttpClient, LineParser, StreamError
 from mudroom._adapters.models._tool_names import ToolNames
 from mudroom._adapters.models.ollama import OllamaModel, OllamaReader
 from mudroom._adapters.models.openai.chat import OpenAIModel
@@ -32,7 +32,7 @@ from mudroom._core.messages import (
 from mudroom._core.ports import RequestConfig, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom._session.model_registry import ModelRegistry
-from mudroom.errors import ContextOverflow, ModelGarbled
+from mudroom.errors import ContextOverflow
 from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 
@@ -182,28 +182,9 @@ def test_an_answer_has_thinking_text_calls_and_usage() -> None:
     assert [part.kind for part in chunks] == ["thinking", "text", "text", "call", "call"]
 
 
-@pytest.mark.parametrize(
-    ("reason", "expected"),
-    [("stop", StopReason.END), ("length", StopReason.LENGTH), ("load", StopReason.OTHER)],
-)
-def test_the_stop_reason_has_a_meaning(reason: str, expected: StopReason) -> None:
-    answer, _ = read_answer(make_chunk(content="Hi."), {**LAST, "done_reason": reason})
-    assert answer.stop_reason is expected
-
-
-def test_an_answer_without_its_last_line_is_cut() -> None:
-    with pytest.raises(StreamCut):
-        read_answer(make_chunk(content="Hi."))
-
-
 def test_an_error_line_is_an_error() -> None:
     with pytest.raises(StreamError, match="out of memory"):
         read_answer({"error": "llama runner: out of memory"})
-
-
-def test_lines_of_another_protocol_are_garbled() -> None:
-    with pytest.raises(ModelGarbled, match="Ollama"):
-        read_answer({"choices": []})
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
