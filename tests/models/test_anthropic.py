@@ -21,20 +21,12 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import RequestConfig, StreamChunk
-from mudroom._core.tools import Tool, ToolResult
 from mudroom.testing import wire_formats
 from mudroom.testing.clock import FakeClock
 
+from .wires import make_tool
+
 MARK = {"type": "ephemeral"}
-
-
-async def _run(_: object, __: object) -> ToolResult:
-    return ToolResult("")
-
-
-def make_tool(name: str) -> Tool:
-    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-    return Tool(name=name, description=f"{name} a file.", parameters=schema, parse=dict, run=_run)
 
 
 def make_model(name: str = "claude-sonnet-4-5") -> AnthropicModel:

@@ -24,24 +24,11 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import RequestConfig, StreamChunk
-from mudroom._core.tools import Tool, ToolResult
 from mudroom.testing.clock import FakeClock
 
+from .wires import SCHEMA, make_tool
 
-def tool(name: str) -> Tool:
-    async def run(_context: object, _arguments: object) -> ToolResult:
-        return ToolResult("")
-
-    return Tool(
-        name=name,
-        description=f"Does {name}.",
-        parameters={"type": "object", "properties": {}},
-        parse=dict,
-        run=run,
-    )
-
-
-TOOLS = (tool("read"), tool("self.emitvalue"))
+TOOLS = (make_tool("read"), make_tool("self.emitvalue"))
 
 
 def gemini(model: str = "gemini-2.5-flash", **options: Any) -> GoogleModel:
@@ -96,7 +83,7 @@ def test_a_body_has_system_tools_sampling_and_contents() -> None:
     assert body["contents"] == [{"role": "user", "parts": [{"text": "Hello"}]}]
     declared = body["tools"][0]["functionDeclarations"]
     assert [entry["name"] for entry in declared] == ["read", "self_emitvalue"]
-    assert declared[0]["parametersJsonSchema"] == {"type": "object", "properties": {}}
+    assert declared[0]["parametersJsonSchema"] == SCHEMA
 
 
 def test_older_models_get_their_lower_token_limit() -> None:

@@ -30,14 +30,14 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import RequestConfig, StreamChunk
-from mudroom._core.tools import Tool, ToolResult
 from mudroom._session.model_registry import ModelRegistry
 from mudroom.errors import ContextOverflow
 from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 
+from .wires import SCHEMA, make_tool
+
 WIRE = "ollama:127.0.0.1:1"
-SCHEMA = {"type": "object", "properties": {"file_path": {"type": "string"}}}
 LAST = {"model": "qwen3:8b", "done": True, "prompt_eval_count": 26, "eval_count": 8}
 CALL = ToolCallBlock("c1", "read", {"file_path": "notes.txt"})
 TOO_LONG = {
@@ -48,13 +48,6 @@ TOO_LONG = {
         "type": "exceed_context_size_error",
     }
 }
-
-
-def make_tool(name: str) -> Tool:
-    async def run(_context: object, _arguments: object) -> ToolResult:
-        return ToolResult("")
-
-    return Tool(name=name, description="Reads.", parameters=SCHEMA, parse=dict, run=run)
 
 
 def make_chunk(done: Mapping[str, Any] | None = None, **message: object) -> dict[str, Any]:
@@ -152,7 +145,7 @@ def test_a_conversation_goes_back_with_thinking_calls_and_results() -> None:
         {"role": "user", "content": "Go.", "images": ["iVBORw=="]},
         {"role": "assistant", "content": "", "tool_calls": [call]},
     ]
-    function = {"name": "read", "description": "Reads.", "parameters": SCHEMA}
+    function = {"name": "read", "description": "Does read.", "parameters": SCHEMA}
     assert body["tools"] == [{"type": "function", "function": function}]
     assert "tools" not in build_body(answer, tools=False, config=config)
 

@@ -27,23 +27,11 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import RequestConfig, StreamChunk
-from mudroom._core.tools import Tool, ToolResult
 from mudroom.testing.clock import FakeClock
 
+from .wires import make_tool
+
 LOCAL = "http://127.0.0.1:1/v1"
-
-
-def make_tool(name: str) -> Tool:
-    async def run(_context: object, _arguments: object) -> ToolResult:
-        return ToolResult("")
-
-    return Tool(
-        name=name,
-        description=f"Does {name}.",
-        parameters={"type": "object", "properties": {}},
-        parse=dict,
-        run=run,
-    )
 
 
 TOOLS = (make_tool("read"), make_tool("self.emitvalue"))

@@ -33,26 +33,19 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import RequestConfig, StreamChunk
-from mudroom._core.tools import Tool, ToolResult
 from mudroom._session.model_registry import ModelRegistry
 from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import ModelServer
 from mudroom.testing.wire_formats import WireAnswer, responses_stream
 
+from .wires import SCHEMA, make_tool
+
 LOCAL_WIRE = f"{WIRE}:127.0.0.1:1"
-SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 IMAGE = ImageBlock("image/png", b"\x89PNG of a duck", 640, 480)
 
 
-def tool(name: str) -> Tool:
-    async def run(_context: object, _arguments: object) -> ToolResult:
-        return ToolResult("")
-
-    return Tool(name=name, description=f"Does {name}.", parameters=SCHEMA, parse=dict, run=run)
-
-
-TOOLS = (tool("read"), tool("self.emitvalue"))
+TOOLS = (make_tool("read"), make_tool("self.emitvalue"))
 CALL = ToolCallBlock("a1", "read", {"path": "x.py"})
 RESULT = UserMessage((ToolResultBlock("a1", "read", "one\ntwo"),))
 THOUGHT = ThinkingBlock("Look first.", "gAAAA-ciphertext")

@@ -37,6 +37,7 @@ from mudroom.testing.wire_formats import (
 )
 
 ADDRESS = "http://127.0.0.1:1"
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}}
 Json = dict[str, Any]
 
 
@@ -113,11 +114,10 @@ class Wire(Struct, frozen=True, kw_only=True):
         return self.read(*events)[0]
 
 
-def make_tool(name: str) -> Tool:
+def make_tool(name: str, schema: Json = SCHEMA) -> Tool:
     async def run(_context: object, _arguments: object) -> ToolResult:
         return ToolResult("")
 
-    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
     return Tool(name=name, description=f"Does {name}.", parameters=schema, parse=dict, run=run)
 
 
