@@ -148,7 +148,7 @@ def adapt_to_node(config: WorkerConfig) -> WorkerConfig:
     The task board and the earlier contents of files stay on the session's machine. Raises
     UsageError if the folder cannot be made.
     """
-    from ..environments import find_node_folder
+    from ..node_environments import find_node_folder
 
     home = find_home(os.environ)
     folder = find_node_folder(home, platform.node(), config.session)
