@@ -145,7 +145,7 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
         _list_intents
     ),
     **{
-        ("mudroom_offline/file_outline.py", expression): build
+        ("mudroom_offline/files.py", expression): build
         for expression, build in {
             "blocks": lambda: [_outline["not_prose"]],
             "find_outline_rules(path).purpose": lambda: [row.purpose for row in _rules],

@@ -69,7 +69,7 @@ def test_every_place_that_builds_a_pattern_is_listed() -> None:
     assert places == set(BUILT)
 
 
-SLOW = ("mudroom_offline/catalog.py", "mudroom_offline/file_outline.py")
+SLOW = ("mudroom_offline/catalog.py", "mudroom_offline/files.py")
 """Patterns of the offline model for prompts, of which it reads 40,000 characters, and for parts of
 files. They cost more than their length."""
 
