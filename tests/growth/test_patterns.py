@@ -22,8 +22,8 @@ LONGEST = count_examples(4_096, 1_048_576)
 
 BOUNDED = {
     # The caller gives them no more than so many characters.
-    "mudroom/_adapters/integrations/hook_programs/matcher.py": 2_000,
-    "mudroom/_adapters/integrations/mcp_servers/unusable_lines.py": 4_096,
+    "mudroom/_adapters/integrations/hook_programs/events.py": 2_000,
+    "mudroom/_adapters/integrations/mcp_servers/stdio_transport.py": 4_096,
     "mudroom/_adapters/models/_errors.py": 10_000,
     "mudroom/_adapters/workspaces/_ignore.py": 4_096,
     "mudroom/_adapters/models/refusals/": 4_000,

@@ -146,7 +146,7 @@ def make_host_hooks(
     """
     if not hooks:
         return {}
-    from ..._adapters.integrations.hook_programs.event_rules import RULES  # slow to import
+    from ..._adapters.integrations.hook_programs.events import RULES  # slow to import
 
     callbacks: dict[str, list[HookCallback]] = {}
     for event, matchers in hooks.items():

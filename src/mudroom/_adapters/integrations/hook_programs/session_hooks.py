@@ -4,25 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from ...._core.agents import Mode
+from ...._core.events import AnyEvent, Delta, StoredEvent
 from ...._core.messages import ToolCallBlock
-from ...._core.ports import Hooks, MessageHookDecision, ToolHookDecision
+from ...._core.ports import (
+    HookCallback,
+    HookFunction,
+    Hooks,
+    Journal,
+    MessageHookDecision,
+    ToolHookDecision,
+)
 from ...._core.ports.hooks import HOOKS_UNWATCHED
 from ...._core.run_ids import find_root_id
 from ...._core.runs import Brief, Reason, Report
 from ...._core.tools import ToolResult
-from ...._platform.private_files import make_spill_file
-from ....errors import StoppedByHook
+from ...._platform.private_files import make_private_folder, make_spill_file
+from ...._projections.claude.transcripts import ClaudeTranscripts
+from ....errors import StoppedByHook, UnknownName
+from .events import RULES
 from .hook_set import HookSet
 from .outcome import NO_REASON, HookOutcome
+from .remote_hooks import CallServerTool
 from .run_log import HookRun, RunLog
+from .spec import HookSpec
 from .tool_shapes import (
     ToolInput,
     from_hook_input,
@@ -30,7 +45,59 @@ from .tool_shapes import (
     to_hook_input,
     to_hook_response,
 )
-from .transcript_files import TranscriptFiles
+
+
+class TranscriptFiles:
+    """The transcript files of a session.
+
+    Arguments:
+        folder: folder for the session's files, which are removed with it.
+        journal: the session's journal.
+    """
+
+    def __init__(self, session: str, folder: str, journal: Journal) -> None:
+        self._fold = ClaudeTranscripts(session)
+        self._folder = Path(folder, "transcripts")
+        self._journal = journal
+        self._new: list[StoredEvent] = []
+        self._written: set[str] = set()
+
+    def observe(self, event: AnyEvent) -> None:
+        """Keep an event until the next hook runs: many events pass without one."""
+        if not isinstance(event, Delta):
+            self._new.append(event)
+
+    async def load(self) -> None:
+        """Start with the events of earlier processes."""
+        self._new[:0] = [event async for event in self._journal.read(0)]
+
+    def write(self, run_id: str) -> tuple[str, str]:
+        """Write what is new; return the paths of the conversation's and the run's transcripts."""
+        for event in self._new:
+            self._fold.apply(event)
+        self._new.clear()
+        for name, lines in self._fold.files.items():
+            # A transcript that cannot be written must not stop a run.
+            with suppress(OSError):
+                self._append(name, "".join(lines))
+        self._fold.files.clear()
+        return self._locate(""), self._locate(run_id)
+
+    def _locate(self, run_id: str) -> str:
+        return str(self._folder / self._fold.make_path(run_id))
+
+    def _append(self, name: str, text: str) -> None:
+        path = self._folder / name
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        if name not in self._written:
+            make_private_folder(path.parent)
+            flags |= os.O_TRUNC
+            self._written.add(name)
+        else:
+            flags |= os.O_APPEND
+        with open(os.open(path, flags, 0o600), "wb") as file:
+            file.write(text.encode("utf-8", "replace"))
+
 
 log = logging.getLogger("mudroom")
 
@@ -409,3 +476,51 @@ def cut_hook_text(text: str, spill_folder: str) -> str:
     with open(path, "w", encoding="utf-8", errors="replace") as file:
         file.write(text)
     return f"{text[: MAX_CONTEXT - 200]}\n[… the whole text is in {path}]"
+
+
+def open_session_hooks(
+    specs: Sequence[HookSpec],
+    functions: Mapping[str, Sequence[HookFunction | HookCallback]],
+    facts: SessionFacts,
+    matches_rule: Callable[[str, ToolCallBlock], bool],
+    *,
+    environ: Mapping[str, str],
+    home: str,
+    journal: Journal,
+    call_tool: CallServerTool | None,
+) -> SessionHooks:
+    """Create the hooks of a session.
+
+    Arguments:
+        functions: the caller's functions by event.
+        environ: variables of programs.
+        home: mudroom's state folder.
+        call_tool: calls a tool of one of the session's MCP servers; None if it has none.
+
+    Raises UnknownName for an event that never fires here.
+    """
+    callbacks: dict[str, list[HookCallback]] = {}
+    for event, entries in functions.items():
+        if event not in RULES:
+            raise UnknownName("hook event", event, RULES, where="Session")
+        callbacks[event] = [
+            entry if isinstance(entry, HookCallback) else HookCallback(entry) for entry in entries
+        ]
+    run_log = RunLog(home)
+    hooks = HookSet(
+        specs,
+        callbacks,
+        session=facts.session,
+        folder=facts.folder,
+        environ=environ,
+        run_log=run_log,
+        call_tool=call_tool or _refuse,
+    )
+    transcripts = TranscriptFiles(facts.session, facts.spill_folder, journal)
+    return SessionHooks(
+        hooks, facts, matches_rule=matches_rule, transcripts=transcripts, run_log=run_log
+    )
+
+
+async def _refuse(server: str, tool: str, arguments: dict[str, Any]) -> ToolResult:
+    raise UnknownName("MCP server", server, ())

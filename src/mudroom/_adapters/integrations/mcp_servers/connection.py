@@ -283,7 +283,6 @@ class Connection:
     async def _serve(self, link: Link) -> None:
         await load_package()
         from . import package_client
-        from .package_listings import list_offers
 
         place = self._place
         async with AsyncExitStack() as stack:
@@ -309,7 +308,7 @@ class Connection:
                     known_protocol=self._past.protocol,
                 )
             )
-            listing = await list_offers(client)
+            listing = await package_client.list_offers(client)
             self._past.protocol = listing.protocol
             self._on_listing(link.note_listing(listing))
             link.listener = asyncio.create_task(self._listen(client))
@@ -334,7 +333,7 @@ class Connection:
         return task
 
     async def _refresh(self) -> None:
-        from .package_listings import list_offers
+        from .package_client import list_offers
 
         with suppress(Exception):  # the next start lists them
             link = await self._get_link()
@@ -395,7 +394,7 @@ async def load_package() -> None:
     """Import the client of the package in a thread. Raises ServerError if it is not installed."""
     if find_spec("mcp") is None:
         raise ServerError("the package mcp is not installed", remedy=f"Run: {INSTALL_COMMAND}")
-    await asyncio.to_thread(import_module, f"{__package__}.package_listings")
+    await asyncio.to_thread(import_module, f"{__package__}.package_client")
 
 
 def _get_package():

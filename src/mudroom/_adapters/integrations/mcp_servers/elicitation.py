@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from ...._core.ports import ApprovalDecision
 from ...._core.ports.input_forms import InputForm, add_defaults, list_fields
-from .server_tool import check_arguments
+from .listing import check_arguments
 
 AskUser = Callable[[InputForm], Awaitable[ApprovalDecision]]
 """Asks the user a question on behalf of a tool call."""

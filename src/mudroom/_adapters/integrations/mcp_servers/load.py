@@ -14,8 +14,7 @@ from ...._platform.lazy_pattern import compile_later
 from ...._platform.regular_files import read_regular_file
 from ..config_files import EntryReader, Finding, make_digest
 from ..file_names import list_places
-from .files import ServerEntry, list_entries
-from .formats import FORMATS, Fields, describe_server, read_codex_variables
+from .files import FORMATS, Fields, ServerEntry, describe_server, list_entries, read_codex_variables
 from .spec import ServerSpec
 
 # Fields that count only in the user's own files -> their names there.

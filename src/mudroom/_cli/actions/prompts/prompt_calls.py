@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from ...._adapters.agent_files.prompt_pieces import ShellText
 from ...._adapters.agent_files.prompt_template import PromptTemplate
-from ...._adapters.integrations.program_trust import load_trusted_programs
-from ...._adapters.integrations.prompt_rights import PromptRights
+from ...._adapters.integrations.program_trust import PromptRights, load_trusted_programs
 from ...._adapters.tools import make_builtin_tools
 from ...._adapters.tools.bash import BASH
 from ...._core.ports import ApprovalRequest, Approver
@@ -235,7 +234,7 @@ async def run_forked(
 def _find_forbidding(session: Session) -> str:
     """Return the settings file that forbids shell commands in files, "" for none."""
     from ...._adapters.integrations.file_names import list_places
-    from ...._adapters.integrations.plugins.settings import load_plugin_settings
+    from ...._adapters.integrations.plugins.load import load_plugin_settings
 
     user_home = os.environ.get("HOME", "")
     return load_plugin_settings(list_places(session.cwd), user_home, []).forbids_commands

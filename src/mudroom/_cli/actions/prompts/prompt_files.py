@@ -13,7 +13,7 @@ from ...._adapters.agent_files.commands import CommandFile, find_by_name
 from ...._adapters.agent_files.prompt_template import PromptTemplate
 from ...._adapters.agent_files.skills import Skill
 from ...._adapters.integrations.plugins.spec import Plugin
-from ...._adapters.integrations.prompt_rights import PromptRights
+from ...._adapters.integrations.program_trust import PromptRights
 from ....permissions.rules import split_rules
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ....._platform.private_files import make_private_folder, replace_private_file
+from ...._platform.private_files import make_private_folder, replace_private_file
 
 # Subfolder of the folder with what servers listed.
 LOGINS = "logins"

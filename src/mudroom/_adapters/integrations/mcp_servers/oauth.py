@@ -26,10 +26,10 @@ from mcp.shared.auth import (
 from msgspec.structs import replace
 from pydantic import AnyUrl
 
-from ....._version import __version__
-from .....errors import MudroomError
-from ..body_limit import UNCOMPRESSED, limit_bodies
-from ..spec import ServerSpec
+from ...._version import __version__
+from ....errors import MudroomError
+from .body_limit import UNCOMPRESSED, limit_bodies
+from .spec import ServerSpec
 from .stored_logins import LoginFile, StoredLogin
 
 # The redirect address of a session, which never opens a browser.
