@@ -10,14 +10,13 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 
-from ...._core.ports import CommandResult
-from ...._platform.protected_names import OWN_PREFIX, PROTECTED_NAMES
-from ...._platform.scratch_dirs import ScratchDir
-from ..environ import select_allowed
-from ..linux.daemon.protected_files import GIT_SETTINGS
-from ..self_test import SelfTestedSandbox
-from ..toolchains import find_toolchains
-from ..unsandboxed import Unsandboxed
+from ..._core.ports import CommandResult
+from ..._platform.protected_names import OWN_PREFIX, PROTECTED_NAMES
+from ..._platform.scratch_dirs import ScratchDir
+from .environ import find_toolchains, select_allowed
+from .linux.daemon.protected_files import GIT_SETTINGS
+from .self_test import SelfTestedSandbox
+from .unsandboxed import Unsandboxed
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
 
