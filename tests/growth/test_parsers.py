@@ -14,7 +14,7 @@ from mudroom._adapters.agent_files.frontmatter import parse_document
 from mudroom._adapters.models._written_calls import find_written_call
 from mudroom._adapters.output_filters.injection_marker import mark_injection, mark_page
 from mudroom._adapters.output_filters.redaction import Redactor
-from mudroom._adapters.tools._glob_match import compile_glob, list_names, unescape
+from mudroom._adapters.tools._glob_patterns import compile_glob, list_names, unescape
 from mudroom._adapters.tools._terminal_text import TerminalText
 from mudroom._adapters.tools.text.edits import find_replacements, fold_look_alikes, read_numbers
 from mudroom._adapters.tools.text.file_text import decode_file
