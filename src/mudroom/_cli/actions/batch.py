@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
+import sys
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from itertools import count
@@ -12,31 +14,76 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from ...._adapters.journals.sessions import stream_events
-from ...._core.budgets import Budget, check_amount
-from ...._core.listings import count_noun
-from ...._core.runs import Reason
-from ...._platform.event_loop import run_event_loop
-from ...._session.config import Settings
-from ...._session.session import Session
-from ....errors import JournalBusy, MudroomError, UnknownName, UsageError
-from ...batches.batch import Batch, BatchPlan
-from ...batches.batch_record import RECORD_TYPES, RecordReader
-from ...batches.input_file import InputFacts, InputFile
-from ...batches.results import ResultFile, ResultFormat, get_new_path, sort_results
-from ...batches.status import BatchStatus, StatusFile
-from ...output.batch_progress import BatchScreen, format_counts
-from ...output.notices.log import show_log
-from ...output.run_reporter import EXIT_TRY_LATER
-from ...output.signals import SIGNALS, exit_now
-from ..load_permissions import load_permissions
-from ..load_settings import load_settings
-from ..open_session import create_session
-from ..programs.load_programs import list_server_names, load_programs
-from ..session_start import NEW_SESSION, SessionStart
-from ..user_store import open_store
-from .open_input import check_input, open_input
-from .output import check_output, choose_output, find_session, name_session, resolve_output
+from ..._adapters.journals.sessions import stream_events
+from ..._core.budgets import Budget, check_amount
+from ..._core.listings import count_noun
+from ..._core.runs import Reason
+from ..._platform.event_loop import run_event_loop
+from ..._platform.scratch_dirs import ScratchDir
+from ..._session.config import Settings
+from ..._session.session import Session
+from ...errors import JournalBusy, MudroomError, UnknownName, UsageError
+from ..batches.batch import RECORD_TYPES, Batch, BatchPlan, RecordReader
+from ..batches.input_file import InputFacts, InputFile
+from ..batches.results import ResultFile, ResultFormat, get_new_path, sort_results
+from ..batches.status import BatchStatus, StatusFile
+from ..output.batch_progress import BatchScreen, format_counts
+from ..output.notices.log import show_log
+from ..output.run_reporter import EXIT_TRY_LATER
+from ..output.signals import SIGNALS, exit_now
+from .batch_status import (
+    STDIN,
+    check_output,
+    choose_output,
+    find_session,
+    name_session,
+    resolve_output,
+)
+from .load_permissions import load_permissions
+from .load_settings import load_settings
+from .open_session import create_session
+from .programs.load_programs import list_server_names, load_programs
+from .session_start import NEW_SESSION, SessionStart
+from .user_store import open_store
+
+
+def check_input(file: str) -> None:
+    """Raise UsageError if the file cannot be the input of a batch."""
+    if file == STDIN:
+        return
+    path = Path(file)
+    if path.is_dir():
+        raise UsageError("this is a folder", where=file, remedy="Name a file with one task a line.")
+    if not path.exists():
+        raise UsageError("no such file", where=file, remedy="Name a file with one task a line.")
+    if not path.is_file():
+        raise UsageError(
+            "this is no file that can be read several times",
+            where=file,
+            remedy="Send the lines to stdin, and use - for the file.",
+        )
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise UsageError(
+            f"the file cannot be read: {error.strerror}", where=file, remedy="Change its rights."
+        ) from error
+
+
+@contextmanager
+def open_input(file: str) -> Generator[InputFile]:
+    """Yield the input inside the `with` block."""
+    if file != STDIN:
+        yield InputFile(Path(file))
+        return
+    # The input is read several times, so stdin is copied first. Each process has a copy of its own:
+    # a second one must not change the input of the first.
+    with ScratchDir() as folder:
+        path = Path(folder, "stdin.jsonl")
+        with path.open("wb") as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        yield InputFile(path, name="stdin")
+
 
 _LINE_LIMITS = "the key budget of a line and the budget of its agent limit the line"
 
