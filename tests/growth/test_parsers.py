@@ -19,8 +19,11 @@ from mudroom._adapters.tools._terminal_text import TerminalText
 from mudroom._adapters.tools.text.edits import find_replacements, fold_look_alikes, read_numbers
 from mudroom._adapters.tools.text.file_text import decode_file
 from mudroom._adapters.workspaces._ignore import compile_pattern
-from mudroom._cli.actions.prompts.attachments import list_image_paths, remove_attachments
-from mudroom._cli.actions.prompts.mentions import find_mentions
+from mudroom._cli.actions.prompts.mentions import (
+    find_mentions,
+    list_image_paths,
+    remove_attachments,
+)
 from mudroom._cli.output.markdown import render_markdown
 from mudroom._cli.output.text import wrap, wrap_indented
 from mudroom._core.schemas.lenient import find_json, read_leniently

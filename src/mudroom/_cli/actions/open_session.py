@@ -13,7 +13,7 @@ from ..._core.budgets import Budget
 from ..._session.config import Settings
 from ..._session.session import Session
 from .load_permissions import LoadedPermissions, is_trusted
-from .session_start import NEW_SESSION, SessionStart
+from .load_settings import NEW_SESSION, SessionStart
 from .user_store import open_store
 
 if TYPE_CHECKING:

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ... import Mode
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+
+MODES = [mode.value for mode in Mode]
 
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 

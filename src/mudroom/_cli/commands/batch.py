@@ -5,8 +5,14 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
-from ..actions.permission_modes import MODES
-from ._options import CONTEXT_SETTINGS, folder_option, quiet_option, value_option, worker_option
+from ._options import (
+    CONTEXT_SETTINGS,
+    MODES,
+    folder_option,
+    quiet_option,
+    value_option,
+    worker_option,
+)
 
 _STATUS = "status"
 # Parameters that have an effect on `mudroom batch status`.

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UnknownName, UsageError
-from ..actions.permission_modes import MODES
-from ._command_line import reject_blank_texts, reject_unknown_command
-from ._command_table import ALL_COMMANDS
+from ._command_line import ALL_COMMANDS, reject_blank_texts, reject_unknown_command
 from ._options import (
     CONTEXT_SETTINGS,
+    MODES,
     folder_option,
     format_option,
     no_color_option,

@@ -167,16 +167,16 @@ def export(
     session of this folder.
     """
     if html is not None or export_format == "html":
-        from ..actions.export.export_html import export_html
+        from ..actions.export import export_html
 
         return export_html(session, html or target, store=store)
     if export_format == "otel":
         if target != "-":
             raise click.UsageError("--format otel sends the spans; it takes no -o")
-        from ..actions.export.export_traces import export_traces
+        from ..actions.export_traces import export_traces
 
         return export_traces(session, store=store)
-    from ..actions.export.export_session import export_session
+    from ..actions.export import export_session
 
     return export_session(session, export_format, target, store=store)
 
@@ -191,7 +191,7 @@ def record(file: str, session: str, store: str | None) -> int:
     In a test, mudroom.testing.load_replay_model("FILE") is a model that gives the recorded answers
     offline. The same as export --format fixture.
     """
-    from ..actions.export.export_session import export_session
+    from ..actions.export import export_session
 
     return export_session(session, "fixture", file, store=store)
 

@@ -49,7 +49,7 @@ def view(
     session of this folder, else the last of all.
     """
     if target:
-        from ..actions.export.export_html import export_html
+        from ..actions.export import export_html
 
         return export_html(session or "", target, store=store)
 

@@ -55,7 +55,7 @@ def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = Fals
 def check_setup(flags: Mapping[str, object]) -> int:
     """Print the providers and whether a model is set up."""
     from ...output.progress import print_notice
-    from ..doctor.providers import print_providers
+    from ..providers import print_providers
 
     print_providers(flags, as_json=False)
     if make_command_line(flags).has_model("."):

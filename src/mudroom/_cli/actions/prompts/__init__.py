@@ -12,8 +12,7 @@ from ...._core.messages import ImageBlock, TextBlock
 from ...._core.runs import Report
 from ...._session.config import Settings
 from ....errors import UsageError
-from .attachments import load_attachments
-from .mentions import describe_unknown_mentions, expand_mentions
+from .mentions import describe_unknown_mentions, expand_mentions, load_attachments
 from .server_prompts import fetch_resources
 
 if TYPE_CHECKING:

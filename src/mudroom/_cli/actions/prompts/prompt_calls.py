@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -12,23 +12,59 @@ from msgspec.structs import replace
 from ...._adapters.agent_files.prompt_pieces import ShellText
 from ...._adapters.agent_files.prompt_template import PromptTemplate
 from ...._adapters.integrations.program_trust import PromptRights, load_trusted_programs
+from ...._adapters.output_filters.redaction import Redactor
 from ...._adapters.tools import make_builtin_tools
 from ...._adapters.tools.bash import BASH
-from ...._core.ports import ApprovalRequest, Approver
+from ...._core.ports import ApprovalRequest, Approver, Sandbox, Workspace
 from ...._core.runs import Report
+from ...._core.tools import ToolResult
+from ...._platform.private_files import make_spill_file
 from ...._projections.safe_text import escape_line
 from ...._session.config import Settings
 from ...._session.model_registry import explain_unusable
+from ...._session.session import Session
 from ....errors import UsageError
 from ....permissions.policy import RulePolicy
 from ....permissions.rules import Permissions, Rule, Verdict, parse_rule
 from ..load_permissions import is_trusted
 from . import prepare_prompt
 from .prompt_files import PromptFile, find_rights
-from .shell_escape import ShellEscape
 
-if TYPE_CHECKING:
-    from ...._session.session import Session
+
+class ShellEscape:
+    """The port ToolContext for the bash tool when the user calls it.
+
+    Arguments:
+        session: provides the sandbox, the workspace and the redaction.
+        home: mudroom's state folder, for long output.
+    """
+
+    def __init__(self, session: Session, home: str) -> None:
+        self.run_id = "shell"
+        self.traceparent = ""
+        self.turn = 0
+        self.memo: dict[str, Any] = {}
+        self.workspace: Workspace = session.workspace
+        self.sandbox: Sandbox = session.sandbox
+        self.redact = Redactor(os.environ)
+        self._folder = os.path.join(home, "spills", session.id)
+
+    async def run(self, command: str) -> str:
+        """Run a command to its end; return its output, cut as for a model. Cancelling kills it."""
+        try:
+            result = await BASH.run(self, BASH.parse({"command": command}))
+        except ValueError as error:
+            return str(error)
+        return result.text
+
+    async def run_detachable(
+        self, title: str, work: Coroutine[Any, Any, ToolResult], on_detach: Callable[[], object]
+    ) -> ToolResult:
+        # There is no run that could read the result later.
+        return await work
+
+    def spill_path(self, name: str) -> str:
+        return make_spill_file(self._folder, f"shell-{name}")
 
 
 _TRUST_REMEDY = "Read the file, then: mudroom trust add, or --trust for one run."

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 
-from ...._adapters.integrations.tracing.session_tracing import require_packages
-from ...._adapters.integrations.tracing.variables import (
+from ..._adapters.integrations.tracing.session_tracing import require_packages
+from ..._adapters.integrations.tracing.variables import (
     explain_off,
     find_address,
     read_content_switch,
 )
-from ...._adapters.output_filters.redaction import Redactor
-from ...._core.listings import count_noun
-from ...._projections.spans import ContentCapture, SessionSpans
-from ....errors import UsageError
-from ...output.progress import print_notice
-from ..load_settings import load_settings
-from ..session_store import read_session
+from ..._adapters.output_filters.redaction import Redactor
+from ..._core.listings import count_noun
+from ..._projections.spans import ContentCapture, SessionSpans
+from ...errors import UsageError
+from ..output.progress import print_notice
+from .load_settings import load_settings
+from .session_store import read_session
 
 
 def export_traces(name: str, *, store: str | None = None) -> int:
@@ -39,7 +39,7 @@ def export_traces(name: str, *, store: str | None = None) -> int:
     redact = Redactor(os.environ)
     capture = ContentCapture(redact) if captures else None
     spans = SessionSpans(session_id, capture=capture, redact=redact).apply_all(events)
-    from ...._adapters.integrations.tracing.writers import send_spans
+    from ..._adapters.integrations.tracing.writers import send_spans
 
     if failure := send_spans(spans):
         raise UsageError(
@@ -52,7 +52,7 @@ def export_traces(name: str, *, store: str | None = None) -> int:
 
 def describe_tracing() -> tuple[str, str, str]:
     """Describe traces for `mudroom doctor`: state, result, remedy; all "" if no address is set."""
-    from ...._adapters.integrations.tracing.variables import (
+    from ..._adapters.integrations.tracing.variables import (
         INSTALL_COMMAND,
         has_address,
         is_installed,

@@ -12,29 +12,103 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
 
-from ...._adapters.agent_files import count_by_severity
-from ...._adapters.journals.sessions import read_events
-from ...._adapters.tools._ripgrep import find_ripgrep
-from ...._core.listings import count_noun, format_size
-from ...._core.messages import user_message
-from ...._core.ports import Model, RequestConfig
-from ...._platform.system_clock import SystemClock
-from ...._platform.time_limits import time_limit
-from ...._session import config
-from ...._session.context_windows import LearntWindows
-from ...._session.model_registry import ModelRegistry, choose_default_model, explain_unusable
-from ...._version import __version__
-from ....errors import JournalError, MudroomError, UsageError, WorkspaceError
-from ...output.json_output import print_json
-from ...output.listing import print_entry, print_rows
-from ..load_permissions import load_permissions
-from ..load_settings import describe_unknown_variables, load_settings
-from ..user_store import open_store, use_store
-from .check import Check
-from .mcp import check_mcp_package, check_servers
+from msgspec import Struct, field
+
+from ..._adapters.agent_files import count_by_severity
+from ..._adapters.integrations.mcp_servers.connection import INSTALL_COMMAND
+from ..._adapters.integrations.mcp_servers.spec import ServerSpec
+from ..._adapters.journals.sessions import read_events
+from ..._adapters.tools._ripgrep import find_ripgrep
+from ..._core.listings import count_noun, format_size
+from ..._core.messages import user_message
+from ..._core.ports import Model, RequestConfig, ServerStatus
+from ..._platform.system_clock import SystemClock
+from ..._platform.time_limits import time_limit
+from ..._projections.safe_text import escape_line
+from ..._session import config
+from ..._session.config import Settings
+from ..._session.context_windows import LearntWindows
+from ..._session.model_registry import ModelRegistry, choose_default_model, explain_unusable
+from ..._version import __version__
+from ...errors import JournalError, MudroomError, UsageError, WorkspaceError
+from ..output.json_output import print_json
+from ..output.listing import print_entry, print_rows
+from .load_permissions import load_permissions
+from .load_settings import describe_unknown_variables, load_settings
 from .providers import ProviderRow, list_providers
+from .user_store import open_store, use_store
+
+
+class Check(Struct, frozen=True):
+    """The result of one check.
+
+    Arguments:
+        name: subject of the check. state: "ok", "warn" (mudroom works without it) or "fail".
+        result: one sentence. remedy: what to do about it, "" for nothing.
+    """
+
+    name: str
+    state: str
+    # The key in the JSON output, which scripts read: it must not change.
+    result: str = field(name="found")
+    remedy: str = ""
+
+
+_SERVE = "mcp serve"
+
+
+def check_servers(specs: Sequence[ServerSpec], settings: Settings, cwd: str) -> Iterable[Check]:
+    """Start the servers, all at the same time, and stop them again; return a check of each.
+
+    Arguments:
+        specs: trusted servers only, because they are started.
+    """
+    return asyncio.run(_check_servers(specs, settings, cwd)) if specs else ()
+
+
+async def _check_servers(
+    specs: Sequence[ServerSpec], settings: Settings, cwd: str
+) -> Iterable[Check]:
+    return await asyncio.gather(*(_check_server(spec, settings, cwd) for spec in specs))
+
+
+async def _check_server(spec: ServerSpec, settings: Settings, cwd: str) -> Check:
+    from .programs.use_servers import make_servers
+
+    servers = make_servers([spec], settings, cwd)
+    started = time.perf_counter()
+    try:
+        await servers.refresh()
+        seconds = time.perf_counter() - started
+        (status,) = servers.list_states()
+    finally:
+        await servers.close()
+    return _make_check(spec, status, seconds)
+
+
+def _make_check(spec: ServerSpec, status: ServerStatus, seconds: float) -> Check:
+    owner = f" of agent {spec.agent}" if spec.agent else ""
+    name = f"MCP server {spec.name}{owner}"
+    if status.state != "ready":
+        remedy = f"mudroom mcp get {spec.name} shows its settings; mudroom mcp tools {spec.name} "
+        reason = escape_line(status.reason) or "it ended at once"
+        return Check(name, "fail", reason, f"{remedy}starts it again.")
+    tools = f"{count_noun(status.tools or 0, 'tool')}, {status.definition_bytes:,} bytes"
+    return Check(name, "ok", f"ready after {seconds:.1f} s; {tools}; protocol {status.protocol}")
+
+
+def check_mcp_package() -> Check:
+    """Check for the package that the MCP client and `mudroom mcp serve` need."""
+    try:
+        return Check(_SERVE, "ok", f"hosts can start it; package mcp {version('mcp')}")
+    except PackageNotFoundError:
+        missing = "the package mcp is not installed: no MCP server or host can be used"
+        return Check(_SERVE, "warn", missing, f"Run: {INSTALL_COMMAND}")
+
 
 # The newest sessions, whose journals are read.
 CHECKED_SESSIONS = 20
@@ -137,8 +211,8 @@ def _check_journals(home: str, environ: Mapping[str, str]) -> Check:
 
 
 def _check_workspaces(home: str) -> Iterator[Check]:
-    from ...._adapters.workspaces.isolated.git import INSTALL_GIT, explain_unusable_git
-    from ...._adapters.workspaces.isolated.kept_work import list_kept, measure_kept
+    from ..._adapters.workspaces.isolated.git import INSTALL_GIT, explain_unusable_git
+    from ..._adapters.workspaces.isolated.kept_work import list_kept, measure_kept
 
     if reason := explain_unusable_git():
         yield Check("isolated workspaces", "warn", f"they need git: {reason}", f"{INSTALL_GIT}.")
@@ -230,7 +304,7 @@ def _refuse_replay(name: str) -> Model:
 
 
 def _check_agents() -> Check:
-    from ..agents import collect_findings, load_agents
+    from .agents import collect_findings, load_agents
 
     try:
         findings = collect_findings(".")
@@ -248,7 +322,7 @@ def _check_agents() -> Check:
 
 
 def _check_child_models(environ: Mapping[str, str]) -> Iterator[Check]:
-    from ..agents import list_child_models
+    from .agents import list_child_models
 
     name = "child models"
     notices: list[str] = []
@@ -295,7 +369,7 @@ def _check_programs(*, starts_servers: bool) -> Iterator[Check]:
     Arguments:
         starts_servers: start each server that is used.
     """
-    from ..programs.load_programs import require_programs
+    from .programs.load_programs import require_programs
 
     try:
         settings = load_settings(".")
@@ -333,7 +407,7 @@ def _check_programs(*, starts_servers: bool) -> Iterator[Check]:
 
 def _check_traces() -> Iterator[Check]:
     """Check the export of traces; no row if no variable names an address."""
-    from ..export.export_traces import describe_tracing
+    from .export_traces import describe_tracing
 
     state, result, remedy = describe_tracing()
     if state:
@@ -341,7 +415,7 @@ def _check_traces() -> Iterator[Check]:
 
 
 def _check_sandbox(environ: Mapping[str, str]) -> Check:
-    from ...._adapters.sandboxes import detect
+    from ..._adapters.sandboxes import detect
 
     detected = detect.probe(environ, os.getcwd())
     if detected.weakness:

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from ...._adapters.models import providers
-from ...._session.config import Settings
-from ...._session.model_registry import choose_default_model
-from ...output.json_output import print_json
-from ...output.listing import get_listing_columns, print_entry, print_rows
-from ..load_settings import load_settings
+from ..._adapters.models import providers
+from ..._session.config import Settings
+from ..._session.model_registry import choose_default_model
+from ..output.json_output import print_json
+from ..output.listing import get_listing_columns, print_entry, print_rows
+from .load_settings import load_settings
 
 # The wire of providers that need the extra mudroom[providers].
 _EXTRA_WIRE = "library"
