@@ -14,7 +14,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from mudroom import Session
-from mudroom._cli.actions.prompts.mentions import (
+from mudroom._cli.actions.prompts import (
     describe_unknown_mentions,
     expand_mentions,
     split_message,

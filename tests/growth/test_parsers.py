@@ -19,7 +19,7 @@ from mudroom._adapters.tools._terminal_text import TerminalText
 from mudroom._adapters.tools.text.edits import find_replacements, fold_look_alikes, read_numbers
 from mudroom._adapters.tools.text.file_text import decode_file
 from mudroom._adapters.workspaces._ignore import compile_pattern
-from mudroom._cli.actions.prompts.mentions import (
+from mudroom._cli.actions.prompts import (
     find_mentions,
     list_image_paths,
     remove_attachments,

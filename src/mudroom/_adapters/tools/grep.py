@@ -35,8 +35,7 @@ from ._search_scope import (
     format_no_rows,
     format_rows,
 )
-from ._similar_names import naming_similar_files
-from ._text_files import make_error_result
+from ._text_files import make_error_result, naming_similar_files
 
 MAX_SECONDS = 20.0
 """Time limit of a search."""

@@ -19,7 +19,7 @@ from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import WorkspaceError
 from ._image_files import MAX_IMAGE_BYTES, MAX_PIXELS_PER_SIDE, is_image, parse_image
 from ._schema import build_parser, build_schema, load_description, take_integer
-from ._text_files import make_error_result, open_stream
+from ._text_files import make_error_result, naming_similar_files, open_stream
 
 if TYPE_CHECKING:
     from .text.line_ranges import LineRange
@@ -113,8 +113,6 @@ def read_content(path: str, content: bytes, arguments: Arguments) -> ToolResult:
 
 
 def _read_file(workspace: Workspace, path: str, arguments: Arguments) -> ToolResult:
-    from ._similar_names import naming_similar_files
-
     with naming_similar_files(workspace, path):
         info = workspace.stat(path)
     if stat.S_ISDIR(info.mode):

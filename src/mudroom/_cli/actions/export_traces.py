@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 
-from ..._adapters.integrations.tracing.session_tracing import require_packages
-from ..._adapters.integrations.tracing.variables import (
+from ..._adapters.integrations.tracing.session_tracing import (
+    INSTALL_COMMAND,
     explain_off,
     find_address,
+    has_address,
+    is_installed,
     read_content_switch,
+    require_packages,
 )
 from ..._adapters.output_filters.redaction import Redactor
 from ..._core.listings import count_noun
@@ -52,11 +55,6 @@ def export_traces(name: str, *, store: str | None = None) -> int:
 
 def describe_tracing() -> tuple[str, str, str]:
     """Describe traces for `mudroom doctor`: state, result, remedy; all "" if no address is set."""
-    from ..._adapters.integrations.tracing.variables import (
-        INSTALL_COMMAND,
-        has_address,
-        is_installed,
-    )
 
     if not has_address(os.environ):
         return "", "", ""

@@ -17,7 +17,7 @@ from ..._session.config import Settings
 from ...errors import UsageError, suggest_names
 from ..output.progress import print_notice
 from ..output.theme import use_theme
-from .user_store import use_store
+from .user_store import open_store, use_store
 
 # Characters of a prompt that say which session continues.
 MAX_TITLE = 50
@@ -149,7 +149,6 @@ def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
 
     from ..._session.agent_catalog import parse_child_models
     from .session_store import resolve_replayed
-    from .user_store import open_store
 
     def resolve(model: str) -> str:
         return asyncio.run(resolve_replayed(open_store(settings.home), cwd, model))
@@ -187,7 +186,6 @@ def prepare_start(
         import asyncio  # slow to import, as are the next ones
 
         from .session_store import select_session
-        from .user_store import open_store
 
         require_folder(here)
         # The folder, and with it the settings, is known only once the session is found, so the

@@ -30,12 +30,12 @@ from .load_permissions import LoadedPermissions, is_trusted, load_permissions
 from .load_settings import SessionStart, StartOptions, describe_continued
 from .open_session import create_session, name_session
 from .programs.load_programs import list_server_names, load_programs
-from .prompts import prepare_prompt, run_prepared
+from .prompts import fetch_filled, prepare_prompt, run_prepared
 from .session_store import delete_expired_sessions
 
 if TYPE_CHECKING:
     from ..._adapters.integrations.usable_programs import UsablePrograms
-    from .prompts.prompt_calls import FilledPrompt, PromptCall
+    from .prompt_calls import FilledPrompt, PromptCall
 
 
 MAX_STDIN_BYTES = 10 * 1024 * 1024
@@ -146,8 +146,8 @@ def find_call(
     """
     if not words.startswith("/"):
         return None
-    from .prompts.prompt_calls import make_call  # slow to import, as is the next one
-    from .prompts.prompt_files import find_prompt_file, load_prompt_files
+    from .prompt_calls import make_call  # slow to import, as is the next one
+    from .prompt_files import find_prompt_file, load_prompt_files
 
     name, _, arguments = words.partition(" ")
     plugins = programs.plugins if programs else ()
@@ -195,13 +195,11 @@ class WordsRun(Struct):
             options: further arguments of `Session.run` and `Session.task`.
         """
         if call is None and words.startswith(f"/{SERVER_PREFIX}"):
-            from .prompts.server_prompts import fetch_filled
-
             fetched = await fetch_filled(self.session, words)
             return await self._run_line(fetched.line, data, options, fetched)
         if call is None:
             return await self._run_line(words, data, options)
-        from .prompts.prompt_calls import fill_call, run_forked
+        from .prompt_calls import fill_call, run_forked
 
         session = self.session
         settings = self.settings

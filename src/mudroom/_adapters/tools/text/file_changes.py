@@ -11,8 +11,13 @@ from ...._core.listings import count_noun
 from ...._core.ports import Workspace
 from ...._core.tools import PreviewLine, ToolResult
 from ....errors import WorkspaceError
-from .._similar_names import find_other_form, naming_similar_files
-from .._text_files import MAX_PROPOSED_BYTES, get_file_lock, make_error_result
+from .._text_files import (
+    MAX_PROPOSED_BYTES,
+    find_other_form,
+    get_file_lock,
+    make_error_result,
+    naming_similar_files,
+)
 from .edits import Replacement, apply_replacements, find_replacements, find_unknown_letters
 from .encodings import MAX_INSPECTED, describe_binary, trim_sample
 from .file_text import (

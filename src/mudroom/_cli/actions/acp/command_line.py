@@ -71,7 +71,7 @@ def _preload() -> None:
 
 
 def _load_prompts(session: Session) -> Sequence[FilePrompt]:
-    from ..prompts.prompt_files import list_file_prompts
+    from ..prompt_files import list_file_prompts
 
     return list_file_prompts(session)
 
@@ -81,7 +81,7 @@ def list_server_prompts(session: Session) -> Sequence[ServerCommand]:
     if not session.mcp_servers:
         return ()
     from ...._projections.safe_text import sanitize_line
-    from ..prompts.server_prompts import describe_arguments
+    from ..prompts import describe_arguments
 
     return [
         ServerCommand(prompt.name, sanitize_line(prompt.description), describe_arguments(prompt))
@@ -90,7 +90,7 @@ def list_server_prompts(session: Session) -> Sequence[ServerCommand]:
 
 
 async def fetch_server_prompt(session: Session, command: str, words: str) -> str | None:
-    from ..prompts.server_prompts import fetch_prompt
+    from ..prompts import fetch_prompt
 
     return await fetch_prompt(session, command, words)
 

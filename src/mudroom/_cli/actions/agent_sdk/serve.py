@@ -34,7 +34,7 @@ from ..load_settings import SessionStart, StartOptions
 from ..open_session import create_session
 from ..parse_json_flags import load_json_schema, parse_inline_agents
 from ..programs.load_programs import load_programs
-from ..prompts.prompt_files import list_file_prompts
+from ..prompt_files import list_file_prompts
 from ..session_store import delete_expired_sessions
 from .flag_values import SdkValues, parse_sdk_values
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...actions.prompts.server_prompts import fetch_prompt, make_filled
+from ...actions.prompts import fetch_prompt, make_filled
 from .file_prompts import PromptScreen
 
 

@@ -9,26 +9,26 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ...._adapters.agent_files.prompt_pieces import ShellText
-from ...._adapters.agent_files.prompt_template import PromptTemplate
-from ...._adapters.integrations.program_trust import PromptRights, load_trusted_programs
-from ...._adapters.output_filters.redaction import Redactor
-from ...._adapters.tools import make_builtin_tools
-from ...._adapters.tools.bash import BASH
-from ...._core.ports import ApprovalRequest, Approver, Sandbox, Workspace
-from ...._core.runs import Report
-from ...._core.tools import ToolResult
-from ...._platform.private_files import make_spill_file
-from ...._projections.safe_text import escape_line
-from ...._session.config import Settings
-from ...._session.model_registry import explain_unusable
-from ...._session.session import Session
-from ....errors import UsageError
-from ....permissions.policy import RulePolicy
-from ....permissions.rules import Permissions, Rule, Verdict, parse_rule
-from ..load_permissions import is_trusted
-from . import prepare_prompt
+from ..._adapters.agent_files.prompt_pieces import ShellText
+from ..._adapters.agent_files.prompt_template import PromptTemplate
+from ..._adapters.integrations.program_trust import PromptRights, load_trusted_programs
+from ..._adapters.output_filters.redaction import Redactor
+from ..._adapters.tools import make_builtin_tools
+from ..._adapters.tools.bash import BASH
+from ..._core.ports import ApprovalRequest, Approver, Sandbox, Workspace
+from ..._core.runs import Report
+from ..._core.tools import ToolResult
+from ..._platform.private_files import make_spill_file
+from ..._projections.safe_text import escape_line
+from ..._session.config import Settings
+from ..._session.model_registry import explain_unusable
+from ..._session.session import Session
+from ...errors import UsageError
+from ...permissions.policy import RulePolicy
+from ...permissions.rules import Permissions, Rule, Verdict, parse_rule
+from .load_permissions import is_trusted
 from .prompt_files import PromptFile, find_rights
+from .prompts import prepare_prompt
 
 
 class ShellEscape:
@@ -269,8 +269,8 @@ async def run_forked(
 
 def _find_forbidding(session: Session) -> str:
     """Return the settings file that forbids shell commands in files, "" for none."""
-    from ...._adapters.integrations.file_names import list_places
-    from ...._adapters.integrations.plugins.load import load_plugin_settings
+    from ..._adapters.integrations.file_names import list_places
+    from ..._adapters.integrations.plugins.load import load_plugin_settings
 
     user_home = os.environ.get("HOME", "")
     return load_plugin_settings(list_places(session.cwd), user_home, []).forbids_commands

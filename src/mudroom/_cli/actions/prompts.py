@@ -1,27 +1,32 @@
-"""Mentions in a prompt, `@file`, `@agent` and `@teammate`, and what they attach to it."""
+"""The user's prompts: mentions, attached files and images, prompts and resources of MCP servers."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from ...._adapters.tools._image_files import MAX_IMAGE_BYTES, parse_image
-from ...._core.listings import count_noun, format_size
-from ...._core.messages import ImageBlock
-from ...._platform.lazy_pattern import compile_later
-from ...._platform.regular_files import read_regular_file
-from ...._projections.safe_text import sanitize_line
-from ...._projections.team import normalize_name
-from ...._session.config import Settings
-from ....errors import WorkspaceError, suggest_names
-from ....permissions.rules import Verdict
+from ..._adapters.tools._image_files import MAX_IMAGE_BYTES, parse_image
+from ..._core.listings import count_noun, format_size
+from ..._core.messages import ImageBlock, TextBlock
+from ..._core.ports.servers import ServerPrompt
+from ..._core.runs import Report
+from ..._core.tool_names import SERVER_PREFIX
+from ..._platform.lazy_pattern import compile_later
+from ..._platform.regular_files import read_regular_file
+from ..._projections.safe_text import sanitize_line
+from ..._projections.team import normalize_name
+from ..._session.config import Settings
+from ...errors import MudroomError, UsageError, WorkspaceError, suggest_names
+from ...permissions.rules import Verdict
 
 if TYPE_CHECKING:
-    from ...._session.session import Session
+    from ..._session.session import Session
+    from .prompt_calls import FilledPrompt
 
 
 MENTION = compile_later(r"(?<![A-Za-z0-9_@/.])@([^\s,;!?()\"'`<>，。；：！？、“”‘’]+)")
@@ -162,8 +167,8 @@ def load_attachments(
     paths = [each for each in _find_paths(session.cwd, line) if each[0] not in without]
     if not paths:
         return attachments
-    from ...._adapters.tools.read import READ  # slow to import, as are the next two
-    from ..load_permissions import load_permissions, make_policy
+    from ..._adapters.tools.read import READ  # slow to import, as are the next two
+    from .load_permissions import load_permissions, make_policy
 
     permissions, _ = load_permissions(settings, session.cwd, can_ask=True)
     policy = make_policy(permissions, session.cwd)
@@ -251,8 +256,8 @@ def _attach(
     if "\0" in text:
         _add_note(attachments, path, "only the path is sent: not text in UTF-8")
     else:
-        from ...._adapters.output_filters.redaction import Redactor
-        from ...._projections.engine_text import quote, wrap
+        from ..._adapters.output_filters.redaction import Redactor
+        from ..._projections.engine_text import quote, wrap
 
         lines = count_noun(len(text.splitlines()), "line")
         attachments.words.append(word)
@@ -273,3 +278,179 @@ def _read(session: Session, path: str, *, reads_outside: bool) -> bytes:
 
 def _add_note(attachments: Attachments, path: str, text: str) -> None:
     attachments.notes.append(f"{sanitize_line(path)}: {text}")
+
+
+# Characters of a resource that are sent.
+MAX_RESOURCE = 100_000
+_MARK = "\x020\x03"
+
+
+async def fetch_filled(session: Session, line: str) -> FilledPrompt:
+    """Return the server's prompt that a line calls. Raises MudroomError if there is none."""
+    name, _, words = line.partition(" ")
+    fetched = await fetch_prompt(session, name, words.strip())
+    if fetched is None:
+        raise UsageError(
+            f"{name}: the session has no MCP server", remedy="See which ones are used: mudroom mcp"
+        )
+    return make_filled(fetched)
+
+
+def make_filled(text: str) -> FilledPrompt:
+    """Make a server's text a prompt, in which mentions mean nothing."""
+    # As if it were a command's output, which is put in after mentions are expanded.
+    from .prompt_calls import FilledPrompt
+
+    return FilledPrompt(_MARK, outputs={_MARK: text})
+
+
+async def fetch_prompt(session: Session, command: str, words: str) -> str | None:
+    """Return the text of a slash command such as `/mcp__docs__summarize parsers`.
+
+    Returns None if it names no prompt of a server. A server whose prompts are not known yet is
+    started. The words are the arguments in order; the last argument gets the rest of the line.
+
+    Raises MudroomError if an argument is missing, or the server cannot be used.
+    """
+    name = command.removeprefix("/")
+    if not name.startswith(SERVER_PREFIX) or not session.mcp_servers:
+        return None
+    prompt = await session.find_mcp_prompt(name)
+    return await session.get_mcp_prompt(name, _assign(prompt, words))
+
+
+def _assign(prompt: ServerPrompt, words: str) -> dict[str, str]:
+    """Assign the words to the prompt's arguments by name. Raises UsageError if one is missing."""
+    names = prompt.arguments
+    given = _split(words, len(names))
+    missing = [name for name in names[len(given) :] if name in prompt.required]
+    if missing or (words.strip() and not names):
+        form = describe_arguments(prompt)
+        problem = f"{missing[0]} is missing" if missing else "the prompt takes no arguments"
+        raise UsageError(problem, where=prompt.name, remedy=f"Write: /{prompt.name} {form}".strip())
+    return dict(zip(names, given, strict=False))
+
+
+def describe_arguments(prompt: ServerPrompt) -> str:
+    """Return the arguments of a prompt as the user writes them, such as `TOPIC [TONE]`."""
+    return " ".join(
+        name.upper() if name in prompt.required else f"[{name.upper()}]"
+        for name in prompt.arguments
+    )
+
+
+def _split(words: str, count: int) -> Sequence[str]:
+    """Split a line as a shell does; the last of `count` words gets the rest."""
+    import shlex
+
+    try:
+        parts = shlex.split(words)
+    except ValueError:  # an apostrophe
+        parts = words.split()
+    if len(parts) <= count:
+        return parts
+    return [*parts[: count - 1], " ".join(parts[count - 1 :])] if count else []
+
+
+async def fetch_resources(session: Session, line: str, notes: list[str]) -> tuple[str, list[str]]:
+    """Read the resources that a line mentions as `@server:uri`.
+
+    Returns one text for the model, and the mentions.
+
+    Arguments:
+        notes: a line is added for each resource.
+    """
+    servers = {status.name for status in session.mcp_servers}
+    parts: list[str] = []
+    words: list[str] = []
+    for word in dict.fromkeys(find_mentions(line)):
+        server, colon, uri = word.partition(":")
+        if not colon or not uri or server not in servers:
+            continue
+        try:
+            text = await session.read_mcp_resource(server, uri)
+        except MudroomError as error:
+            notes.append(f"@{word}: not attached: {error}")
+            continue
+        words.append(word)
+        cut = text[:MAX_RESOURCE]
+        more = f"\n[… cut: {len(text):,} characters]" if len(text) > len(cut) else ""
+        parts.append(f'\n\n<resource server="{server}" uri="{uri}">\n{cut}{more}\n</resource>')
+        notes.append(f"@{word}: attached, {len(cut):,} characters")
+    return "".join(parts), words
+
+
+def list_prompts(session: Session) -> list[tuple[str, str]]:
+    """List the slash commands of the known prompts with their descriptions."""
+    return [(f"/{prompt.name}", prompt.description) for prompt in session.mcp_prompts]
+
+
+class PreparedPrompt(Struct):
+    """A prompt as the model gets it.
+
+    Arguments:
+        text: with instructions for mentioned agents, without the contents of files.
+        files: contents of the mentioned files, "" for none.
+        notes: one line for each attached file and each mention that means nothing.
+    """
+
+    text: str
+    files: str
+    images: list[ImageBlock]
+    notes: list[str]
+
+
+async def prepare_prompt(
+    session: Session,
+    settings: Settings,
+    line: str,
+    *,
+    teammates: Collection[str],
+    typed: str | None = None,
+) -> PreparedPrompt:
+    """Expand a prompt's mentions and read its files.
+
+    Arguments:
+        teammates: names of the named children that can work.
+        typed: see `load_attachments`.
+    """
+    agents = [agent.name for agent in session.agents]
+    attachments = await asyncio.to_thread(
+        load_attachments, session, settings, line, without=teammates, typed=typed
+    )
+    resources, mentioned = await fetch_resources(session, line, attachments.notes)
+    text = expand_mentions(
+        line,
+        folder=session.cwd,
+        agents=agents,
+        teammates=teammates,
+        attached=[*attachments.words, *mentioned],
+    )
+    hints = describe_unknown_mentions(line, folder=session.cwd, agents=agents, teammates=teammates)
+    files = attachments.text + resources
+    return PreparedPrompt(text, files, attachments.images, [*attachments.notes, *hints])
+
+
+async def run_prepared(
+    session: Session,
+    prompt: PreparedPrompt,
+    data: str,
+    warn: Callable[[str], None],
+    **options: Any,
+) -> Report:
+    """Run a prompt. If the model takes no images, only their paths are sent.
+
+    Arguments:
+        data: follows the text. warn: takes each note, a line for the user.
+        options: further arguments of `Session.run`.
+    """
+    for note in prompt.notes:
+        warn(note)
+    text = prompt.text + data + prompt.files
+    if prompt.images:
+        try:
+            return await session.run([TextBlock(text), *prompt.images], **options)
+        # Raised before anything is sent; the paths are in the text anyway.
+        except UsageError as error:
+            warn(f"The images are not sent, only their paths: {error}")
+    return await session.run(text, **options)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ...._adapters.agent_files import load_commands, load_skills
-from ...._adapters.agent_files.commands import CommandFile, find_by_name
-from ...._adapters.agent_files.prompt_template import PromptTemplate
-from ...._adapters.agent_files.skills import Skill
-from ...._adapters.integrations.plugins.spec import Plugin
-from ...._adapters.integrations.program_trust import PromptRights
-from ....permissions.rules import split_rules
+from ..._adapters.agent_files import load_commands, load_skills
+from ..._adapters.agent_files.commands import CommandFile, find_by_name
+from ..._adapters.agent_files.prompt_template import PromptTemplate
+from ..._adapters.agent_files.skills import Skill
+from ..._adapters.integrations.plugins.spec import Plugin
+from ..._adapters.integrations.program_trust import PromptRights
+from ...permissions.rules import split_rules
 
 if TYPE_CHECKING:
-    from ...._servers.file_prompts import FilePrompt
-    from ...._session.session import Session
+    from ..._servers.file_prompts import FilePrompt
+    from ..._session.session import Session
 
 
 class PromptFile(Struct, frozen=True):
@@ -45,7 +45,7 @@ class PromptFile(Struct, frozen=True):
         """Wrap a skill's prompt with the skill's name and folder, where its material is."""
         if isinstance(self.source, CommandFile):
             return text
-        from ...._projections.engine_text import wrap
+        from ..._projections.engine_text import wrap
 
         return wrap("skill", text, name=self.source.name, folder=self.source.folder)
 
@@ -98,8 +98,8 @@ def load_prompt_files(
 
 def list_file_prompts(session: Session) -> list[FilePrompt]:
     """List the prompts from files in an open session, for the clients of servers."""
-    from ...._projections.safe_text import sanitize_line
-    from ...._servers.file_prompts import FilePrompt
+    from ..._projections.safe_text import sanitize_line
+    from ..._servers.file_prompts import FilePrompt
 
     return [
         FilePrompt(
