@@ -46,6 +46,11 @@ def value_option(
     return click.option(*names.split(), metavar=metavar, help=help_text, type=kind)
 
 
+def switch_option(name: str, help_text: str) -> Decorator:
+    """Make the flag of a setting: None if it is not given, so that files may set it."""
+    return click.option(name, is_flag=True, default=None, help=help_text)
+
+
 def rules_option(word: str, help_text: str) -> Decorator:
     """Make the option --allowed-tools or --disallowed-tools. `word`: "allowed", "disallowed"."""
     return click.option(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from ._options import (
@@ -75,16 +77,7 @@ def show(
 @quiet_option
 @no_color_option
 @store_option
-def resume(
-    session: str | None,
-    last: bool,
-    cwd: str | None,
-    output_format: str | None,
-    verbose: bool,
-    quiet: bool,
-    no_color: bool,
-    store: str | None,
-) -> int:
+def resume(session: str | None, **options: Any) -> int:
     """Finish an interrupted run, and print its answer as -p does.
 
     The session works as it was started; docs/sessions.md lists the flags. If no run was
@@ -92,16 +85,7 @@ def resume(
     """
     from ..actions.session_maintenance import resume_session
 
-    return resume_session(
-        session,
-        last=last,
-        cwd=cwd,
-        output_format=output_format,
-        verbose=verbose,
-        quiet=quiet,
-        no_color=no_color,
-        store=store,
-    )
+    return resume_session(session, **options)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
