@@ -27,9 +27,9 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from ...._core.ports.input_forms import InputForm
 from ...._version import __version__
 from .body_limit import UNCOMPRESSED, limit_bodies
-from .elicitation import InputReply
 from .listing import Content, ListedPrompt, ListedResource, ListedTool, Listing, ServerResult
 from .oauth import LoginProvider, find_lacking_scope, make_login_remedy
+from .open_calls import InputReply
 from .spec import ServerSpec
 from .stdio_transport import StdioTransport
 from .stored_logins import LoginFile

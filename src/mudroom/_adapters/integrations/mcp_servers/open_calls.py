@@ -1,4 +1,4 @@
-"""Questions of servers to the user: which are asked, for which call, and what the server gets."""
+"""One call of a server's tool: its time limits, and what the server asks the user during it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,51 @@ from msgspec import Struct
 
 from ...._core.ports import ApprovalDecision
 from ...._core.ports.input_forms import InputForm, add_defaults, list_fields
+from ...._platform.time_limits import time_limit_at
 from .listing import check_arguments
+
+log = logging.getLogger("mudroom")
+
+
+class OpenCall:
+    """The time limits of a call: its whole duration, and the time without a sign of life."""
+
+    def __init__(self, seconds: float, idle_seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._seconds = seconds
+        self._idle_seconds = idle_seconds
+        self._last = self._loop.time() + seconds
+        self._paused_at: list[float] = []
+        self.timeout = time_limit_at(self._compute_deadline())
+
+    def _compute_deadline(self) -> float:
+        return min(self._last, self._loop.time() + self._idle_seconds)
+
+    def extend(self) -> None:
+        """Restart the time without a sign of life."""
+        if not self.timeout.expired() and not self._paused_at:
+            self.timeout.reschedule(self._compute_deadline())
+
+    def pause(self, is_paused: bool) -> None:
+        """Stop the time limits while the user answers a question, or resume them."""
+        if is_paused:
+            # A list, since a call may have several open questions: the clock runs again after the
+            # last.
+            self._paused_at.append(self._loop.time())
+            if not self.timeout.expired():
+                self.timeout.reschedule(None)
+        else:
+            began = self._paused_at.pop()
+            if not self._paused_at:
+                self._last += self._loop.time() - began
+                self.extend()
+
+    def describe_timeout(self) -> str:
+        """Say which limit was reached."""
+        if self._loop.time() >= self._last:
+            return f"the call took more than {self._seconds:g} s"
+        return f"it sent nothing for {self._idle_seconds:g} s"
+
 
 AskUser = Callable[[InputForm], Awaitable[ApprovalDecision]]
 """Asks the user a question on behalf of a tool call."""
@@ -26,9 +70,6 @@ _SECRET = re.compile(
 
 async def decline(form: InputForm) -> ApprovalDecision:
     return ApprovalDecision(False, "no one can be asked")
-
-
-log = logging.getLogger("mudroom")
 
 
 class InputReply(Struct, frozen=True):
