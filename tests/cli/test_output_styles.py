@@ -14,9 +14,10 @@ from mudroom import Session
 from mudroom._adapters.journals.sessions import read_events
 from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._cli.actions.load_permissions import load_permissions
-from mudroom._cli.actions.load_settings import StartOptions, load_settings
+from mudroom._cli.actions.load_settings import load_settings
 from mudroom._cli.actions.open_session import create_session
 from mudroom._cli.actions.programs.load_programs import load_programs
+from mudroom._cli.actions.session_start import StartOptions
 from mudroom._cli.interactive.conversation import Conversation, NextStep
 from mudroom._cli.interactive.plain_ui import PlainUI
 from mudroom._cli.interactive.session_loop import run_sessions

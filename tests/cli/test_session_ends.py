@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from mudroom._adapters.journals.sessions import open_store
-from mudroom._cli.actions.load_settings import SessionStart, StartOptions, load_settings
+from mudroom._cli.actions.load_settings import load_settings
+from mudroom._cli.actions.session_start import SessionStart, StartOptions
 from mudroom._cli.interactive.plain_ui import PlainUI
 from mudroom._cli.interactive.session_loop import run_sessions
 

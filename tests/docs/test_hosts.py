@@ -15,11 +15,7 @@ from tests.docs.shell_page import make_environ
 from mudroom._adapters.integrations.hook_programs.load import load_hooks
 from mudroom._adapters.integrations.mcp_servers.load import load_servers
 from mudroom._adapters.integrations.mcp_servers.spec import ServerSpec
-from mudroom._adapters.integrations.tracing.session_tracing import (
-    explain_off,
-    find_address,
-    has_address,
-)
+from mudroom._adapters.integrations.tracing.variables import explain_off, find_address, has_address
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "hosts.md").read_text("utf-8")
 BLOCK = re.compile(r"^`(?P<path>[\w./~-]+)`:\n\n```\w+\n(?P<text>.*?)^```$", re.M | re.S)

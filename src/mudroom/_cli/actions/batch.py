@@ -40,9 +40,10 @@ from .batch_status import (
     resolve_output,
 )
 from .load_permissions import load_permissions
-from .load_settings import NEW_SESSION, SessionStart, load_settings
+from .load_settings import load_settings
 from .open_session import create_session
 from .programs.load_programs import list_server_names, load_programs
+from .session_start import NEW_SESSION, SessionStart
 from .user_store import open_store
 
 

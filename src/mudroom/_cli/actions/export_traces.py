@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 
-from ..._adapters.integrations.tracing.session_tracing import (
+from ..._adapters.integrations.tracing.session_tracing import require_packages
+from ..._adapters.integrations.tracing.variables import (
     INSTALL_COMMAND,
     explain_off,
     find_address,
     has_address,
     is_installed,
     read_content_switch,
-    require_packages,
 )
 from ..._adapters.output_filters.redaction import Redactor
 from ..._core.listings import count_noun

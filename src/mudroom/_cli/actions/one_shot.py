@@ -27,10 +27,11 @@ from ..output.progress import print_notice
 from ..output.run_reporter import RunReporter
 from ..output.signals import handle_signals
 from .load_permissions import LoadedPermissions, is_trusted, load_permissions
-from .load_settings import SessionStart, StartOptions, describe_continued
 from .open_session import create_session, name_session
 from .programs.load_programs import list_server_names, load_programs
-from .prompts import fetch_filled, prepare_prompt, run_prepared
+from .prompt_calls import fetch_filled
+from .prompts import prepare_prompt, run_prepared
+from .session_start import SessionStart, StartOptions, describe_continued
 from .session_store import delete_expired_sessions
 
 if TYPE_CHECKING:

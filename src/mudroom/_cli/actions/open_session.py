@@ -13,7 +13,7 @@ from ..._core.budgets import Budget
 from ..._session.config import Settings
 from ..._session.session import Session
 from .load_permissions import LoadedPermissions, is_trusted
-from .load_settings import NEW_SESSION, SessionStart
+from .session_start import NEW_SESSION, SessionStart
 from .user_store import open_store
 
 if TYPE_CHECKING:
@@ -153,11 +153,7 @@ def _choose_tracing(settings: Settings) -> Tracing | None:
     # Nearly every start ends here, before anything is imported.
     if not any(name.startswith("OTEL_") for name in os.environ):
         return None
-    from ..._adapters.integrations.tracing.session_tracing import (
-        explain_off,
-        has_address,
-        is_installed,
-    )
+    from ..._adapters.integrations.tracing.variables import explain_off, has_address, is_installed
 
     if not has_address(os.environ) or explain_off(os.environ) or not is_installed():
         return None

@@ -28,7 +28,7 @@ from ...permissions.policy import RulePolicy
 from ...permissions.rules import Permissions, Rule, Verdict, parse_rule
 from .load_permissions import is_trusted
 from .prompt_files import PromptFile, find_rights
-from .prompts import prepare_prompt
+from .prompts import fetch_prompt, prepare_prompt
 
 
 class ShellEscape:
@@ -316,3 +316,23 @@ class _ShellJudge:
             where=self._call.file.source.path,
             remedy="Allow it with a rule, such as --allowed-tools, or remove it from the file.",
         )
+
+
+_MARK = "\x020\x03"
+
+
+async def fetch_filled(session: Session, line: str) -> FilledPrompt:
+    """Return the server's prompt that a line calls. Raises MudroomError if there is none."""
+    name, _, words = line.partition(" ")
+    fetched = await fetch_prompt(session, name, words.strip())
+    if fetched is None:
+        raise UsageError(
+            f"{name}: the session has no MCP server", remedy="See which ones are used: mudroom mcp"
+        )
+    return make_filled(fetched)
+
+
+def make_filled(text: str) -> FilledPrompt:
+    """Make a server's text a prompt, in which mentions mean nothing."""
+    # As if it were a command's output, which is put in after mentions are expanded.
+    return FilledPrompt(_MARK, outputs={_MARK: text})

@@ -26,7 +26,6 @@ from ...permissions.rules import Verdict
 
 if TYPE_CHECKING:
     from ..._session.session import Session
-    from .prompt_calls import FilledPrompt
 
 
 MENTION = compile_later(r"(?<![A-Za-z0-9_@/.])@([^\s,;!?()\"'`<>，。；：！？、“”‘’]+)")
@@ -282,26 +281,6 @@ def _add_note(attachments: Attachments, path: str, text: str) -> None:
 
 # Characters of a resource that are sent.
 MAX_RESOURCE = 100_000
-_MARK = "\x020\x03"
-
-
-async def fetch_filled(session: Session, line: str) -> FilledPrompt:
-    """Return the server's prompt that a line calls. Raises MudroomError if there is none."""
-    name, _, words = line.partition(" ")
-    fetched = await fetch_prompt(session, name, words.strip())
-    if fetched is None:
-        raise UsageError(
-            f"{name}: the session has no MCP server", remedy="See which ones are used: mudroom mcp"
-        )
-    return make_filled(fetched)
-
-
-def make_filled(text: str) -> FilledPrompt:
-    """Make a server's text a prompt, in which mentions mean nothing."""
-    # As if it were a command's output, which is put in after mentions are expanded.
-    from .prompt_calls import FilledPrompt
-
-    return FilledPrompt(_MARK, outputs={_MARK: text})
 
 
 async def fetch_prompt(session: Session, command: str, words: str) -> str | None:

@@ -31,8 +31,9 @@ from ...errors import UsageError
 from ..output.json_output import encode_line
 from ..output.progress import print_notice
 from ..output.report import encode_answer
-from .load_settings import SessionStart, StartOptions, choose_folder, load_settings
+from .load_settings import choose_folder, load_settings
 from .one_shot import run_one_shot
+from .session_start import SessionStart, StartOptions
 from .session_store import delete_session, find_session, read_session_folder
 from .user_store import open_store, require_files
 

@@ -22,7 +22,7 @@ from ..._projections.session_summary import SessionSummary
 from ..._session.config import Settings
 from ...errors import JournalBusy, JournalError, UsageError
 from ..output.text import format_costs, format_tokens, truncate
-from .load_settings import SessionStart
+from .session_start import SessionStart
 from .user_store import open_store
 
 _SECONDS_PER_DAY = 86_400

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ..._version import __version__
-from ..actions.load_settings import StartOptions
+from ..actions.session_start import StartOptions
 from ..output.progress import supports_cursor
 
 if TYPE_CHECKING:

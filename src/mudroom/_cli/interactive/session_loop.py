@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from ..._session.config import Settings
 from ..._session.session import Session
 from ..actions.load_permissions import load_permissions
-from ..actions.load_settings import SessionStart, StartOptions
 from ..actions.open_session import create_session, name_session
 from ..actions.preload import preload_context_windows
 from ..actions.programs.load_programs import list_server_names, load_programs
+from ..actions.session_start import SessionStart, StartOptions
 from ..actions.session_store import delete_expired_sessions
 from ..output.notices.log import show_log
 from ..output.notices.start import describe_sandbox, select_new_notices

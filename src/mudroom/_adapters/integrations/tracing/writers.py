@@ -30,13 +30,7 @@ from ...._projections.spans import Span
 from ...._projections.trace_ids import SpanContext
 from ...._version import __version__
 from ....errors import UsageError
-from .session_tracing import (
-    METRICS_ENDPOINT,
-    describe_error,
-    find_address,
-    has_metrics,
-    read_queue_size,
-)
+from .variables import METRICS_ENDPOINT, describe_error, find_address, has_metrics, read_queue_size
 
 SCOPE = "mudroom"
 _NANOSECONDS = 1_000_000_000

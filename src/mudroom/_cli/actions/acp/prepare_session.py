@@ -11,9 +11,10 @@ from ...._core.ports import Approver
 from ...._servers.acp.setup import PlannedSession, SessionPlan
 from ...output.notices.start import select_new_notices
 from ..load_permissions import load_permissions
-from ..load_settings import SessionStart, load_settings
+from ..load_settings import load_settings
 from ..open_session import create_session
 from ..programs.load_programs import load_programs
+from ..session_start import SessionStart
 
 
 def prepare_session(

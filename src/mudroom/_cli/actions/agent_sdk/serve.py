@@ -30,11 +30,11 @@ from ...output.notices.start import select_new_notices
 from ...output.progress import print_notice
 from ...output.signals import handle_signals
 from ..load_permissions import load_permissions
-from ..load_settings import SessionStart, StartOptions
 from ..open_session import create_session
 from ..parse_json_flags import load_json_schema, parse_inline_agents
 from ..programs.load_programs import load_programs
 from ..prompt_files import list_file_prompts
+from ..session_start import SessionStart, StartOptions
 from ..session_store import delete_expired_sessions
 from .flag_values import SdkValues, parse_sdk_values
 

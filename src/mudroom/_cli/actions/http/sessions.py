@@ -11,9 +11,10 @@ from ...._servers.http.setup import CommandLine, ListedAgent, SessionPlan
 from ...._session.session import Session
 from ..agents import list_usable_agents
 from ..load_permissions import load_permissions
-from ..load_settings import SessionStart, load_settings
+from ..load_settings import load_settings
 from ..open_session import create_session
 from ..programs.load_programs import list_server_names, load_programs
+from ..session_start import SessionStart
 
 
 def make_command_line(
