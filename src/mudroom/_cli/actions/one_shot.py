@@ -29,7 +29,6 @@ from ..output.signals import handle_signals
 from .load_permissions import LoadedPermissions, is_trusted, load_permissions
 from .open_session import create_session, name_session
 from .programs.load_programs import list_server_names, load_programs
-from .prompt_calls import fetch_filled
 from .prompts import prepare_prompt, run_prepared
 from .session_start import SessionStart, StartOptions, describe_continued
 from .session_store import delete_expired_sessions
@@ -196,6 +195,8 @@ class WordsRun(Struct):
             options: further arguments of `Session.run` and `Session.task`.
         """
         if call is None and words.startswith(f"/{SERVER_PREFIX}"):
+            from .prompt_calls import fetch_filled
+
             fetched = await fetch_filled(self.session, words)
             return await self._run_line(fetched.line, data, options, fetched)
         if call is None:
