@@ -34,7 +34,7 @@ from ..._session.config import Settings
 from ..._session.context_windows import LearntWindows
 from ..._session.model_registry import ModelRegistry, choose_default_model, explain_unusable
 from ..._version import __version__
-from ...errors import JournalError, MudroomError, UsageError, WorkspaceError
+from ...errors import JournalError, MudroomError, UsageError
 from ..output.json_output import print_json
 from ..output.listing import print_entry, print_rows
 from .load_permissions import load_permissions
@@ -149,16 +149,16 @@ def run_checks(environ: Mapping[str, str], *, starts_servers: bool) -> Iterator[
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
     yield Check("platform", "ok", platform.platform())
     home = config.find_home(environ)
-    yield _check_settings(environ)
+    yield from _report("settings", _check_settings(environ), "Fix or remove that line.")
     yield _check_home(home)
-    yield _check_journals(home, environ)
-    yield from _check_workspaces(home)
+    yield from _report("journals", _check_journals(home, environ))
+    yield from _report("isolated workspaces", _check_workspaces(home))
     yield from _check_models(environ)
-    yield _check_agents()
-    yield from _check_child_models(environ)
+    yield from _report("agents", _check_agents())
+    yield from _report("child models", _check_child_models(environ))
     yield from _check_learnt_windows(home)
-    yield _check_permissions()
-    yield from _check_programs(starts_servers=starts_servers)
+    yield from _report("permissions", _check_permissions())
+    yield from _report("MCP servers and hooks", _check_programs(starts_servers=starts_servers))
     yield check_mcp_package()
     yield from _check_traces()
     yield _check_sandbox(environ)
@@ -169,17 +169,22 @@ def run_checks(environ: Mapping[str, str], *, starts_servers: bool) -> Iterator[
     yield _check_program("git", shutil.which("git"), missing, "Install git.")
 
 
-def _check_settings(environ: Mapping[str, str]) -> Check:
+def _report(name: str, checks: Iterator[Check], remedy: str = "") -> Iterator[Check]:
+    """Yield the checks; an error of theirs is a failed check."""
     try:
-        settings = config.load_settings(cwd=".", environ=environ, flags={})
+        yield from checks
     except MudroomError as error:
-        return Check("settings", "fail", str(error), "Fix or remove that line.")
+        yield Check(name, "fail", str(error), remedy)
+
+
+def _check_settings(environ: Mapping[str, str]) -> Iterator[Check]:
+    settings = config.load_settings(cwd=".", environ=environ, flags={})
     path = config.find_user_file(environ)
     origins = ", ".join(f"{name} from {origin}" for name, origin in settings.origins.items())
     unused = " ".join(describe_unknown_variables(environ))
     note = "" if path.exists() else " (no file)"
     result = f"{path}{note}: {origins or 'all settings have their defaults'}"
-    return Check("settings", "warn" if unused else "ok", result, unused)
+    yield Check("settings", "warn" if unused else "ok", result, unused)
 
 
 def _check_home(home: str) -> Check:
@@ -196,18 +201,14 @@ def _check_home(home: str) -> Check:
     return Check("home", state, f"{home}, {free_bytes / 1e9:.1f} GB free")
 
 
-def _check_journals(home: str, environ: Mapping[str, str]) -> Check:
-    try:
-        use_store(config.load_store(environ))
-        errors = asyncio.run(_read_newest_journals(home))
-    except (JournalError, UsageError) as error:
-        return Check("journals", "fail", str(error))
-    count = len(errors)
-    errors = [error for error in errors if error]
+def _check_journals(home: str, environ: Mapping[str, str]) -> Iterator[Check]:
+    use_store(config.load_store(environ))
+    count, errors = asyncio.run(_read_newest_journals(home))
     if errors:
         result = f"{len(errors)} of the last {count} sessions cannot be read: {errors[0]}"
-        return Check("journals", "fail", result, "The other sessions are not affected.")
-    return Check("journals", "ok", f"last {count} sessions OK" if count else "no sessions yet")
+        yield Check("journals", "fail", result, "The other sessions are not affected.")
+    else:
+        yield Check("journals", "ok", f"last {count} sessions OK" if count else "no sessions yet")
 
 
 def _check_workspaces(home: str) -> Iterator[Check]:
@@ -217,12 +218,8 @@ def _check_workspaces(home: str) -> Iterator[Check]:
     if reason := explain_unusable_git():
         yield Check("isolated workspaces", "warn", f"they need git: {reason}", f"{INSTALL_GIT}.")
         return
-    try:
-        kept_size = measure_kept(home)
-        kept = list_kept(home)
-    except WorkspaceError as error:
-        yield Check("isolated workspaces", "fail", str(error))
-        return
+    kept_size = measure_kept(home)
+    kept = list_kept(home)
     if not kept_size.sessions:
         return
     not_merged = sum(work.state == "not merged" for work in kept)
@@ -233,18 +230,17 @@ def _check_workspaces(home: str) -> Iterator[Check]:
     yield Check("isolated workspaces", "ok", result)
 
 
-async def _read_newest_journals(home: str) -> list[str]:
-    """Read the newest journals to their ends; return for each why it cannot be read, or ""."""
+async def _read_newest_journals(home: str) -> tuple[int, list[str]]:
+    """Read the newest journals to their ends; return how many there are, and the errors."""
     store = open_store(home)
+    newest = (await store.list())[:CHECKED_SESSIONS]
     errors: list[str] = []
-    for info in (await store.list())[:CHECKED_SESSIONS]:
+    for info in newest:
         try:
             await read_events(store, info.id)
         except JournalError as error:
             errors.append(str(error))
-        else:
-            errors.append("")
-    return errors
+    return len(newest), errors
 
 
 def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
@@ -303,22 +299,20 @@ def _refuse_replay(name: str) -> Model:
     raise UsageError(f"{name} is no model of a server")
 
 
-def _check_agents() -> Check:
+def _check_agents() -> Iterator[Check]:
     from .agents import collect_findings, load_agents
 
-    try:
-        findings = collect_findings(".")
-        loaded = load_agents(".")
-    except MudroomError as error:
-        return Check("agents", "fail", str(error))
+    findings = collect_findings(".")
+    loaded = load_agents(".")
     problems = [finding for finding in findings if finding.severity != "note"]
     agent_count = len(loaded.agents) + len(loaded.main_agents)
     agents = count_noun(agent_count, "agent")
     counts = f"{agents} and {count_noun(len(loaded.skills), 'skill')} from files"
-    if not problems:
-        return Check("agents", "ok", counts)
-    result = f"{counts}; {count_by_severity(findings)}, the first: {problems[0]}"
-    return Check("agents", "warn", result, "mudroom agents check lists them all.")
+    if problems:
+        result = f"{counts}; {count_by_severity(findings)}, the first: {problems[0]}"
+        yield Check("agents", "warn", result, "mudroom agents check lists them all.")
+    else:
+        yield Check("agents", "ok", counts)
 
 
 def _check_child_models(environ: Mapping[str, str]) -> Iterator[Check]:
@@ -326,11 +320,7 @@ def _check_child_models(environ: Mapping[str, str]) -> Iterator[Check]:
 
     name = "child models"
     notices: list[str] = []
-    try:
-        models = list_child_models(".", notices)
-    except MudroomError as error:
-        yield Check(name, "fail", str(error))
-        return
+    models = list_child_models(".", notices)
     reasons = {model: explain_unusable(model, environ) for model in models.values() if model}
     unusable = [f"{model} cannot be used ({why})" for model, why in reasons.items() if why]
     if unusable:
@@ -352,15 +342,11 @@ def _check_learnt_windows(home: str) -> Iterator[Check]:
         yield Check("learnt windows", "ok", result, remedy)
 
 
-def _check_permissions() -> Check:
-    try:
-        permissions, notices = load_permissions(load_settings("."), ".")
-    except MudroomError as error:
-        return Check("permissions", "fail", str(error))
-    result = f"mode {permissions.mode}, {count_noun(len(permissions.rules), 'rule')}"
-    if notices:
-        return Check("permissions", "warn", f"{result}; {'; '.join(notices)}")
-    return Check("permissions", "ok", result)
+def _check_permissions() -> Iterator[Check]:
+    permissions, notices = load_permissions(load_settings("."), ".")
+    rules = count_noun(len(permissions.rules), "rule")
+    result = "; ".join([f"mode {permissions.mode}, {rules}", *notices])
+    yield Check("permissions", "warn" if notices else "ok", result)
 
 
 def _check_programs(*, starts_servers: bool) -> Iterator[Check]:
@@ -371,12 +357,8 @@ def _check_programs(*, starts_servers: bool) -> Iterator[Check]:
     """
     from .programs.load_programs import require_programs
 
-    try:
-        settings = load_settings(".")
-        programs = require_programs(settings, ".")
-    except MudroomError as error:
-        yield Check("MCP servers and hooks", "fail", str(error))
-        return
+    settings = load_settings(".")
+    programs = require_programs(settings, ".")
     kinds = (
         ("MCP servers", "server", "mcp", programs.listed_servers),
         ("hooks", "hook", "hooks", programs.listed_hooks),
