@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from mudroom._adapters.tools.web import make_web_fetch_tool
 
 from mudroom._adapters.tools.bash import BASH
+from mudroom._adapters.tools.web_fetch import make_web_fetch_tool
 from mudroom._core.events import StoredEvent, ToolCallStarted
 from mudroom._core.messages import ToolCallBlock
 from mudroom._replay import replay
