@@ -11,9 +11,8 @@ import stat
 from collections.abc import Callable, Iterator
 
 from ..._core.ports import Workspace
-from ..._platform.argument_paths import read_path_argument
-from ..._platform.lazy_pattern import compile_later
-from ..._platform.name_patterns import NameMatcher, compile_names, match_names
+from ..._platform.paths import read_path_argument
+from ..._platform.patterns import NameMatcher, compile_later, compile_names, match_names
 from ...errors import WorkspaceError
 
 MAX_ALTERNATIVES = 200

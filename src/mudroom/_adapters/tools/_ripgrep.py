@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct, field
 
 from ..._core.ports import LocalFiles
-from ..._platform.lazy_pattern import compile_later
-from ..._platform.programs import end_program, start_program
+from ..._platform.child_programs import end_program, start_program
+from ..._platform.patterns import compile_later
 from ...errors import WorkspaceError
 
 # The search program gets this as its limit, too.

@@ -26,8 +26,7 @@ from ..._adapters.tools._ripgrep import find_ripgrep
 from ..._core.listings import count_noun, format_size
 from ..._core.messages import user_message
 from ..._core.ports import Model, RequestConfig, ServerStatus
-from ..._platform.system_clock import SystemClock
-from ..._platform.time_limits import time_limit
+from ..._platform.time_limits import SystemClock, time_limit
 from ..._projections.safe_text import escape_line
 from ..._session import config
 from ..._session.config import Settings

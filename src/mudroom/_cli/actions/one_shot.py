@@ -16,9 +16,8 @@ from ..._core.events import StoredEvent
 from ..._core.runs import Report
 from ..._core.tool_names import SERVER_PREFIX
 from ..._platform.event_loop import run_event_loop
-from ..._platform.lazy_pattern import compile_later
-from ..._projections.current_team import list_names
-from ..._projections.run_tree import RunTree
+from ..._platform.patterns import compile_later
+from ..._projections.run_tree import RunTree, list_names
 from ..._session.config import Settings
 from ..._session.session import Session
 from ...errors import SessionPaused, UnknownName, UsageError, suggest_names

@@ -16,7 +16,7 @@ from ..._core.messages import ImageBlock, TextBlock
 from ..._core.ports.servers import ServerPrompt
 from ..._core.runs import Report
 from ..._core.tool_names import SERVER_PREFIX
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from ..._platform.regular_files import read_regular_file
 from ..._projections.safe_text import sanitize_line
 from ..._projections.team import normalize_name
@@ -255,7 +255,7 @@ def _attach(
     if "\0" in text:
         _add_note(attachments, path, "only the path is sent: not text in UTF-8")
     else:
-        from ..._adapters.output_filters.redaction import Redactor
+        from ..._adapters.output_filters import Redactor
         from ..._projections.engine_text import quote, wrap
 
         lines = count_noun(len(text.splitlines()), "line")

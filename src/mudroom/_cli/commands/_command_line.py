@@ -12,7 +12,7 @@ from typing import cast
 
 import click
 
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from ...errors import UsageError
 
 # Commands of other programs -> the nearest thing that mudroom has.

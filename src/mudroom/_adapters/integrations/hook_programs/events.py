@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from .spec import HookKind
 
 # Events of Claude Code that never happen in mudroom, known so that a file that uses them gets the

@@ -26,11 +26,10 @@ from ...._core.ports import (
     ToolHookDecision,
 )
 from ...._core.ports.hooks import HOOKS_UNWATCHED
-from ...._core.run_ids import find_root_id
-from ...._core.runs import Brief, Reason, Report
+from ...._core.runs import Brief, Reason, Report, find_root_id
 from ...._core.tools import ToolResult
 from ...._platform.private_files import make_private_folder, make_spill_file
-from ...._projections.claude.transcripts import ClaudeTranscripts
+from ...._projections.claude import ClaudeTranscripts
 from ....errors import StoppedByHook, UnknownName
 from .events import RULES
 from .hook_set import HookSet

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from ..config_files import Finding, as_table, read_bytes, read_json
 from ..file_names import list_places
 from .spec import ListedPlugin, Plugin, Table

@@ -8,7 +8,7 @@ from typing import BinaryIO, Literal
 
 from msgspec import Struct
 
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from .encodings import MAX_INSPECTED, UTF_8, Encoding, describe_binary, detect_encoding, trim_sample
 
 _NOT_SHOWN = compile_later("[\0\ud800-\udfff]")
