@@ -37,17 +37,6 @@ Which testing framework does this project use?
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("sys.stdin", None)
-    project = tmp_path / "project"
-    (project / ".git").mkdir(parents=True)
-    monkeypatch.chdir(project)
-    return project
-
-
-@pytest.fixture
 def ask(project: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
     def ask(prompt: str, *flags: str) -> tuple[int, str]:
         fixed = ["-m", "offline", "--sandbox", "off", "--permission-mode", "dontAsk"]
