@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -123,9 +122,15 @@ def test_a_password_file_that_others_can_read_is_told_once(
     environ["MUDROOM_HOME"] = str(tmp_path / "home")
 
     def run(*words: str) -> str:
-        command = [sys.executable, "-m", "mudroom", *words]
-        options: dict[str, Any] = {"cwd": tmp_path, "env": environ, "text": True, "check": True}
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, **options)
+        done = subprocess.run(
+            [sys.executable, "-m", "mudroom", *words],
+            cwd=tmp_path,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         return done.stdout + done.stderr
 
     passwords = tmp_path / (".pgpass" if not variable else "my passwords")
