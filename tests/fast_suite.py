@@ -8,8 +8,10 @@ changed is tried anew.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
+import warnings
 from collections.abc import Generator
 from pathlib import Path
 from typing import TypedDict, cast
@@ -86,6 +88,10 @@ class FastSuite:
             return (yield)
         finally:
             self._runs_test = False
+            if self._has_started:
+                # What the test left open belongs to no later test.
+                with warnings.catch_warnings(action="ignore"):
+                    gc.collect()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> None:
