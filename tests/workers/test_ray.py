@@ -158,7 +158,7 @@ async def test_the_runs_go_on_when_the_driver_process_is_killed(tmp_path: Path) 
 
     def kill(worker: RemoteWorker) -> None:
         pids.extend(worker.pids)
-        process = get_transport(worker)._process
+        process = get_transport(worker)._driver
         assert process
         os.kill(process.pid, signal.SIGKILL)
 

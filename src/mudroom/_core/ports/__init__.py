@@ -27,6 +27,7 @@ from .sandbox import CommandResult, Sandbox
 from .servers import ServerPrompt, ServerResource, ServerStatus, SessionServers
 from .tools import Toolbox, ToolContext, ToolServers, ToolSource
 from .worker import RunHandle, Worker, WorkerProcesses
+from .worker_links import AnswerLimits, ByteLink, RunLink, WorkerConnection, WorkerTransport
 from .workspace import (
     ContentCheck,
     FileChangedError,
@@ -41,10 +42,12 @@ from .workspace import (
 __all__ = [
     "MERGE",
     "NO_CHOICE",
+    "AnswerLimits",
     "ApprovalDecision",
     "ApprovalRequest",
     "Approver",
     "Board",
+    "ByteLink",
     "Clock",
     "CommandResult",
     "ContentCheck",
@@ -75,6 +78,7 @@ __all__ = [
     "RequestSlot",
     "RetryNotice",
     "RunHandle",
+    "RunLink",
     "Sandbox",
     "ServerPrompt",
     "ServerResource",
@@ -92,7 +96,9 @@ __all__ = [
     "ToolSource",
     "Toolbox",
     "Worker",
+    "WorkerConnection",
     "WorkerProcesses",
+    "WorkerTransport",
     "Workspace",
     "WorkspaceWrapper",
     "explain_lost_files",

@@ -1,19 +1,34 @@
-"""Builds the services of the runs in a worker process from the config that its session sends."""
+"""The program of a worker process: executes the runs of one session.
+
+It builds the services of the runs from the config that the session sends.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import platform
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from ..._adapters import agent_files
 from ..._adapters.integrations.mcp_servers.spec import ServerSpec
 from ..._adapters.output_filters.injection_marker import mark_injection
 from ..._adapters.output_filters.redaction import Redactor
 from ..._adapters.tools._sources import load_tools
-from ..._adapters.workers.remote.messages import WorkerConfig
+from ..._adapters.workers.remote.messages import (
+    AskNode,
+    StartFailed,
+    ToProcess,
+    ToWorker,
+    WorkerConfig,
+)
+from ..._adapters.workers.remote.node_check import describe_node
 from ..._adapters.workers.remote.rate_limits import RemoteRateLimiter
 from ..._adapters.workers.remote.remote_services import (
     RemoteApprover,
@@ -21,21 +36,28 @@ from ..._adapters.workers.remote.remote_services import (
     RemoteModel,
     SessionLink,
 )
+from ..._adapters.workers.remote.serve import RunServer
 from ..._adapters.workers.remote.server_calls import RemoteServers, ServersState
 from ..._adapters.workers.remote.session_calls import RemoteHooks, RemoteOutputChecks, RemoteTeams
 from ..._adapters.workers.remote.session_tools import (
     make_session_tools,
 )
-from ..._core.ports import Board
+from ..._core.ports import Board, RunLink
 from ..._core.tools import Tool
 from ..._engine.changes.live_overlaps import LiveOverlaps
 from ..._engine.changes.versions import FileVersions
 from ..._engine.changes.watch import ChangeWatch
 from ..._engine.session_context import SessionServices, Watchers
+from ..._peers import MessageStream
+from ..._platform.garbage_collector import collect_garbage_less_often
 from ..._platform.imports import extend_import_path
+from ..._platform.open_files import raise_open_file_limit
+from ..._platform.private_files import make_private_folder
 from ..._platform.system_clock import SystemClock
 from ..._projections.past_events import PastEvents
+from ...errors import MudroomError, UsageError
 from ...permissions.rules import Permissions
+from ..config import find_home
 from ..context_windows import make_context_policy
 from ..environments import EnvironmentFactory, SessionEnvironments
 from ..model_registry import ModelRegistry
@@ -48,10 +70,79 @@ from ..open_adapters import (
     open_board,
 )
 from ..pricing import PriceFile
-from .cluster import may_be_secret, open_node_environments
+from .sent_variables import get_environ
 
 if TYPE_CHECKING:
     from ..._adapters.boards.session_board import SessionBoard
+
+
+async def serve(link: RunLink) -> None:
+    """Execute runs until the other end closes the link. The config of their session comes first."""
+    _prepare_process()
+    stream = MessageStream[ToProcess](link, ToProcess)
+    try:
+        await _serve_session(link, stream)
+    except MudroomError as error:
+        stream.send(StartFailed(str(error)))
+        stream.flush()
+
+
+@cache
+def _prepare_process() -> None:
+    """Prepare this process for many runs; several sessions may share it."""
+    collect_garbage_less_often()
+    raise_open_file_limit()
+
+
+async def _serve_session(link: RunLink, stream: MessageStream[ToProcess]) -> None:
+    message = await stream.receive()
+    if isinstance(message, AskNode):
+        stream.send(await describe_node(message))
+        message = await stream.receive()
+    if not isinstance(message, WorkerConfig):
+        return  # the session is closed
+    config = _adapt_to_node(message) if message.has_own_files else message
+    to_session = SessionLink(stream.send, link.check_lease)
+    past_events = PastEvents()
+    try:
+        built = build_worker_services(config, to_session, past_events)
+    except MudroomError:
+        raise
+    except Exception as error:  # the session says so; other sessions may use the process, too
+        text = f"a worker process cannot prepare the session: {type(error).__name__}: {error}"
+        raise UsageError(text, where="worker") from error
+    link.start_beats()  # not before: modules of the caller may take long to import
+    runs = RunServer(to_session, built.services, past_events, config.max_children)
+    await runs.serve(cast("MessageStream[ToWorker]", stream))
+    await built.close()
+
+
+def _adapt_to_node(config: WorkerConfig) -> WorkerConfig:
+    """Adapt the config to a machine that does not see the folders: it has a state folder itself.
+
+    The task board and the earlier contents of files stay on the session's machine. Raises
+    UsageError if the folder cannot be made.
+    """
+    from ..environments.node import find_node_folder
+
+    home = find_home(os.environ)
+    folder = find_node_folder(home, platform.node(), config.session)
+    try:
+        make_private_folder(Path(folder))
+    except OSError as error:
+        raise UsageError(
+            f"this machine has no folder for files of its own: {error}",
+            where="worker",
+            remedy="Make the folder writable, or set MUDROOM_HOME on this machine to another one.",
+        ) from error
+    return replace(
+        config,
+        home=home,
+        node_folder=folder,
+        spill_folder=os.path.join(folder, "spill"),
+        versions_folder="",
+        board_offer="",
+    )
 
 
 class WorkerServices(NamedTuple):
@@ -116,12 +207,32 @@ def _open_environments(
         spill_folder=config.spill_folder,
     )
     if config.has_own_files:
-        return open_node_environments(config, factory, link)
+        return _open_node_environments(config, factory, link)
     shared = factory.open(config.folder, [])
     open_isolated = make_isolated_opener(
         config.home, config.session, config.folder, config.isolated_bytes
     )
     return SessionEnvironments(shared, factory, open_isolated)
+
+
+def _open_node_environments(
+    config: WorkerConfig, factory: EnvironmentFactory, link: SessionLink
+) -> SessionEnvironments:
+    """Open the environments of a worker process that does not see the session's folder."""
+    from ..._adapters.workers.remote.tree_transfer import TreeLink
+    from ..._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces, remove_old_sessions
+    from ..environments.node import NodeEnvironments
+
+    # Sessions whose process was killed here leave their files.
+    remove_old_sessions(os.path.dirname(config.node_folder), config.session)
+    workspaces = NodeWorkspaces(
+        config.node_folder,
+        config.folder,
+        config.home,
+        TreeLink(link, asyncio.get_running_loop()),
+        config.isolated_bytes,
+    )
+    return NodeEnvironments(factory, config.folder, workspaces)
 
 
 def _open_board(config: WorkerConfig) -> SessionBoard | None:
@@ -138,7 +249,7 @@ def build_worker_services(
     Arguments:
         past_events: events of runs that continue here; filled before each run.
     """
-    environ = _get_environ(config)
+    environ = get_environ(config)
     clock = SystemClock(config.clock_start)
     models = _open_models(config, link, environ, clock)
     board = _open_board(config)
@@ -184,17 +295,6 @@ def build_worker_services(
         trace_ids=config.trace_ids,
     )
     return WorkerServices(services, models, board)
-
-
-def _get_environ(config: WorkerConfig) -> Mapping[str, str]:
-    if config.environ is None:
-        return os.environ
-    if config.own_variables == "all":
-        return {**os.environ, **config.environ}
-    if config.own_variables == "secrets":
-        own = {name: text for name, text in os.environ.items() if may_be_secret(name)}
-        return {**own, **config.environ}
-    return config.environ
 
 
 def _open_servers(

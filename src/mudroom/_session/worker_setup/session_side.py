@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec.structs import replace
 
 from ..._adapters import agent_files
 from ..._adapters.tools._sources import load_tools
-from ..._adapters.workers.process.connection import ProcessTransport
 from ..._adapters.workers.remote.messages import WorkerConfig
 from ..._adapters.workers.remote.server_calls import describe_servers
 from ..._adapters.workers.remote.session_tools import (
@@ -25,32 +23,58 @@ from ..._core.ports.board import BoardOffer
 from ..._engine.session_context import SessionServices
 from ..._platform.system_clock import SystemClock
 from ...errors import UsageError
+from ...permissions.policy import RulePolicy
 from ..model_registry import ModelRegistry
 from ..options import SessionOptions, choose_worker
-from .cluster import make_hidden_check
-
-# Without -P, Python would import modules of the current folder first, which may be a stranger's.
-# The command line of a worker process, without the number of its socket.
-COMMAND = (sys.executable, "-P", "-m", "mudroom._session.worker_process")
+from .sent_variables import leave_secrets_out
+from .transports import connect
 
 
-def make_process_worker(
-    services: SessionServices, config: WorkerConfig, models: ModelRegistry, processes: int
+async def open_process_worker(
+    options: SessionOptions,
+    services: SessionServices,
+    config: WorkerConfig,
+    models: ModelRegistry,
+    environ: Mapping[str, str],
 ) -> RemoteWorker:
-    """Make the worker of a session that executes children in worker processes.
+    """Open the worker of a session whose children run in worker processes.
 
     Arguments:
-        models: the session's models.
-        processes: number of worker processes; 0 means one per processor.
+        models: the session's models. environ: its variables.
+
+    Raises UsageError.
     """
-    return RemoteWorker(
+    transport, count = await connect(options, environ)
+    worker = RemoteWorker(
         services,
-        config,
-        ProcessTransport(COMMAND),
-        processes or os.cpu_count() or 1,
+        leave_secrets_out(config, environ) if transport.is_far else config,
+        transport,
+        count,
         models.get_rate_limiter,
-        make_hidden_check(services),
+        _make_hidden_check(services),
+        can_send_files=not transport.is_far or _can_send_files(),
     )
+    if transport.is_far:
+        await worker.open()
+    return worker
+
+
+def _make_hidden_check(services: SessionServices) -> Callable[[str], bool] | None:
+    """Return a function that tells which files may not leave this machine: none may read them.
+
+    Returns None if there are none.
+    """
+    policy = services.environments.shared.policy
+    if isinstance(policy, RulePolicy) and policy.read_denials:
+        return policy.denies_reading
+    return None
+
+
+def _can_send_files() -> bool:
+    """Return whether files can be sent to machines that do not see the folder: git is needed."""
+    from ..._adapters.workspaces.isolated.git import explain_unusable_git
+
+    return not explain_unusable_git()
 
 
 def make_worker_config(

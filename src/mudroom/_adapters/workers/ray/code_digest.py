@@ -5,17 +5,15 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from ...._version import __version__
+
 _PACKAGE = Path(__file__).parents[3]
-_FOLDERS = ("_core", "_engine", "workers")
 
 
 def compute_code_digest() -> str:
-    """Return the version of mudroom and a digest of the values, messages and the engine."""
-    from ...._version import __version__
-
+    """Return the version of mudroom and a digest of its code."""
     digest = hashlib.sha256()
-    for folder in _FOLDERS:
-        for path in sorted((_PACKAGE / folder).rglob("*.py")):
-            digest.update(path.relative_to(_PACKAGE).as_posix().encode())
-            digest.update(path.read_bytes())
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        digest.update(path.relative_to(_PACKAGE).as_posix().encode())
+        digest.update(path.read_bytes())
     return f"{__version__} ({digest.hexdigest()[:12]})"

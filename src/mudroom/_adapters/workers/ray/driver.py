@@ -22,8 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...._platform.private_files import make_private_folder
-from ..process.channel import Channel
+from ...._peers import MessageStream, SocketLink
 from .actor import WorkerActor
 from .actor_link import ActorHandle, ActorLink
 from .driver_messages import (
@@ -64,19 +63,21 @@ def main() -> None:
 
 
 async def _serve(connection: socket.socket) -> None:
-    channel = await Channel[DriverConfig | ToDriver].open(connection, DriverConfig | ToDriver)
-    config = await channel.receive()
+    link = await SocketLink.open(connection)
+    stream = MessageStream[DriverConfig | ToDriver](link, DriverConfig | ToDriver)
+    config = await stream.receive()
     if not isinstance(config, DriverConfig):
         return
     failure = _connect(config)
     if failure is not None:
-        channel.send(failure)
-        await channel.close()
+        stream.send(failure)
+        stream.flush()
+        await link.close()
         return
     ray: Any = import_module("ray")
-    channel.send(DriverReady(int(ray.cluster_resources().get("CPU", 1))))
-    actors = ActorLinks(_RayCluster(config), channel.send, config.lease_seconds)
-    while (message := await channel.receive()) is not None:
+    stream.send(DriverReady(int(ray.cluster_resources().get("CPU", 1))))
+    actors = ActorLinks(_RayCluster(config), stream.send, config.lease_seconds)
+    while (message := await stream.receive()) is not None:
         if not isinstance(message, DriverConfig):
             actors.handle(message)
     ray.shutdown()
@@ -191,7 +192,7 @@ def _protect_token() -> None:
 
 def _create_token(path: Path) -> None:
     """Write a new token, unless another session has just written one: that one stays."""
-    make_private_folder(path.parent)
+    path.parent.mkdir(0o700, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # its mode is 0600
         file.write(secrets.token_hex(32).encode())
         file.flush()
@@ -266,7 +267,7 @@ class ActorLinks:
         create = partial(self._create, number, message.machine)
         link = ActorLink(number, create, self._send, self, self._lease_seconds)
         self._links[number] = link
-        self._tasks[number] = task = asyncio.create_task(link.run(message.hello))
+        self._tasks[number] = task = asyncio.create_task(link.run())
         task.add_done_callback(lambda _: self._forget(number))
 
     def _close(self, message: CloseActor, link: ActorLink) -> None:

@@ -9,6 +9,7 @@
         meters, bridged models                  RemoteParentMeter, RemoteModel
 
 The process of the session stays the only writer of the journal and holds all meters. A connection
-carries the messages of messages.py in frames (_peers.py); the folders `process` and `ray` have one
-each. When a worker process dies, its runs continue in another one from their last recorded step.
+carries the messages of messages.py in frames (_peers.py). The folder `process` has the one to
+processes of this machine; the others reach a cluster, or processes that several sessions share.
+When a worker process dies, its runs continue in another one from their last recorded step.
 """

@@ -151,6 +151,20 @@ class ParentMeterState(Struct, frozen=True, tag=True):
 # From the session's process to a worker process.
 
 
+class AskNode(Struct, frozen=True, tag=True):
+    """Ask a worker process that may be on another machine what it lacks; it is the first message.
+
+    Arguments:
+        nonces: texts of files that the process sees if it sees the folders of the session, by path.
+        import_path: folders in which modules of the caller are found.
+        tools: tools of the caller that the process must be able to import: "module:name".
+    """
+
+    nonces: dict[str, str]
+    import_path: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+
+
 class StartRun(Struct, frozen=True, tag=True):
     """Start a run, or continue one from its events.
 
@@ -243,7 +257,23 @@ ToWorker = (
 )
 
 
+ToProcess = AskNode | WorkerConfig | ToWorker
+"""What a worker process receives: the config comes before the first run."""
+
+
 # From a worker process to the session's process.
+
+
+class NodeFacts(Struct, frozen=True, tag=True):
+    """Reply to AskNode.
+
+    Arguments:
+        unseen: files of the question that are not there or have another text.
+        unloaded: tools of the question that cannot be imported, each with the reason.
+    """
+
+    unseen: tuple[str, ...] = ()
+    unloaded: tuple[str, ...] = ()
 
 
 SENT_BRIEF = Brief(
@@ -372,7 +402,8 @@ class MemoryReport(Struct, frozen=True, tag=True):
 
 
 ToSession = (
-    AppendEvents
+    NodeFacts
+    | AppendEvents
     | CallSession
     | Withdraw
     | ShowEvent

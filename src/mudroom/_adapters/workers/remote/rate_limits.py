@@ -46,17 +46,17 @@ class RemoteRateLimiter:
 
     def record_accepted(self, slot: RequestSlot, room: int | None = None) -> None:
         """Record that the provider accepted a request, and how many more it accepts at once."""
-        self._link.channel.send(RecordAccepted(slot.number, room))
+        self._link.send(RecordAccepted(slot.number, room))
 
     def record_refused(self, slot: RequestSlot, retry_after: float) -> None:
         """Record that the provider refused a request and wants none for `retry_after` seconds."""
-        self._link.channel.send(RecordRefused(slot.number, retry_after))
+        self._link.send(RecordRefused(slot.number, retry_after))
 
     def release(self, slot: RequestSlot) -> None:
         """End a request, with or without a response."""
         if not slot.is_answered:
             slot.is_answered = True
-            self._link.channel.send(ReleaseSlot(slot.number))
+            self._link.send(ReleaseSlot(slot.number))
 
 
 class LimitedRequests:

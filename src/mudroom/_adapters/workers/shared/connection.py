@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from typing import cast
 
-import msgspec
-from msgspec.structs import replace
-
-from ...._core.json_values import make_binary_decoder
-from ...._peers import Mailbox, encode
+from ...._core.ports import AnswerLimits
+from ...._peers import Arrivals
 from ...._platform.processes import Activity
-from ...._platform.time_limits import time_limit
 from ....errors import UsageError
-from ..ray.node_check import NodeRequirements, check_files, show_folders
-from ..remote.connection import AnswerLimits, FirstMessage
-from ..remote.messages import RunReply, StartRun, ToSession, WorkerConfig
-from ..remote.shared_messages import (
-    CloseSession,
-    FromShared,
-    OpenSession,
-    SessionMessage,
-    SessionOpened,
-)
+from .messages import CloseSession, FromShared, OpenSession, SessionBytes, SessionOpened
 from .processes import SharedProcess, SharedProcesses
 
 _CLOSE_SECONDS = 1.5
 """Longest wait until a process has closed what it opened for a session."""
-_DECODER = make_binary_decoder(cast("type[ToSession]", ToSession))
 
 
 class SharedTransport:
@@ -36,20 +20,19 @@ class SharedTransport:
 
     Arguments:
         processes: the worker processes; they outlive `close`.
-        requirements: what the machine of each process must have for this session.
     """
 
     is_shared = True
 
-    def __init__(self, processes: SharedProcesses, requirements: NodeRequirements) -> None:
+    def __init__(self, processes: SharedProcesses) -> None:
         self.kind = processes.transport.kind
+        self.is_far = processes.transport.is_far
         self._processes = processes
-        self._requirements = requirements
         self._used: list[SharedProcess] = []
 
     def connect(self) -> SharedConnection:
         """Return a connection to a process that this session does not use yet, if there is one."""
-        return SharedConnection(self._processes, self._requirements, self._used)
+        return SharedConnection(self._processes, self._used)
 
     async def close(self) -> None:
         """Do nothing: the processes are those of other sessions, too."""
@@ -62,23 +45,16 @@ class SharedConnection:
         used: processes that the session uses.
     """
 
-    def __init__(
-        self,
-        processes: SharedProcesses,
-        requirements: NodeRequirements,
-        used: list[SharedProcess],
-    ) -> None:
-        self.sees_folder = True
+    def __init__(self, processes: SharedProcesses, used: list[SharedProcess]) -> None:
         self._processes = processes
-        self._requirements = requirements
         self._used = used
         self._machine = ""
         self._process: SharedProcess | None = None
         self._number = 0
         self._runs = 0
-        self._arrived = _open_mailbox()
-        self._over = asyncio.Event()
-        self._opened: asyncio.Future[SessionOpened] | None = None
+        self._arrived = Arrivals()
+        self._over = asyncio.get_running_loop().create_future()
+        self._opened: asyncio.Future[None] | None = None
         self._has_begun = False
         self._is_closed = False
 
@@ -105,12 +81,12 @@ class SharedConnection:
     @property
     def is_draining(self) -> bool:
         """True if the process gets no further runs of any session."""
-        return bool(self._process and self._process.is_draining and not self._over.is_set())
+        return bool(self._process and self._process.is_draining and not self._over.done())
 
     @property
     def other_runs(self) -> int:
         """Number of runs of other sessions in the process."""
-        return self._process.runs - self._runs if self._process and not self._over.is_set() else 0
+        return self._process.runs - self._runs if self._process and not self._over.done() else 0
 
     @property
     def answer_limits(self) -> AnswerLimits | None:
@@ -130,100 +106,88 @@ class SharedConnection:
         """Use a process on this machine, or fail to open."""
         self._machine = machine
 
+    def note_runs(self, count: int) -> None:
+        """Note how many runs of the session the process has."""
+        if self._process is not None and not self._over.done():
+            self._process.runs += count - self._runs
+        self._runs = count
+
     def drain(self) -> None:
         """Give the process no further runs of any session."""
-        if self._process is not None and not self._over.is_set():
+        if self._process is not None and not self._over.done():
             self._process.drain()
 
-    async def open(self, first: FirstMessage) -> None:
+    async def open(self) -> None:
         """Begin to use a process. Raises UsageError if it cannot execute runs of the session."""
-        assert isinstance(first, WorkerConfig)
         process = self._enter()
         was_running = process.has_started
         try:
-            opened = await self._begin(process)
+            await self._begin(process)
         except UsageError:
             if not (was_running and process.is_lost):
                 raise
             # It was lost since its last use: that says nothing about the others.
-            opened = await self._begin(self._enter())
-        self.sees_folder = not opened.unseen
-        self.send(replace(first, has_own_files=not self.sees_folder))
+            await self._begin(self._enter())
 
     def _enter(self) -> SharedProcess:
         """Choose a process and take a part of it."""
         self._process = process = self._processes.choose(self._machine, self._used)
         self._is_closed = self._has_begun = False
-        self._arrived = _open_mailbox()
-        self._over = asyncio.Event()
+        self._arrived = Arrivals()
+        self._over = asyncio.get_running_loop().create_future()
         self._used.append(process)
         self._number = process.attach(self)
+        process.runs += self._runs
         return process
 
-    async def _begin(self, process: SharedProcess) -> SessionOpened:
-        """Start the process, and check whether it sees the files and tools of the session."""
-        requirements = self._requirements
+    async def _begin(self, process: SharedProcess) -> None:
+        """Start the process and the session's part of it."""
         try:
             await process.open()
-            async with show_folders(requirements.folders) as nonces:
-                opened = await self._ask(process, nonces)
-            travel = requirements.files_travel
-            check_files(self.host, opened.unseen, opened.unloaded, files_travel=travel)
+            if self._over.done():  # the process was lost, or the session is closing
+                raise UsageError(self._describe_loss(), where="workers")
+            self._opened = asyncio.get_running_loop().create_future()
+            self._has_begun = True
+            process.send(OpenSession(self._number))
+            await self._opened
         except BaseException:
             await self.close()
             raise
-        return opened
-
-    async def _ask(self, process: SharedProcess, nonces: dict[str, str]) -> SessionOpened:
-        if self._over.is_set():  # the process was lost, or the session is closing
-            raise UsageError(self._describe_loss(), where="workers")
-        self._opened = asyncio.get_running_loop().create_future()
-        self._has_begun = True
-        requirements = self._requirements
-        import_path, tools = tuple(requirements.import_path), tuple(requirements.tools)
-        process.connection.send(OpenSession(self._number, nonces, import_path, tools))
-        return await self._opened
 
     def _describe_loss(self) -> str:
         return f"no worker process: {self.loss or 'it has ended'}"
 
-    def send(self, message: msgspec.Struct) -> None:
-        """Send a message of the session to the process."""
-        if self._process is None or self._over.is_set():
-            return
-        if isinstance(message, StartRun):
-            self._count_runs(1)
-        self._process.connection.send(SessionMessage(self._number, encode(message)))
+    def send(self, data: bytes) -> None:
+        """Send bytes of the session to the process."""
+        if self._process is not None and not self._over.done():
+            self._process.send(SessionBytes(self._number, data))
 
     def handle(self, message: FromShared) -> None:
         """Take a message of the process for the session."""
-        if isinstance(message, SessionMessage):
+        if isinstance(message, SessionBytes):
             self._arrived.add(message.data)
         elif isinstance(message, SessionOpened):
             if self._opened and not self._opened.done():
-                self._opened.set_result(message)
+                self._opened.set_result(None)
         else:
             self._is_closed = True
             self.end()
 
     def end(self) -> None:
         """Give the part back: the process is lost, has closed the part, or the session has."""
-        if self._process is None or self._over.is_set():
+        if self._process is None or self._over.done():
             return
-        self._over.set()
+        self._over.set_result(None)
         self._arrived.end()
         self._process.runs -= self._runs
-        self._runs = 0
         self._used.remove(self._process)
         self._process.detach(self._number)
         if self._opened and not self._opened.done():
             self._opened.set_exception(UsageError(self._describe_loss(), where="workers"))
 
-    async def receive_all(self) -> list[ToSession]:
-        """Return the messages that have arrived; none when the process is lost or closed."""
-        messages = await self._arrived.receive_all()
-        self._count_runs(-sum(isinstance(message, RunReply) for message in messages))
-        return messages
+    async def receive(self) -> bytes:
+        """Return the bytes that have arrived; none when the process is lost or closed."""
+        return await self._arrived.receive()
 
     async def read_lease(self) -> float | None:
         """Return the seconds for which the process may work without a call; None for no lease."""
@@ -231,7 +195,7 @@ class SharedConnection:
 
     def kill(self, reason: str) -> None:
         """End the process, which does not answer. The runs of all sessions continue elsewhere."""
-        if self._process is not None and not self._over.is_set():
+        if self._process is not None and not self._over.done():
             self._process.kill(reason)
 
     async def wait_until_stopped(self) -> None:
@@ -246,23 +210,12 @@ class SharedConnection:
 
     async def close(self) -> None:
         """Close the session's part. It must have no runs."""
-        if self._process is None or self._over.is_set():
+        if self._process is None or self._over.done():
             return
         self._is_closed = True
         try:
             if self._has_begun:
-                self._process.connection.send(CloseSession(self._number))
-                with suppress(TimeoutError):
-                    async with time_limit(_CLOSE_SECONDS):
-                        await self._over.wait()
+                self._process.send(CloseSession(self._number))
+                await asyncio.wait((self._over,), timeout=_CLOSE_SECONDS)
         finally:
             self.end()
-
-    def _count_runs(self, number: int) -> None:
-        if self._process is not None and not self._over.is_set():
-            self._runs += number
-            self._process.runs += number
-
-
-def _open_mailbox() -> Mailbox[ToSession]:
-    return Mailbox(lambda data: [_DECODER.decode(data)])

@@ -9,15 +9,10 @@ from typing import Protocol
 
 import msgspec
 
+from ...._core.ports import WorkerConnection, WorkerTransport
+from ...._peers import MessageStream
 from ....errors import UsageError
-from ..remote.connection import WorkerConnection, WorkerTransport
-from ..remote.shared_messages import (
-    FromShared,
-    SessionClosed,
-    SessionMessage,
-    SessionOpened,
-    ShareProcess,
-)
+from .messages import FromShared, ShareProcess
 
 _ENDED = "a process that several sessions use has ended"
 _UNREADABLE = "it sent bytes that are not a message"
@@ -40,17 +35,22 @@ class SharedProcess:
 
     Arguments:
         connection: the process, not started.
+        program: what the process executes for each session; see `WorkerTransport`.
         machine: name of the machine it starts on, "" if that does not matter.
 
     Attributes:
+        send: sends a message to the process.
         runs: runs of all sessions that the process has.
         is_lost: it has ended, is being ended, or could not start.
         is_draining: it gets no further runs, and ends after the last session that uses it.
         loss: why it was lost, "" if not known.
     """
 
-    def __init__(self, connection: WorkerConnection, machine: str = "") -> None:
+    def __init__(self, connection: WorkerConnection, program: str, machine: str = "") -> None:
         self.connection = connection
+        self._program = program
+        self._stream = MessageStream[FromShared](connection, FromShared)
+        self.send = self._stream.send
         self.machine = machine
         self.runs = 0
         self.is_lost = False
@@ -85,12 +85,13 @@ class SharedProcess:
 
     async def _open(self) -> None:
         try:
-            await self.connection.open(ShareProcess())
+            await self.connection.open()
         except BaseException:
             self.is_lost = True
             self._end_parts()
             self._stopped.set()
             raise
+        self.send(ShareProcess(self._program))
         self._dispatching = asyncio.create_task(self._dispatch())
 
     @property
@@ -147,6 +148,7 @@ class SharedProcess:
         """End the process, which has no runs."""
         if self._opening is not None:
             await asyncio.gather(self._opening, return_exceptions=True)
+        self._stream.flush()
         await self.connection.close()
         tasks = (task for task in (self._dispatching, self._ending) if task is not None)
         await asyncio.gather(*tasks)
@@ -154,12 +156,10 @@ class SharedProcess:
     async def _dispatch(self) -> None:
         """Pass the messages of the process to the parts, until it ends."""
         try:
-            while messages := await self.connection.receive_all():
+            while messages := await self._stream.receive_all():
                 for message in messages:
-                    if isinstance(message, SessionOpened | SessionMessage | SessionClosed):
-                        part = self._parts.get(message.number)
-                        if part is not None:
-                            part.handle(message)
+                    if part := self._parts.get(message.number):
+                        part.handle(message)
         except msgspec.DecodeError as error:
             self.loss = f"{_UNREADABLE}: {error}"
         self.is_lost = True
@@ -177,13 +177,15 @@ class SharedProcesses:
     """The worker processes of several sessions.
 
     Arguments:
-        transport: starts the processes.
+        transport: starts the processes, which execute `serve` of this package.
         size: number of processes.
+        program: what a process executes for each session; see `WorkerTransport`.
     """
 
-    def __init__(self, transport: WorkerTransport, size: int) -> None:
+    def __init__(self, transport: WorkerTransport, size: int, program: str) -> None:
         self.transport = transport
         self.size = size
+        self._program = program
         self._processes: list[SharedProcess] = []
         self._lost: list[SharedProcess] = []
         self._is_closed = False
@@ -240,7 +242,7 @@ class SharedProcesses:
         connection = self.transport.connect()
         if machine:
             connection.place_on(machine)
-        process = SharedProcess(connection, machine)
+        process = SharedProcess(connection, self._program, machine)
         self._processes.append(process)
         return process
 

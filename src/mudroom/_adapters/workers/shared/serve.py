@@ -1,4 +1,4 @@
-"""Main loop of a worker process that several sessions share."""
+"""The program of a worker process that several sessions share."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ import gc
 import os
 import traceback
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeAlias, cast
+from importlib import import_module
+from typing import Any, TypeAlias
 
-import msgspec
-
-from ...._core.json_values import make_binary_decoder
-from ...._peers import Mailbox, encode
-from ....errors import MudroomError
-from ..ray.node_check import list_unloaded, list_unseen
-from ..remote.connection import MessageChannel, ToProcess
-from ..remote.messages import StartFailed, ToWorker, WorkerConfig
-from ..remote.shared_messages import (
+from ...._core.ports import RunLink
+from ...._peers import Arrivals, MessageStream
+from .messages import (
     CloseSession,
     OpenSession,
+    SessionBytes,
     SessionClosed,
-    SessionMessage,
     SessionOpened,
+    ShareProcess,
+    ToShared,
 )
 
 _CLOSED_PER_COLLECTION = 20
@@ -30,88 +27,80 @@ _CLOSED_PER_COLLECTION = 20
 and the thresholds of this process are high."""
 _FAILED = 1
 """Exit code after an error that is none of mudroom."""
-_DECODER = make_binary_decoder(cast("type[WorkerConfig | ToWorker]", WorkerConfig | ToWorker))
 
-Channel: TypeAlias = MessageChannel[ToProcess]
+Program: TypeAlias = Callable[[RunLink], Coroutine[Any, Any, None]]
 
 
-class SessionChannel(Mailbox[ToProcess]):
-    """The port MessageChannel for one of the sessions of a shared process.
+async def serve(link: RunLink) -> None:
+    """Execute runs of several sessions until the other end closes the link."""
+    stream = MessageStream[ToShared](link, ToShared)
+    first = await stream.receive()
+    if isinstance(first, ShareProcess):
+        module, _, name = first.program.partition(":")
+        await _SharedServer(link, stream, getattr(import_module(module), name)).serve()
 
-    Arguments:
-        channel: that of the process.
-    """
 
-    def __init__(self, number: int, channel: Channel) -> None:
-        super().__init__(lambda data: [_DECODER.decode(data)])
-        self.number = number
-        self._channel = channel
+class _SessionLink(Arrivals):
+    """The port RunLink for one of the sessions of a shared process."""
 
-    def send(self, message: msgspec.Struct) -> None:
-        """Send a message; none is sent after `end`."""
+    def __init__(self, number: int, stream: MessageStream[ToShared], link: RunLink) -> None:
+        super().__init__()
+        self._number = number
+        self._stream = stream
+        self.check_lease = link.check_lease
+
+    def send(self, data: bytes) -> None:
+        """Send bytes; none are sent after `end`."""
         if not self.has_ended:
-            self._channel.send(SessionMessage(self.number, encode(message)))
-
-    def check_lease(self) -> None:
-        """End the process at once if it may not work any more."""
-        self._channel.check_lease()
+            self._stream.send(SessionBytes(self._number, data))
 
     def start_beats(self) -> None:
         """Do nothing: the process does so for all its sessions."""
 
 
-class SharedServer:
+class _SharedServer:
     """Sessions of one worker process.
 
     Arguments:
-        channel: that of the process.
-        serve: executes runs of a session until the end of its channel; its config comes first.
+        program: executes the runs of a session until the end of its link.
     """
 
-    def __init__(
-        self, channel: Channel, serve: Callable[[Channel], Coroutine[Any, Any, None]]
-    ) -> None:
-        self._channel = channel
-        self._serve_session = serve
-        self._sessions: dict[int, SessionChannel] = {}
+    def __init__(self, link: RunLink, stream: MessageStream[ToShared], program: Program) -> None:
+        self._link = link
+        self._stream = stream
+        self._program = program
+        self._sessions: dict[int, _SessionLink] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed_count = 0
 
     async def serve(self) -> None:
-        """Handle messages until the process of the sessions closes the channel."""
-        self._channel.start_beats()
-        while messages := await self._channel.receive_all():
+        """Handle messages until the process of the sessions closes the link."""
+        self._link.start_beats()
+        while messages := await self._stream.receive_all():
             for message in messages:
                 self._handle(message)
 
-    def _handle(self, message: ToProcess) -> None:
+    def _handle(self, message: ToShared) -> None:
         if isinstance(message, OpenSession):
-            self._open(message)
-        elif isinstance(message, SessionMessage):
+            self._open(message.number)
+        elif isinstance(message, SessionBytes):
             if session := self._sessions.get(message.number):
                 session.add(message.data)
         elif isinstance(message, CloseSession) and message.number in self._sessions:
             self._sessions[message.number].end()
 
-    def _open(self, message: OpenSession) -> None:
-        session = SessionChannel(message.number, self._channel)
-        self._sessions[message.number] = session
-        task = asyncio.create_task(self._run(session, message))
+    def _open(self, number: int) -> None:
+        self._sessions[number] = session = _SessionLink(number, self._stream, self._link)
+        task = asyncio.create_task(self._run(number, session))
         self._tasks.add(task)
         task.add_done_callback(self._finish)
 
-    async def _run(self, session: SessionChannel, message: OpenSession) -> None:
-        unseen = list_unseen(message.nonces)
-        # In a thread: a slow import must not look like a process that hangs.
-        unloaded = await asyncio.to_thread(list_unloaded, message.import_path, message.tools)
-        self._channel.send(SessionOpened(message.number, unseen, unloaded))
-        try:
-            await self._serve_session(session)
-        except MudroomError as error:
-            session.send(StartFailed(str(error)))
+    async def _run(self, number: int, session: _SessionLink) -> None:
+        self._stream.send(SessionOpened(number))
+        await self._program(session)
         session.end()
-        del self._sessions[message.number]
-        self._channel.send(SessionClosed(message.number))
+        del self._sessions[number]
+        self._stream.send(SessionClosed(number))
         self._closed_count += 1
         if self._closed_count % _CLOSED_PER_COLLECTION == 0:
             gc.collect()

@@ -1,23 +1,15 @@
-"""What carries the messages between the session's process and a worker process."""
+"""Ports between a session and processes that execute its runs: how they start and are reached.
+
+The session's process and a worker process exchange frames of messages that only they understand.
+What lies between them carries bytes: a socket on this machine, or the calls of a cluster.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol
 
-import msgspec
-
-from ...._platform.processes import Activity
-from .messages import ToSession, ToWorker, WorkerConfig
-from .shared_messages import FromShared, ShareProcess, ToShared
-
-FirstMessage: TypeAlias = WorkerConfig | ShareProcess
-ToProcess: TypeAlias = WorkerConfig | ToWorker | ToShared
-"""What a worker process receives."""
-FromProcess: TypeAlias = ToSession | FromShared
-"""What a worker process sends."""
-ReceivedMessage = TypeVar("ReceivedMessage", covariant=True)
+from ..._platform.processes import Activity
 
 
 @dataclass(frozen=True)
@@ -40,34 +32,20 @@ class AnswerLimits:
     stop: float = 1.25
 
 
-class WorkerLost(Exception):
-    """The worker process ended while it executed a run, or could not execute it. It says why.
+class ByteLink(Protocol):
+    """One end of a connection between two programs."""
 
-    Arguments:
-        is_suspect: false if other runs of the process were more likely the cause.
-        has_hung: true if it was killed because it did not answer.
-    """
-
-    def __init__(self, reason: str, *, is_suspect: bool = True, has_hung: bool = False) -> None:
-        super().__init__(reason)
-        self.is_suspect = is_suspect
-        self.has_hung = has_hung
-
-
-class MessageChannel(Protocol[ReceivedMessage]):
-    """The worker process's end of a connection."""
-
-    def send(self, message: msgspec.Struct) -> None:
-        """Send a message. Messages arrive in the order of the calls; none is sent after a close."""
+    def send(self, data: bytes) -> None:
+        """Send bytes. They arrive in the order of the calls; none are sent after a close."""
         ...
 
-    async def receive(self) -> ReceivedMessage | None:
-        """Return the next message, None when the connection has ended."""
+    async def receive(self) -> bytes:
+        """Return the bytes that have arrived, at least one; none after the connection's end."""
         ...
 
-    async def receive_all(self) -> Sequence[ReceivedMessage]:
-        """Return the messages that have arrived, at least one; none after the connection's end."""
-        ...
+
+class RunLink(ByteLink, Protocol):
+    """A worker process's end of the connection to the session's process."""
 
     def check_lease(self) -> None:
         """End the process at once if it may not work any more."""
@@ -78,8 +56,8 @@ class MessageChannel(Protocol[ReceivedMessage]):
         ...
 
 
-class WorkerConnection(Protocol):
-    """A worker process, and the end of its connection that the session's process has."""
+class WorkerConnection(ByteLink, Protocol):
+    """A worker process, and the session's end of the connection to it."""
 
     @property
     def pid(self) -> int | None:
@@ -99,11 +77,6 @@ class WorkerConnection(Protocol):
     @property
     def loss(self) -> str:
         """Why the connection has ended, in words for the report of a run; "" if not known."""
-        ...
-
-    @property
-    def sees_folder(self) -> bool:
-        """True if the process sees the folder of the session; known after `open`."""
         ...
 
     @property
@@ -134,23 +107,16 @@ class WorkerConnection(Protocol):
         """Have the process start on this machine, or fail to start."""
         ...
 
+    def note_runs(self, count: int) -> None:
+        """Note how many runs of the session the process has."""
+        ...
+
     def drain(self) -> None:
         """Give the process no further runs, those of others included."""
         ...
 
-    async def open(self, first: FirstMessage) -> None:
-        """Start the worker process and send it its first message.
-
-        Raises UsageError if it cannot execute runs.
-        """
-        ...
-
-    def send(self, message: msgspec.Struct) -> None:
-        """Send a message. Messages arrive in the order of the calls; none is sent after a close."""
-        ...
-
-    async def receive_all(self) -> Sequence[FromProcess]:
-        """Return the messages that have arrived, at least one; none after the connection's end."""
+    async def open(self) -> None:
+        """Start the process. Raises UsageError if it cannot start; then it is closed."""
         ...
 
     async def read_lease(self) -> float | None:
@@ -158,24 +124,36 @@ class WorkerConnection(Protocol):
         ...
 
     def kill(self, reason: str) -> None:
-        """End a worker process that does not answer: its connection ends then, with this loss."""
+        """End a process that does not answer: its connection ends then, with this loss."""
         ...
 
     async def wait_until_stopped(self) -> None:
-        """Wait until the worker process does nothing more; its connection has ended before."""
+        """Wait until the process does nothing more; its connection has ended before."""
         ...
 
     async def close(self) -> None:
-        """End the worker process; it ends its commands first."""
+        """End the process; it ends its commands first."""
         ...
 
 
 class WorkerTransport(Protocol):
-    """The way to start worker processes."""
+    """The way to start worker processes.
+
+    A worker process executes a program, "module:function": a coroutine that gets a `RunLink` and
+    works until the link ends.
+    """
 
     @property
     def kind(self) -> str:
         """Name of the way, as the option `worker` has it."""
+        ...
+
+    @property
+    def is_far(self) -> bool:
+        """True if processes may be on other machines.
+
+        Secrets are not sent there, and the session finds out what a process sees of its files.
+        """
         ...
 
     @property
