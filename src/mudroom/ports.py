@@ -85,9 +85,11 @@ from __future__ import annotations
 from ._core.budgets import Grant
 from ._core.messages import StopReason
 from ._core.ports import (
+    AnswerLimits,
     ApprovalDecision,
     ApprovalRequest,
     Approver,
+    ByteLink,
     Clock,
     CommandResult,
     Environment,
@@ -104,6 +106,7 @@ from ._core.ports import (
     RequestConfig,
     RetryNotice,
     RunHandle,
+    RunLink,
     Sandbox,
     ServerPrompt,
     ServerResource,
@@ -117,6 +120,8 @@ from ._core.ports import (
     ToolHookDecision,
     ToolSource,
     Worker,
+    WorkerConnection,
+    WorkerTransport,
     Workspace,
 )
 from ._core.ports.input_forms import InputForm
@@ -129,15 +134,22 @@ from ._core.session_names import (
 )
 from ._engine.compaction.summary import SUMMARY_PROMPT
 from ._engine.structured_output import EMIT_TOOL
+from ._peers import Arrivals, MessageStream, ProgramLink, SocketLink
+from ._platform.processes import Activity
+from ._platform.scratch_dirs import ScratchDir
 from .errors import StoppedByHook
 
 __all__ = [
     "EMIT_TOOL",
     "SUMMARY_PROMPT",
+    "Activity",
+    "AnswerLimits",
     "ApprovalDecision",
     "ApprovalRequest",
     "Approver",
+    "Arrivals",
     "Brief",
+    "ByteLink",
     "Clock",
     "CommandResult",
     "Environment",
@@ -150,20 +162,25 @@ __all__ = [
     "InputForm",
     "Journal",
     "MessageHookDecision",
+    "MessageStream",
     "Model",
     "ModelConversation",
     "PermissionVerdict",
     "Policy",
+    "ProgramLink",
     "RequestConfig",
     "RetryNotice",
     "RunHandle",
+    "RunLink",
     "Sandbox",
+    "ScratchDir",
     "ServerPrompt",
     "ServerResource",
     "ServerStatus",
     "SessionHeader",
     "SessionInfo",
     "SessionStore",
+    "SocketLink",
     "StopReason",
     "StoppedByHook",
     "StreamChunk",
@@ -172,6 +189,8 @@ __all__ = [
     "ToolSource",
     "Toolbox",
     "Worker",
+    "WorkerConnection",
+    "WorkerTransport",
     "Workspace",
     "check_session_name",
     "make_busy_error",

@@ -16,7 +16,7 @@ from typing import Any
 from mudroom import Agent, AnyEvent, Budget, Mode, Report, Session, UsageError, WorkspaceKind
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.process.connection import ProcessConnection, ProcessTransport
+from mudroom._adapters.workers.process import ProcessConnection, ProcessTransport
 from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._adapters.workers.remote.worker_handle import WorkerHandle
 from mudroom._core.events import RunFinished, StoredEvent, ToolCallFinished

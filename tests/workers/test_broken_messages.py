@@ -14,7 +14,7 @@ from mudroom._adapters.models.scripted import (
     ScriptedModel,
     call,
 )
-from mudroom._adapters.workers.process.connection import ProcessConnection
+from mudroom._adapters.workers.process import ProcessConnection
 from mudroom._core.events import ToolCallFinished
 from mudroom._core.messages import Message
 from mudroom._core.ports import RequestConfig

@@ -11,17 +11,17 @@ import pytest
 
 from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter
 from mudroom._adapters.workers.local import LocalWorker
-from mudroom._adapters.workers.process.connection import ProcessTransport
-from mudroom._adapters.workers.ray.transport import RayTransport
+from mudroom._adapters.workers.process import ProcessTransport
 from mudroom._adapters.workers.remote.messages import WorkerConfig
 from mudroom._adapters.workers.remote.worker import RemoteWorker
-from mudroom._adapters.workers.shared.connection import SharedTransport
-from mudroom._adapters.workers.shared.processes import SharedProcesses
 from mudroom._core.ports import Worker, WorkerTransport
 from mudroom._engine.session_context import SessionServices
 from mudroom._session.worker_setup.transports import SHARE_PROGRAM
 from mudroom.testing.serializing_worker import SerializingWorker
 from mudroom.testing.worker_conformance import CHECKS, Check, OpenWorker
+from mudroom_fleet.ray_transport import RayTransport
+from mudroom_fleet.shared_connection import SharedTransport
+from mudroom_fleet.shared_processes import SharedProcesses
 
 from ..worker_kinds import NEEDS_RAY
 

@@ -23,9 +23,9 @@ from mudroom._adapters.workers.fleet_files import (
     WorkerStatus,
     list_fleets,
 )
-from mudroom._adapters.workers.ray.lease import LEASE_SECONDS
 from mudroom._cli.actions.fleet import control
 from mudroom._cli.actions.fleet.control import drain_workers, print_status
+from mudroom_fleet.lease import LEASE_SECONDS
 
 from ..waiting import SECONDS, is_alive, wait_until
 from ..worker_kinds import NEEDS_RAY

@@ -9,7 +9,7 @@ import pytest
 
 from mudroom import Reason, Report, UsageError
 from mudroom._adapters.models.scripted import Answer, Request, call
-from mudroom._adapters.workers.process.connection import ProcessConnection
+from mudroom._adapters.workers.process import ProcessConnection
 from mudroom._core.ports import WorkerConnection
 
 from .far_place import Place, PlacedTransport, hide_files, kill_at_first_result, make_family

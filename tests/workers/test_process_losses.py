@@ -15,7 +15,7 @@ import pytest
 from mudroom import Budget, Reason, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.process.connection import ProcessConnection, ProcessTransport
+from mudroom._adapters.workers.process import ProcessConnection, ProcessTransport
 from mudroom._adapters.workers.remote.worker import MAX_STARTS, RemoteWorker
 from mudroom._core.events import RunFinished, StoredEvent, TurnFinished
 from mudroom._core.messages import NO_USAGE

@@ -22,10 +22,10 @@ from tests.workers.test_process_faults import DONE, check_log, check_record, sta
 from mudroom import AnyEvent, Reason, Report, Session, UsageError
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.ray.transport import RayTransport
 from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._core.events import RunFinished, RunResumed, StoredEvent
 from mudroom.testing.invariants import find_violations
+from mudroom_fleet.ray_transport import RayTransport
 
 from ..waiting import block_until, is_alive, wait_until
 from ..worker_kinds import NEEDS_RAY

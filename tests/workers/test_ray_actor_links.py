@@ -7,16 +7,16 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from mudroom._adapters.workers.ray.actor_link import ActorHandle
-from mudroom._adapters.workers.ray.driver import ActorLinks
-from mudroom._adapters.workers.ray.driver_messages import (
+from mudroom_fleet.actor_link import ActorHandle
+from mudroom_fleet.driver import ActorLinks
+from mudroom_fleet.driver_messages import (
     ActorReady,
     ActorStopped,
     CloseActor,
     OpenActor,
     ToTransport,
 )
-from mudroom._adapters.workers.ray.placement import Node
+from mudroom_fleet.placement import Node
 
 from ..waiting import wait_until
 from .test_ray_link import Exchange, ScriptedActor

@@ -18,10 +18,14 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Session, UsageError
-from mudroom._adapters.workers.ray.actor import MAX_DATA
-from mudroom._adapters.workers.ray.actor_link import ActorHandle, ActorLink, RayControl
-from mudroom._adapters.workers.ray.code_digest import compute_code_digest
-from mudroom._adapters.workers.ray.driver_messages import (
+from mudroom._adapters.workers.remote.messages import NodeFacts
+from mudroom._adapters.workers.remote.node_check import check_node, list_unloaded
+from mudroom._session.worker_setup.sent_variables import may_be_secret
+from mudroom.testing.clock import run_virtual
+from mudroom_fleet.actor import MAX_DATA
+from mudroom_fleet.actor_link import ActorHandle, ActorLink, RayControl
+from mudroom_fleet.code_digest import compute_code_digest
+from mudroom_fleet.driver_messages import (
     ActorLost,
     ActorReady,
     ActorStopped,
@@ -30,12 +34,8 @@ from mudroom._adapters.workers.ray.driver_messages import (
     LeaseState,
     ToTransport,
 )
-from mudroom._adapters.workers.ray.lease import EXIT_CODE, Lease
-from mudroom._adapters.workers.ray.transport import check_versions
-from mudroom._adapters.workers.remote.messages import NodeFacts
-from mudroom._adapters.workers.remote.node_check import check_node, list_unloaded
-from mudroom._session.worker_setup.sent_variables import may_be_secret
-from mudroom.testing.clock import run_virtual
+from mudroom_fleet.lease import EXIT_CODE, Lease
+from mudroom_fleet.ray_transport import check_versions
 
 from ..waiting import wait_until
 
@@ -148,8 +148,7 @@ def test_a_lease_is_not_renewed_by_a_reply_that_was_never_sent() -> None:
 
 def test_a_process_whose_lease_has_ended_stops_although_its_main_thread_is_busy() -> None:
     program = (
-        "from mudroom._adapters.workers.ray.lease import Lease\nLease(0.2).watch()\n"
-        "while True: sum(range(1000))\n"
+        "from mudroom_fleet.lease import Lease\nLease(0.2).watch()\nwhile True: sum(range(1000))\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
     assert ended.returncode == EXIT_CODE

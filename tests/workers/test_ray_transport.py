@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from mudroom import ServerSpec, Session, UsageError
-from mudroom._adapters.workers.ray.actor_link import UNLOADABLE
-from mudroom._adapters.workers.ray.driver import _create_token
-from mudroom._adapters.workers.ray.driver_messages import (
+from mudroom._platform.orphan_cleanup import remove_orphans
+from mudroom.testing.clock import run_virtual
+from mudroom_fleet.actor_link import UNLOADABLE
+from mudroom_fleet.driver import _create_token
+from mudroom_fleet.driver_messages import (
     ActorLost,
     ActorReady,
     AskLease,
@@ -27,9 +29,7 @@ from mudroom._adapters.workers.ray.driver_messages import (
     ToActor,
     ToDriver,
 )
-from mudroom._adapters.workers.ray.transport import RayConnection, RayTransport
-from mudroom._platform.orphan_cleanup import remove_orphans
-from mudroom.testing.clock import run_virtual
+from mudroom_fleet.ray_transport import RayConnection, RayTransport
 
 from ..waiting import block_until, wait_until
 
@@ -58,7 +58,7 @@ def list_drivers() -> list[int]:
     return [
         int(pid)
         for pid in children
-        if b"mudroom._adapters.workers.ray.driver" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"mudroom_fleet.driver" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
 
 

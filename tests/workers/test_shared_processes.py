@@ -14,12 +14,12 @@ import pytest
 from mudroom import Session, UsageError, Workers
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.process.connection import ProcessTransport
+from mudroom._adapters.workers.process import ProcessTransport
 from mudroom._adapters.workers.remote.worker import MAX_STARTS
-from mudroom._adapters.workers.shared.messages import SessionBytes
-from mudroom._adapters.workers.shared.processes import SharedProcesses
-from mudroom._adapters.workers.shared.serve import _CLOSED_PER_COLLECTION
 from mudroom.testing.invariants import find_violations
+from mudroom_fleet.shared_messages import SessionBytes
+from mudroom_fleet.shared_processes import SharedProcesses
+from mudroom_fleet.shared_program import _CLOSED_PER_COLLECTION
 
 from ..waiting import wait_until
 from ..worker_kinds import open_session

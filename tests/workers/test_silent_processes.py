@@ -19,7 +19,7 @@ import pytest
 from mudroom import Budget, Reason, Session, Workers
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.process.connection import ProcessConnection, ProcessTransport
+from mudroom._adapters.workers.process import ProcessConnection, ProcessTransport
 from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._core.ports import AnswerLimits
 from mudroom._session.worker_setup.transports import RUN_PROGRAM, SHARE_PROGRAM, make_command

@@ -26,8 +26,16 @@ from .rate_limiter import RateLimited, RateLimiter, RequestSlot
 from .sandbox import CommandResult, Sandbox
 from .servers import ServerPrompt, ServerResource, ServerStatus, SessionServers
 from .tools import Toolbox, ToolContext, ToolServers, ToolSource
-from .worker import RunHandle, Worker, WorkerProcesses
-from .worker_links import AnswerLimits, ByteLink, RunLink, WorkerConnection, WorkerTransport
+from .worker import (
+    AnswerLimits,
+    ByteLink,
+    RunHandle,
+    RunLink,
+    Worker,
+    WorkerConnection,
+    WorkerProcesses,
+    WorkerTransport,
+)
 from .workspace import (
     ContentCheck,
     FileChangedError,

@@ -7,18 +7,18 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..._adapters.workers.process.connection import ProcessTransport
+from ..._adapters.workers.process import ProcessTransport
 from ..._core.ports import WorkerProcesses, WorkerTransport
 from ..._core.type_checks import check_type
 from ...errors import UsageError
 from ..options import MAX_PROCESSES, SessionOptions, WorkerChoice, choose_worker, parse_worker
 
 if TYPE_CHECKING:
-    from ..._adapters.workers.shared.processes import SharedProcesses
+    from mudroom_fleet.shared_processes import SharedProcesses
 
 RUN_PROGRAM = "mudroom._session.worker_setup.process_services:serve"
 """What a worker process executes for one session."""
-SHARE_PROGRAM = "mudroom._adapters.workers.shared.serve:serve"
+SHARE_PROGRAM = "mudroom_fleet.shared_program:serve"
 """What it executes if several sessions share it."""
 
 
@@ -44,7 +44,7 @@ async def _open_transport(
     if choice.kind == "process":
         transport = ProcessTransport(make_command(program))
         return transport, choice.processes or os.cpu_count() or 1
-    from ..._adapters.workers.ray.transport import RayTransport
+    from mudroom_fleet.ray_transport import RayTransport
 
     transport = RayTransport(program, environ)
     try:
@@ -108,7 +108,7 @@ class Workers:
         return self._processes.pids if self._processes else ()
 
     async def __aenter__(self) -> Workers:
-        from ..._adapters.workers.shared.processes import SharedProcesses
+        from mudroom_fleet.shared_processes import SharedProcesses
 
         if self._processes is not None:
             raise UsageError("the worker processes are open already", where="Workers")
@@ -133,7 +133,7 @@ class Workers:
 
     def _connect(self) -> tuple[WorkerTransport, int]:
         """Return the transport of a session that uses the processes, and their number."""
-        from ..._adapters.workers.shared.connection import SharedTransport
+        from mudroom_fleet.shared_connection import SharedTransport
 
         if self._processes is None:
             raise UsageError(

@@ -11,9 +11,9 @@ from contextlib import suppress
 
 import msgspec
 
-from ...._peers import Arrivals, MessageStream, ProgramLink
-from ...._platform.scratch_dirs import ScratchDir
-from ....errors import UsageError
+from mudroom.errors import UsageError
+from mudroom.ports import Arrivals, MessageStream, ProgramLink, ScratchDir
+
 from .actor_link import UNLOADABLE
 from .code_digest import compute_code_digest
 from .driver_messages import (
@@ -36,7 +36,7 @@ from .driver_messages import (
 from .lease import LEASE_SECONDS, MARGIN_SECONDS
 
 # Without -P, Python would import modules of the current folder first, which may be a stranger's.
-_COMMAND = (sys.executable, "-P", "-m", "mudroom._adapters.workers.ray.driver")
+_COMMAND = (sys.executable, "-P", "-m", "mudroom_fleet.driver")
 _LEASE_REPLY_SECONDS = 1.0
 """Longest wait for the driver to tell the lease of an actor."""
 _EXIT_SECONDS = 10.0

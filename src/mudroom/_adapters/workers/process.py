@@ -5,10 +5,10 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 
-from ...._core.ports import AnswerLimits
-from ...._peers import ProgramLink
-from ...._platform.processes import Activity, read_activity
-from ....errors import UsageError
+from ..._core.ports import AnswerLimits
+from ..._peers import ProgramLink
+from ..._platform.processes import Activity, read_activity
+from ...errors import UsageError
 
 _EXIT_SECONDS = 1.5
 """Longest time in which a process reads its last messages and exits by itself."""

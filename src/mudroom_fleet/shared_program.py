@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine
 from importlib import import_module
 from typing import Any, TypeAlias
 
-from ...._core.ports import RunLink
-from ...._peers import Arrivals, MessageStream
-from .messages import (
+from mudroom.ports import Arrivals, MessageStream, RunLink
+
+from .shared_messages import (
     CloseSession,
     OpenSession,
     SessionBytes,

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from ...._core.ports import RunLink
-from ...._peers import Arrivals
+from mudroom.ports import Arrivals, RunLink
+
 from .code_digest import compute_code_digest
 from .driver_messages import Hello
 from .in_order import InOrder

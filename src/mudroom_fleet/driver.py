@@ -1,4 +1,4 @@
-"""Driver process of a session: `python -m mudroom._adapters.workers.ray.driver SOCKET`.
+"""Driver process of a session: `python -m mudroom_fleet.driver SOCKET`.
 
 It connects to a Ray cluster, or starts one on this machine, and carries bytes between the session's
 process and the actors. It is a process of its own because Ray takes over the signals, the
@@ -22,7 +22,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...._peers import MessageStream, SocketLink
+from mudroom.ports import MessageStream, SocketLink
+
 from .actor import WorkerActor
 from .actor_link import ActorHandle, ActorLink
 from .driver_messages import (

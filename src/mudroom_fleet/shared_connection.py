@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from ...._core.ports import AnswerLimits
-from ...._peers import Arrivals
-from ...._platform.processes import Activity
-from ....errors import UsageError
-from .messages import CloseSession, FromShared, OpenSession, SessionBytes, SessionOpened
-from .processes import SharedProcess, SharedProcesses
+from mudroom.errors import UsageError
+from mudroom.ports import Activity, AnswerLimits, Arrivals
+
+from .shared_messages import CloseSession, FromShared, OpenSession, SessionBytes, SessionOpened
+from .shared_processes import SharedProcess, SharedProcesses
 
 _CLOSE_SECONDS = 1.5
 """Longest wait until a process has closed what it opened for a session."""

@@ -9,10 +9,10 @@ from typing import Protocol
 
 import msgspec
 
-from ...._core.ports import WorkerConnection, WorkerTransport
-from ...._peers import MessageStream
-from ....errors import UsageError
-from .messages import FromShared, ShareProcess
+from mudroom.errors import UsageError
+from mudroom.ports import MessageStream, WorkerConnection, WorkerTransport
+
+from .shared_messages import FromShared, ShareProcess
 
 _ENDED = "a process that several sessions use has ended"
 _UNREADABLE = "it sent bytes that are not a message"
