@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import platform
 import traceback
 from collections.abc import Callable, Coroutine
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+import mudroom
 from mudroom.ports import Arrivals, RunLink
 
-from .code_digest import compute_code_digest
 from .driver_messages import Hello
-from .in_order import InOrder
 from .lease import Lease
 
 POLL_SECONDS = 1.0
@@ -136,3 +137,34 @@ class WorkerActor:
             traceback.print_exc()
             self._failure = f"{type(error).__name__}: {error}"
         self._link.end_call()
+
+
+class InOrder:
+    """Pieces with the numbers 1, 2, 3 and so on that may arrive in another order.
+
+    Attributes:
+        last: number of the last piece that has been returned.
+    """
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._early: dict[int, bytes] = {}
+
+    def add(self, number: int, piece: bytes) -> bytes:
+        """Add a piece. Return the bytes that are in order now, b"" if an earlier one is missing."""
+        self._early[number] = piece
+        complete = b""
+        while (following := self._early.pop(self.last + 1, None)) is not None:
+            self.last += 1
+            complete += following
+        return complete
+
+
+def compute_code_digest() -> str:
+    """Return the version of mudroom and a digest of its code, and of this package."""
+    digest = hashlib.sha256()
+    for package in (Path(mudroom.__file__).parent, Path(__file__).parent):
+        for path in sorted(package.rglob("*.py")):
+            digest.update(path.relative_to(package.parent).as_posix().encode())
+            digest.update(path.read_bytes())
+    return f"{mudroom.__version__} ({digest.hexdigest()[:12]})"

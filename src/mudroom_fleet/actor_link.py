@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from .actor import MAX_DATA
+from .actor import MAX_DATA, InOrder
 from .driver_messages import (
     ActorLost,
     ActorReady,
@@ -20,7 +20,6 @@ from .driver_messages import (
     LeaseState,
     ToTransport,
 )
-from .in_order import InOrder
 from .lease import MARGIN_SECONDS, read_clock
 
 _MAX_CALLS = 2

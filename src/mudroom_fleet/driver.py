@@ -15,12 +15,16 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from mudroom.ports import MessageStream, SocketLink
 
@@ -38,7 +42,7 @@ from .driver_messages import (
     ToDriver,
     ToTransport,
 )
-from .placement import Node, Placement
+from .lease import read_clock
 
 _STORE_BYTES = 80_000_000
 """Size of the object store of a cluster on this machine; Ray wants at least 75 MB. Not used."""
@@ -205,10 +209,6 @@ def _first_line(error: Exception) -> str:
     return next((line for line in str(error).splitlines() if line), type(error).__name__)
 
 
-if __name__ == "__main__":
-    main()
-
-
 class Cluster(Protocol):
     """The Ray cluster. Threads call the methods: they may block."""
 
@@ -308,3 +308,68 @@ class ActorLinks:
     def is_gone(self, error: Exception, node: str) -> bool:
         """Return whether an error proves that the process of an actor has ended; see `Cluster`."""
         return self._cluster.is_gone(error, node)
+
+
+_AVOIDED_SECONDS = 60.0
+"""Seconds for which a silent node comes after others. Ray may need so long to notice its loss."""
+
+
+class Node(Struct, frozen=True):
+    """A node of the cluster. `machine`: its host name."""
+
+    id: str
+    machine: str
+    processors: float
+
+
+class Placement:
+    """The nodes of a session's actors. Threads may call the methods.
+
+    Ray places actors that reserve no processors at random.
+
+    Arguments:
+        read_clock: returns the present time in seconds.
+    """
+
+    def __init__(self, read_clock: Callable[[], float] = read_clock) -> None:
+        self._read_clock = read_clock
+        self._nodes: dict[int, str] = {}
+        self._avoided_until: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def choose(self, number: int, nodes: Sequence[Node]) -> str:
+        """Return the id of the node for an actor.
+
+        Nodes with processors come first, then those that answer, then the one with the fewest
+        actors per processor.
+
+        Arguments:
+            number: of the actor. nodes: those on which it may start, at least one.
+        """
+        with self._lock:
+            actors = Counter(self._nodes.values())
+            now = self._read_clock()
+
+            def rank(node: Node) -> tuple[bool, bool, float]:
+                is_silent = self._avoided_until.get(node.id, now) > now
+                load = (actors[node.id] + 1) / (node.processors or 1)
+                return not node.processors, is_silent, load
+
+            node = min(nodes, key=rank)
+            self._nodes[number] = node.id
+            return node.id
+
+    def note_silence(self, number: int) -> None:
+        """Note that an actor does not answer: others come to other nodes for a while."""
+        with self._lock:
+            if node := self._nodes.get(number):
+                self._avoided_until[node] = self._read_clock() + _AVOIDED_SECONDS
+
+    def remove(self, number: int) -> None:
+        """Note that an actor has ended or is lost."""
+        with self._lock:
+            self._nodes.pop(number, None)
+
+
+if __name__ == "__main__":
+    main()

@@ -14,8 +14,8 @@ import msgspec
 from mudroom.errors import UsageError
 from mudroom.ports import Arrivals, MessageStream, ProgramLink, ScratchDir
 
+from .actor import compute_code_digest
 from .actor_link import UNLOADABLE
-from .code_digest import compute_code_digest
 from .driver_messages import (
     ActorLost,
     ActorReady,

@@ -20,8 +20,7 @@ from mudroom._session.worker_setup.transports import SHARE_PROGRAM
 from mudroom.testing.serializing_worker import SerializingWorker
 from mudroom.testing.worker_conformance import CHECKS, Check, OpenWorker
 from mudroom_fleet.ray_transport import RayTransport
-from mudroom_fleet.shared_connection import SharedTransport
-from mudroom_fleet.shared_processes import SharedProcesses
+from mudroom_fleet.shared_processes import SharedProcesses, SharedTransport
 
 from ..worker_kinds import NEEDS_RAY
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from mudroom_fleet.actor_link import ActorHandle
-from mudroom_fleet.driver import ActorLinks
+from mudroom_fleet.driver import ActorLinks, Node
 from mudroom_fleet.driver_messages import (
     ActorReady,
     ActorStopped,
@@ -16,7 +16,6 @@ from mudroom_fleet.driver_messages import (
     OpenActor,
     ToTransport,
 )
-from mudroom_fleet.placement import Node
 
 from ..waiting import wait_until
 from .test_ray_link import Exchange, ScriptedActor

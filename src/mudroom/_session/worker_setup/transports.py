@@ -133,7 +133,7 @@ class Workers:
 
     def _connect(self) -> tuple[WorkerTransport, int]:
         """Return the transport of a session that uses the processes, and their number."""
-        from mudroom_fleet.shared_connection import SharedTransport
+        from mudroom_fleet.shared_processes import SharedTransport
 
         if self._processes is None:
             raise UsageError(
