@@ -337,7 +337,11 @@ class SocketLink(Arrivals, asyncio.Protocol):
 
     @classmethod
     async def open(cls, connection: socket.socket) -> Self:
-        """Open the link of a connected socket."""
+        """Open the link of a connected socket.
+
+        Arguments:
+            connection: the socket.
+        """
         loop = asyncio.get_running_loop()
         _, link = await loop.create_unix_connection(cls, sock=connection)
         return link
@@ -371,16 +375,24 @@ class SocketLink(Arrivals, asyncio.Protocol):
             await asyncio.shield(self._lost)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what the bytes are written to."""
+        """Keep what the bytes are written to; asyncio calls it.
+
+        Arguments:
+            transport: that of the socket.
+        """
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Keep what arrives for `receive`."""
+        """Keep what arrives for `receive`; asyncio calls it."""
         self.arrivals += 1
         self.add(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note the end of the connection, of whatever cause."""
+        """Note the end of the connection; asyncio calls it.
+
+        Arguments:
+            exc: its cause, None for an orderly end.
+        """
         if not self._lost.done():
             self._lost.set_result(None)
         self.end()

@@ -1,7 +1,8 @@
 """Ports: Protocols that your own adapters implement, and the values that cross them.
 
 `Session` accepts your own Model, Journal, SessionStore, Approver, Hooks, ToolSource, Sandbox or
-Workspace. The suites of `mudroom.testing` check an adapter.
+Workspace. The suites of `mudroom.testing` check an adapter. `WorkerTransport` and
+`WorkerConnection` are the ports of a way to reach worker processes, as `mudroom_fleet` has them.
 
 Example:
     class Echo:
@@ -74,6 +75,39 @@ Example:
                 raise make_missing_session_error(session)
             check_session_name(name, [(n, i) for i, n in self.ids.items()], session)
             raise make_busy_error("process 4711", f"session {session}")
+
+    async def repeat(link: RunLink) -> None:
+        "A program for worker processes: it sends back what it gets."
+        while data := await link.receive():
+            link.check_lease()
+            link.send(data)
+
+    class LoopConnection:
+        "The part of a WorkerConnection that carries bytes: they come back."
+
+        def __init__(self) -> None:
+            self._arrived = Arrivals()
+            self.answer_limits = AnswerLimits(silence=3.0)
+
+        def send(self, data: bytes) -> None:
+            self._arrived.add(data)
+
+        async def receive(self) -> bytes:
+            return await self._arrived.receive()
+
+    def describe(transport: WorkerTransport, connection: WorkerConnection) -> str:
+        activity: Activity | None = connection.read_activity()
+        return f"{transport.kind} {connection.pid}: {activity}"
+
+    async def start_driver(folder: ScratchDir) -> MessageStream:
+        "Start a program of your own, and exchange messages with it over a socket."
+        link: ByteLink = await ProgramLink.start("my-driver", folder.path)
+        return MessageStream(link, dict | list)
+
+    async def serve_session(number: int) -> None:
+        "What the program does with the number of its socket, its last argument."
+        link = await SocketLink.open(socket.socket(fileno=number))
+        await repeat(link)
 
     sandbox: Sandbox = Echo()
     conversation: ModelConversation = OneConversation()

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from mudroom import Agent, AnyEvent, Budget, Mode, Report, Session, UsageError, WorkspaceKind
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
@@ -221,6 +223,7 @@ def hide_files(
 ) -> RemoteWorker:
     worker = get_worker(session)
     worker._transport = transport(folder)
+    worker._config = replace(worker._config, is_far=True)
     worker._pool.processes = [
         worker._make_process(number + 1) for number in range(len(worker._pool.processes))
     ]

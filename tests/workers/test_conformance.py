@@ -40,27 +40,8 @@ async def open_serializing(services: SessionServices) -> AsyncGenerator[Worker]:
 
 
 def make_config(services: SessionServices) -> WorkerConfig:
-    return WorkerConfig(
-        session=services.session,
-        folder=services.environments.shared.workspace.root,
-        home="",
-        user_home="",
-        environ=None,
-        sandbox="off",
-        allow_net=False,
-        can_ask=False,
-        permissions=b"",
-        agents={},
-        skills=b"",
-        spill_folder=services.spill_folder,
-        environment_text="",
-        context_texts={},
-        child_models={},
-        child_budget=services.child_budget,
-        reports_costs=False,
-        bridged_models=(),
-        max_children=64,
-    )
+    folder = services.environments.shared.workspace.root
+    return WorkerConfig(session=services.session, folder=folder, home="", max_children=64)
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from mudroom import Session, UsageError
 from mudroom._adapters.workers.remote.messages import NodeFacts
 from mudroom._adapters.workers.remote.node_check import check_node, list_unloaded
-from mudroom._session.worker_setup.sent_variables import may_be_secret
+from mudroom._session.worker_setup.setup import may_be_secret
 from mudroom.testing.clock import run_virtual
 from mudroom_fleet.actor import MAX_DATA, compute_code_digest
 from mudroom_fleet.actor_link import ActorHandle, ActorLink, RayControl

@@ -242,7 +242,7 @@ async def test_a_run_that_no_process_began_has_the_brief_of_the_process_that_beg
     run = AssignedRun(brief, Meter(Budget()), {}, print)
     grant = Grant("1.1.1", Budget())
     async with open_handle(stage) as (far, connection):
-        far._sees_folder = False
+        far._config = replace(far._config, has_own_files=True)
         await far.send_run(run, grant)
         far.forget(run)
         assert run.sent_brief.workspace.root

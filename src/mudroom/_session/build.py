@@ -372,16 +372,16 @@ class _Builder:
         options = self._options
         if choose_worker(options).kind == "local":
             return LocalWorker(services, options.max_children)
-        from .worker_setup.session_side import make_worker_config, open_process_worker
+        from .worker_setup.session_side import open_process_worker
 
-        config = make_worker_config(
+        return await open_process_worker(
             options,
             services,
             catalog.skills,
             home=self._home,
+            environ=self._environ,
             limits=limits,
             models=self._models,
             board_offer=self._board_offer,
             clock=self._clock,
         )
-        return await open_process_worker(options, services, config, self._models, self._environ)

@@ -3,106 +3,50 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
 from .... import errors
 from ...._core.agents import Agent
 from ...._core.budgets import Budget, Grant, Limit, LimitState
-from ...._core.compaction import CompactionOptions
 from ...._core.events import AnyEvent, StoredEvent
-from ...._core.listings import ListingLimits
 from ...._core.messages import AssistantMessage, Usage
 from ...._core.ports import RetryNotice, StreamChunk
-from ...._core.ports.board import BoardOffer
 from ...._core.runs import Brief, InboxMessage, Reason, Report
 from ...._engine.meters.parent_meter import SharedTime
 from ...._engine.meters.request_plan import RequestPlan
-from ...._projections.trace_ids import TraceIds
 from .limiter_messages import LimiterMessage
 from .model_messages import ModelAppend, ModelForget, ModelRequest, ModelStart
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
-    """Everything a worker process needs to build the services of its runs.
+    """Whose runs a worker process executes, and what it builds their services from.
 
     Arguments:
         folder: absolute path of the workspace.
         home: mudroom's state folder.
-        user_home: the user's home folder, for permission rules.
-        environ: variables with keys and addresses; None: those of the process.
-        own_variables: variables that the process takes from its own environment, if `environ` has
-            none of that name.
-        sandbox, allow_net, can_ask: the choices with which the session opened its sandbox.
-        permissions: a Permissions value, encoded.
-        skills: a mapping of skill names to skills, encoded.
-        bridged_models: names of models that the session's process calls for its workers.
         max_children: runs that a worker process executes at once at each depth.
-        windows: context windows that local servers reported, by model string.
-        images: whether a model takes images, as local servers reported it, by model string.
         isolated_bytes: see Quota.
-        isolate: children that may change files have isolated workspaces by default.
-        check, check_seconds: see SessionServices.
-        board_offer: runs that have the tools for the task board; "" without a board.
-        servers: the ServersState of the session, and the configurations of servers that only one
-            agent has, encoded; empty without servers.
-        trace_ids: see SessionServices.
-        versions_folder: see FileVersions; "" if earlier contents of files are not kept.
         server_agents: agents with servers of their own.
-        compaction: when the engine shortens conversations.
-        max_returns: see SessionServices.
         import_path: folders in which modules of the caller are found.
         tool_references: tools of the caller that the process imports: "module:name".
-        session_tools: tools of the caller that the session's process executes, encoded.
+        setup: what only the two programs understand that build services, encoded.
+        is_far: the process may be on another machine.
         has_own_files: the process does not see `folder` and `home` of the session; runs get files.
-        node_folder: folder for these files. The process chooses it.
-        clock_start: see SystemClock; None for a process that may be on another machine.
     """
 
     session: str
     folder: str
     home: str
-    user_home: str
-    environ: dict[str, str] | None
-    sandbox: str
-    allow_net: bool
-    can_ask: bool
-    permissions: bytes
-    agents: dict[str, Agent]
-    skills: bytes
-    spill_folder: str
-    environment_text: str
-    context_texts: dict[str, str]
-    child_models: dict[str, str]
-    child_budget: Budget
-    reports_costs: bool
-    bridged_models: tuple[str, ...]
     max_children: int
-    own_variables: Literal["none", "secrets", "all"] = "none"
-    has_hooks: bool = False
-    isolate: bool = False
     isolated_bytes: int = 0
-    check: str = ""
-    check_seconds: float = 600.0
-    takes_images: bool = False
-    max_output_tokens: int | None = None
-    listing_limits: ListingLimits = ListingLimits()
-    windows: dict[str, int] = {}
-    images: dict[str, bool] = {}
-    trace_ids: TraceIds | None = None
-    versions_folder: str = ""
-    board_offer: BoardOffer = ""
-    servers: bytes = b""
     server_agents: tuple[str, ...] = ()
-    compaction: CompactionOptions = CompactionOptions()
-    max_returns: int = 1
     import_path: tuple[str, ...] = ()
     tool_references: tuple[str, ...] = ()
-    session_tools: bytes = b""
+    setup: bytes = b""
+    is_far: bool = False
     has_own_files: bool = False
-    node_folder: str = ""
-    clock_start: float | None = None
 
 
 class ErrorInfo(Struct, frozen=True, tag=True):

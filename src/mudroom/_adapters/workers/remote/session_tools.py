@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ...._core.tools import Effect, Tool, ToolCategory, ToolView, find_no_key
-from .messages import WorkerConfig
 from .remote_services import SessionLink
 from .server_calls import make_remote_run
 
@@ -51,29 +47,14 @@ def is_sendable(tool: Tool) -> bool:
     return not (tool.uses_context or has_functions or tool.get_key is not find_no_key)
 
 
-def add_tools(config: WorkerConfig, tools: Sequence[Tool]) -> WorkerConfig:
-    """Return a config with the tools of the caller."""
-    if not tools:
-        return config
+def describe_tools(tools: Sequence[Tool]) -> list[SessionToolSpec]:
+    """Return the tools that the session's process executes, without their functions."""
     own = [tool for tool in tools if not tool.reference]
-    specs = msgspec.convert(own, list[SessionToolSpec], from_attributes=True)
-    return replace(
-        config,
-        import_path=tuple(map(os.path.abspath, sys.path)),
-        tool_references=tuple(tool.reference for tool in tools if tool.reference),
-        session_tools=msgspec.msgpack.encode(specs),
-    )
+    return msgspec.convert(own, list[SessionToolSpec], from_attributes=True)
 
 
-def make_session_tools(config: WorkerConfig, link: SessionLink) -> list[Tool]:
-    """Return the tools of a config whose calls the session's process executes."""
-    if not config.session_tools:
-        return []
-    specs = msgspec.msgpack.decode(config.session_tools, type=list[SessionToolSpec])
-    return [_make_tool(spec, link) for spec in specs]
-
-
-def _make_tool(spec: SessionToolSpec, link: SessionLink) -> Tool:
+def make_session_tool(spec: SessionToolSpec, link: SessionLink) -> Tool:
+    """Return a tool whose calls the session's process executes."""
     return Tool(
         **msgspec.structs.asdict(spec),
         parse=dict,

@@ -272,7 +272,6 @@ class RemoteWorker:
             self._services,
             self._get_rate_limiter,
             self._files,
-            is_far=self._transport.is_far,
         )
 
     async def _record_end(

@@ -67,7 +67,6 @@ class WorkerHandle:
         connection: the process, not started.
         get_rate_limiter: returns the rate limiter of a provider, by name.
         files: the files of runs if the process does not see the folder.
-        is_far: the process may be on another machine.
     """
 
     def __init__(
@@ -78,15 +77,10 @@ class WorkerHandle:
         services: SessionServices,
         get_rate_limiter: Callable[[str], RateLimiter],
         files: TravellingFiles,
-        *,
-        is_far: bool = False,
     ) -> None:
         self.number = number
         self._connection = connection
         self._stream = MessageStream[ToSession](connection, ToSession)
-        self._is_far = is_far
-        self._sees_folder = True
-        self.send = self._stream.send
         self._config = config
         self._services = services
         self._calls = SessionCalls(services, files, lambda run_id: self.find(run_id) is not None)
@@ -140,7 +134,7 @@ class WorkerHandle:
     @property
     def sees_folder(self) -> bool | None:
         """Whether the process sees the folder of the session; None before its start."""
-        return None if self._bridge is None else self._sees_folder
+        return None if self._bridge is None else not self._config.has_own_files
 
     @property
     def is_unused(self) -> bool:
@@ -206,7 +200,7 @@ class WorkerHandle:
             await self.wait_until_open()
         except UsageError as error:
             raise WorkerLost(str(error)) from error
-        if self.is_lost or self._sees_folder:
+        if self.is_lost or not self._config.has_own_files:
             return
         events = assigned.recorded.get(assigned.run_id, ())
         if reason := self._calls.files.explain_need(assigned.brief, events):
@@ -221,6 +215,10 @@ class WorkerHandle:
     def find(self, run_id: str) -> AssignedRun | None:
         """Return the run of this process that has the id, or that is above it."""
         return self._runs.find(run_id)
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Send a message to the process."""
+        self._stream.send(message)
 
     def stop(self, request: Cancel | WrapUp) -> None:
         """Send a request to stop a run. The process is killed if it does not answer soon."""
@@ -245,14 +243,16 @@ class WorkerHandle:
                 return
             try:
                 await self._connection.open()
-                self.send(await self._adapt_config() if self._is_far else self._config)
+                if self._config.is_far:
+                    self._config = await self._adapt_config()
+                self.send(self._config)
             except BaseException as error:
                 self.is_lost = True
                 if isinstance(error, UsageError):
                     self._failure = self._failure or str(error)
                 await self._connection.close()
                 raise
-            if not self._sees_folder:
+            if self._config.has_own_files:
                 self._calls.files.announce(self.host)
             self._bridge = ModelBridge(self._services.get_model, self.send)
             if not self._services.watchers:
@@ -272,7 +272,6 @@ class WorkerHandle:
             reason = facts.reason if isinstance(facts, StartFailed) else self._connection.loss
             raise UsageError(f"no worker process: {reason or 'it has ended'}", where="worker")
         check_node(self.host, facts, can_send_files=self._calls.files.can_send)
-        self._sees_folder = not facts.unseen
         return replace(config, has_own_files=bool(facts.unseen))
 
     def tell_watched(self) -> None:
