@@ -223,11 +223,19 @@ class WorkerConnection(ByteLink, Protocol):
         ...
 
     def place_on(self, machine: str) -> None:
-        """Have the process start on this machine, or fail to start."""
+        """Have the process start on a machine, or fail to start.
+
+        Arguments:
+            machine: its host name.
+        """
         ...
 
     def note_runs(self, count: int) -> None:
-        """Note how many runs of the session the process has."""
+        """Note how many runs of the session the process has.
+
+        Arguments:
+            count: their number.
+        """
         ...
 
     def drain(self) -> None:
@@ -243,7 +251,11 @@ class WorkerConnection(ByteLink, Protocol):
         ...
 
     def kill(self, reason: str) -> None:
-        """End a process that does not answer: its connection ends then, with this loss."""
+        """End a process that does not answer; its connection ends then.
+
+        Arguments:
+            reason: what `loss` is then.
+        """
         ...
 
     async def wait_until_stopped(self) -> None:
