@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from msgspec.structs import replace
 
-from ..._adapters.output_filters.injection_marker import mark_injection
-from ..._adapters.output_filters.redaction import Redactor
+from ..._adapters.models.pricing import PriceFile
+from ..._adapters.output_filters import Redactor, mark_injection
 from ..._adapters.tools._sources import load_tools
 from ..._adapters.workers.remote.messages import (
     AskNode,
@@ -42,16 +42,15 @@ from ..._core.json_values import make_binary_decoder
 from ..._core.ports import Board, RunLink
 from ..._core.tools import Tool
 from ..._engine.changes.live_overlaps import LiveOverlaps
-from ..._engine.changes.versions import FileVersions
 from ..._engine.changes.watch import ChangeWatch
+from ..._engine.file_writes import FileVersions
+from ..._engine.recorded_conversations import PastEvents
 from ..._engine.session_context import SessionServices, Watchers
 from ..._peers import MessageStream
-from ..._platform.garbage_collector import collect_garbage_less_often
 from ..._platform.imports import extend_import_path
-from ..._platform.open_files import raise_open_file_limit
+from ..._platform.own_process import collect_garbage_less_often, raise_open_file_limit
 from ..._platform.private_files import make_private_folder
-from ..._platform.system_clock import SystemClock
-from ..._projections.past_events import PastEvents
+from ..._platform.time_limits import SystemClock
 from ...errors import MudroomError, UsageError
 from ..config import find_home
 from ..context_windows import make_context_policy
@@ -65,7 +64,6 @@ from ..open_adapters import (
     make_web_tools,
     open_board,
 )
-from ..pricing import PriceFile
 from .setup import ProcessSetup, get_environ
 
 if TYPE_CHECKING:
@@ -121,7 +119,7 @@ def _adapt_to_node(config: WorkerConfig, setup: ProcessSetup) -> tuple[WorkerCon
     The task board and the earlier contents of files stay on the session's machine. Raises
     UsageError if the folder cannot be made.
     """
-    from ..environments.node import find_node_folder
+    from ..node_environments import find_node_folder
 
     home = find_home(os.environ)
     folder = find_node_folder(home, platform.node(), config.session)
@@ -209,7 +207,7 @@ def _open_node_environments(
     """Open the environments of a worker process that does not see the session's folder."""
     from ..._adapters.workers.remote.tree_transfer import TreeLink
     from ..._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces, remove_old_sessions
-    from ..environments.node import NodeEnvironments, find_node_folder
+    from ..node_environments import NodeEnvironments, find_node_folder
 
     # Sessions whose process was killed here leave their files.
     folder = find_node_folder(config.home, platform.node(), config.session)

@@ -20,7 +20,7 @@ from ..._core.ports.board import BoardOffer
 from ..._core.tools import Tool
 from ..._engine.session_context import SessionServices
 from ..._peers import encode
-from ..._platform.system_clock import SystemClock
+from ..._platform.time_limits import SystemClock
 from ...errors import UsageError
 from ...permissions.policy import RulePolicy
 from ..model_registry import ModelRegistry

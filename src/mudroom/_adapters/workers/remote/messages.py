@@ -14,8 +14,8 @@ from ...._core.events import AnyEvent, StoredEvent
 from ...._core.messages import AssistantMessage, Usage
 from ...._core.ports import RetryNotice, StreamChunk
 from ...._core.runs import Brief, InboxMessage, Reason, Report
-from ...._engine.meters.parent_meter import SharedTime
-from ...._engine.meters.request_plan import RequestPlan
+from ...._engine.meters.account import RequestPlan
+from ...._engine.meters.meter import SharedTime
 from .limiter_messages import LimiterMessage
 from .model_messages import ModelAppend, ModelForget, ModelRequest, ModelStart
 
