@@ -14,8 +14,7 @@ import pytest
 
 from mudroom import AnyEvent, Reason, Session
 from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter
-from mudroom._adapters.workers.remote.limiter_messages import LimiterMessage
-from mudroom._adapters.workers.remote.messages import CallReply, ToSession, ToWorker
+from mudroom._adapters.workers.remote.messages import CallReply, LimiterMessage, ToSession, ToWorker
 from mudroom._adapters.workers.remote.rate_limits import LimitedRequests, RemoteRateLimiter
 from mudroom._adapters.workers.remote.remote_services import SessionLink
 from mudroom._core.events import ModelCallRetried

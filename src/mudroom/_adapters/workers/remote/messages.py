@@ -11,13 +11,11 @@ from .... import errors
 from ...._core.agents import Agent
 from ...._core.budgets import Budget, Grant, Limit, LimitState
 from ...._core.events import AnyEvent, StoredEvent
-from ...._core.messages import AssistantMessage, Usage
+from ...._core.messages import AssistantMessage, Message, Usage
 from ...._core.ports import RetryNotice, StreamChunk
 from ...._core.runs import Brief, InboxMessage, Reason, Report
 from ...._engine.meters.account import RequestPlan
 from ...._engine.meters.meter import SharedTime
-from .limiter_messages import LimiterMessage
-from .model_messages import ModelAppend, ModelForget, ModelRequest, ModelStart
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
@@ -322,6 +320,96 @@ class AddChild(Struct, frozen=True, tag=True):
 
     id: int
     run_id: str
+
+
+# About models that the session's process calls for the worker process.
+
+
+class ToolSpec(Struct, frozen=True):
+    """The part of a tool that a model reads."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class ModelStart(Struct, frozen=True, tag=True):
+    """Start a conversation with a bridged model."""
+
+    conversation: int
+    model: str
+    system: str
+    tools: list[ToolSpec]
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int | None
+    server_tools: tuple[str, ...] = ()
+
+
+class ModelAppend(Struct, frozen=True, tag=True):
+    """Append a message to a conversation with a bridged model."""
+
+    conversation: int
+    message: Message
+
+
+class ModelRequest(Struct, frozen=True, tag=True):
+    """Request the next answer of a bridged model."""
+
+    id: int
+    conversation: int
+    tools: bool
+    max_tokens: int | None = None
+
+
+class ModelForget(Struct, frozen=True, tag=True):
+    """Forget the conversation of a run that ended."""
+
+    conversation: int
+
+
+# About the rate limiters, which the session's process has.
+
+
+class AcquireSlot(Struct, frozen=True, tag=True):
+    """Ask for a slot of a provider's rate limiter.
+
+    The reply is a `CallReply`: 0.0, or the seconds for which the limiter stays closed.
+    """
+
+    id: int
+    provider: str
+
+
+class RecordAccepted(Struct, frozen=True, tag=True):
+    """The provider accepted a request; a refusal may follow.
+
+    Arguments:
+        id: that of the `AcquireSlot`.
+        room: see `RateLimiter.record_accepted`.
+    """
+
+    id: int
+    room: int | None = None
+
+
+class RecordRefused(Struct, frozen=True, tag=True):
+    """The provider refused a request and wants none for `retry_after` seconds."""
+
+    id: int
+    retry_after: float
+
+
+class ReleaseSlot(Struct, frozen=True, tag=True):
+    """End a request, or give up the wait for its slot."""
+
+    id: int
+
+
+LimiterMessage = AcquireSlot | RecordAccepted | RecordRefused | ReleaseSlot
+
+
+# About runs and the process.
 
 
 class RunReply(Struct, frozen=True, tag=True):

@@ -10,14 +10,15 @@ import msgspec
 
 from ...._core.ports import RateLimited, RateLimiter, RequestSlot
 from ...._peers import Peer, encode
-from .limiter_messages import (
+from .messages import (
     AcquireSlot,
+    CallReply,
+    ErrorInfo,
     LimiterMessage,
     RecordAccepted,
     RecordRefused,
     ReleaseSlot,
 )
-from .messages import CallReply, ErrorInfo
 from .remote_services import SessionLink
 
 _NO_SECONDS = encode(0.0)

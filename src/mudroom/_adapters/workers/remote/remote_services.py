@@ -35,19 +35,17 @@ from .messages import (
     Charge,
     EndAdmission,
     ErrorInfo,
+    ModelAppend,
+    ModelForget,
     ModelItem,
+    ModelRequest,
+    ModelStart,
     ParentMeterState,
     Pause,
     RequestAdmission,
     ShowEvent,
-    Withdraw,
-)
-from .model_messages import (
-    ModelAppend,
-    ModelForget,
-    ModelRequest,
-    ModelStart,
     ToolSpec,
+    Withdraw,
 )
 
 _decode = msgspec.msgpack.decode

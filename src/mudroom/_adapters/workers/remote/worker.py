@@ -18,8 +18,7 @@ from ...._core.runs import Brief, InboxMessage, Reason, Report
 from ...._engine.recorded_conversations import PastEvents, find_report
 from ...._engine.session_context import SessionServices
 from ..local import LocalWorker, TaskHandle
-from ..past_end import WORKERS_ENDED, record_past_end
-from ..past_report import charge_past_run, make_past_report
+from ..past_runs import WORKERS_ENDED, charge_past_run, make_past_report, record_past_end
 from .assigned_run import AssignedRun
 from .fleet_control import FleetControl
 from .messages import Cancel, Detach, SendMessage, StopCommand, WorkerConfig, WrapUp

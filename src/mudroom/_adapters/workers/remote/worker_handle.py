@@ -18,7 +18,6 @@ from ...._peers import MessageStream, Peer, PeerGone, encode
 from ...._platform.time_limits import time_limit
 from ....errors import UsageError
 from .assigned_run import AssignedRun
-from .limiter_messages import LimiterMessage
 from .messages import (
     SENT_BRIEF,
     AddChild,
@@ -32,8 +31,10 @@ from .messages import (
     Charge,
     EndAdmission,
     ErrorInfo,
+    LimiterMessage,
     MemoryReport,
     ModelItem,
+    ModelRequest,
     NodeFacts,
     Pause,
     RequestAdmission,
@@ -48,7 +49,6 @@ from .messages import (
     WrapUp,
 )
 from .model_bridge import ConversationMessage, ModelBridge
-from .model_messages import ModelRequest
 from .node_check import check_node, show_folders
 from .own_files import NEEDS_FOLDER, TravellingFiles
 from .process_runs import ProcessRuns, WorkerLost
