@@ -5,6 +5,10 @@ Workspace. The suites of `mudroom.testing` check an adapter. `WorkerTransport` a
 `WorkerConnection` are the ports of a way to reach worker processes, as `mudroom_fleet` has them.
 
 Example:
+    import socket
+
+    import msgspec
+
     class Echo:
         "A sandbox that runs nothing."
         tier = "full"
@@ -107,15 +111,21 @@ Example:
         activity: Activity | None = connection.read_activity()
         return f"{transport.kind} {connection.pid}: {activity}"
 
-    async def start_driver(folder: ScratchDir) -> MessageStream:
-        "Start a program of your own, and exchange messages with it over a socket."
-        link: ByteLink = await ProgramLink.start("my-driver", folder.path)
-        return MessageStream(link, dict | list)
+    class Ready(msgspec.Struct, tag=True):
+        processors: int
 
-    async def serve_session(number: int) -> None:
+    class Failed(msgspec.Struct, tag=True):
+        reason: str
+
+    async def start_driver(folder: ScratchDir) -> Ready | Failed | None:
+        "Start a program of your own, and read its first message."
+        link: ByteLink = await ProgramLink.start("my-driver", folder.path)
+        return await MessageStream(link, Ready | Failed).receive()
+
+    async def drive(number: int) -> None:
         "What the program does with the number of its socket, its last argument."
         link = await SocketLink.open(socket.socket(fileno=number))
-        await repeat(link)
+        MessageStream(link, Failed).send(Ready(8))
 
     sandbox: Sandbox = Echo()
     conversation: ModelConversation = OneConversation()
