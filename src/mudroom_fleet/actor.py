@@ -8,6 +8,7 @@ import os
 import platform
 import traceback
 from collections.abc import Callable, Coroutine
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,7 @@ class InOrder:
         return complete
 
 
+@cache
 def compute_code_digest() -> str:
     """Return the version of mudroom and a digest of its code, and of this package."""
     digest = hashlib.sha256()
