@@ -177,7 +177,7 @@ class Faults:
         worker = self._list_workers()[0]
         transport = self._worker._transport
         assert isinstance(transport, RayTransport)
-        process = transport._process
+        process = transport._driver
         assert process is not None
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
