@@ -21,8 +21,9 @@ from mudroom import Session, UsageError
 from mudroom._adapters.workers.remote.messages import NodeFacts
 from mudroom._adapters.workers.remote.node_check import check_node, list_unloaded
 from mudroom._session.worker_setup.setup import may_be_secret
+from mudroom.ports import RunLink
 from mudroom.testing.clock import run_virtual
-from mudroom_fleet.actor import MAX_DATA, compute_code_digest
+from mudroom_fleet.actor import MAX_DATA, ActorEnd, WorkerActor, compute_code_digest
 from mudroom_fleet.actor_link import ActorHandle, ActorLink, RayControl
 from mudroom_fleet.driver_messages import (
     ActorLost,
@@ -208,6 +209,20 @@ async def test_without_ray_a_session_says_what_to_install(tmp_path: Path) -> Non
     with pytest.raises(UsageError, match=r'Install "mudroom\[ray\]"'):
         async with Session(model="offline", cwd=str(tmp_path), home=str(tmp_path), worker="ray:1"):
             pass
+
+
+async def test_what_a_program_sends_before_it_ends_arrives_before_the_loss() -> None:
+    async def refuse(link: RunLink) -> None:
+        link.send(b"the reason")
+
+    actor = WorkerActor("", 8.0)
+    actor._lease = lease = Lease(8.0)
+    actor._link = link = ActorEnd(lease)
+    actor._serving = asyncio.create_task(actor._serve(refuse(link)))
+    await actor._serving
+    assert await actor.exchange(1, 0, b"") == (1, b"the reason")
+    with pytest.raises(RuntimeError, match="the program has ended"):
+        await actor.exchange(2, 1, b"")
 
 
 def test_bytes_arrive_in_order_whichever_reply_comes_first() -> None:

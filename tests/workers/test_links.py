@@ -1,4 +1,4 @@
-"""Channel between two processes: frames arrive whole and in order wherever they are cut."""
+"""Links between two processes: messages arrive whole and in order wherever bytes are cut."""
 
 from __future__ import annotations
 
