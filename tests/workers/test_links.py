@@ -1,4 +1,4 @@
-"""Channel between two processes: frames arrive whole and in order wherever they are cut."""
+"""Links between two processes: messages arrive whole and in order wherever bytes are cut."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import socket
 
 import pytest
 
-from mudroom._adapters.workers.process.channel import Channel
 from mudroom._adapters.workers.remote.messages import EndAdmission, Pause
-from mudroom._peers import encode, make_frame
+from mudroom._peers import MessageStream, SocketLink, encode, make_frame
 
 MESSAGES = [Pause("1", True), EndAdmission(7, "1.2"), Pause("x" * 300, False)]
 
@@ -22,11 +21,12 @@ async def receive_all(*parts: bytes) -> list[Pause | EndAdmission]:
     """Send the parts one after the other, and return the messages that arrive."""
     far_end, own_end = socket.socketpair()
     with far_end:
-        channel = await Channel[Pause | EndAdmission].open(own_end, Pause | EndAdmission)
+        link = await SocketLink.open(own_end)
+        stream = MessageStream[Pause | EndAdmission](link, Pause | EndAdmission)
         messages: list[Pause | EndAdmission] = []
 
         async def receive() -> None:
-            while (message := await channel.receive()) is not None:
+            while (message := await stream.receive()) is not None:
                 messages.append(message)
 
         receiving = asyncio.create_task(receive())
@@ -36,7 +36,7 @@ async def receive_all(*parts: bytes) -> list[Pause | EndAdmission]:
                 await asyncio.sleep(0)
         far_end.shutdown(socket.SHUT_WR)
         await receiving
-        await channel.close()
+        await link.close()
     return messages
 
 
@@ -55,7 +55,7 @@ async def test_an_end_whose_messages_are_not_read_is_closed() -> None:
     """A stopped process reads nothing; the session must close all the same."""
     far_end, own_end = socket.socketpair()
     with far_end:
-        channel = await Channel[Pause | EndAdmission].open(own_end, Pause | EndAdmission)
-        channel.send(Pause("x" * 5_000_000, True))
-        await channel.close(seconds=0.01)
-        assert await channel.receive() is None
+        link = await SocketLink.open(own_end)
+        link.send(b"x" * 5_000_000)
+        await link.close(seconds=0.01)
+        assert await link.receive() == b""

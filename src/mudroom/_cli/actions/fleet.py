@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ...._adapters.workers.fleet_files import (
+from ..._adapters.workers.remote.fleet_control import (
     FleetFolder,
     FleetRequest,
     FleetStatus,
     WorkerStatus,
     list_fleets,
 )
-from ...._core.listings import count_noun, format_size
-from ....errors import UsageError
-from ...output.json_output import print_json
-from ...output.listing import print_entry, print_rows
-from ...output.progress import print_notice
-from ..load_settings import load_settings
+from ..._core.listings import count_noun, format_size
+from ...errors import UsageError
+from ..output.json_output import print_json
+from ..output.listing import print_entry, print_rows
+from ..output.progress import print_notice
+from .load_settings import load_settings
 
 # How long a busy session may take to answer.
 _ANSWER_SECONDS = 10.0

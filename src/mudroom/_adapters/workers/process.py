@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import platform
 from collections.abc import Sequence
-from contextlib import suppress
 
-import msgspec
-
-from ...._platform.child_programs import end_program
-from ...._platform.processes import Activity, kill_process, read_activity
-from ...._platform.time_limits import time_limit
-from ....errors import UsageError
-from ..remote.connection import AnswerLimits, FirstMessage, FromProcess
-from .channel import Channel, start_connected
+from ..._core.ports import AnswerLimits
+from ..._peers import ProgramLink
+from ..._platform.processes import Activity, read_activity
+from ...errors import UsageError
 
 _EXIT_SECONDS = 1.5
 """Longest time in which a process reads its last messages and exits by itself."""
@@ -29,6 +23,7 @@ class ProcessTransport:
     """
 
     kind = "process"
+    is_far = False
     is_shared = False
 
     def __init__(self, command: Sequence[str], answer_limits: AnswerLimits | None = None) -> None:
@@ -55,7 +50,6 @@ class ProcessConnection:
     """
 
     node = ""
-    sees_folder = True
     is_draining = False
     other_runs = 0
 
@@ -64,13 +58,12 @@ class ProcessConnection:
         self.answer_limits = answer_limits or AnswerLimits()
         self._command = command
         self._machine = ""
-        self._channel: Channel[FromProcess] | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._link: ProgramLink | None = None
 
     @property
     def pid(self) -> int | None:
         """Process id, None before the start."""
-        return None if self._process is None else self._process.pid
+        return None if self._link is None else self._link.pid
 
     @property
     def host(self) -> str:
@@ -80,45 +73,47 @@ class ProcessConnection:
     @property
     def arrivals(self) -> int:
         """How many times bytes of the process have arrived."""
-        return 0 if self._channel is None else self._channel.arrivals
+        return 0 if self._link is None else self._link.arrivals
 
     def read_activity(self) -> Activity | None:
         """Return what the process does, None before the start and after the end."""
-        return None if self._process is None else read_activity(self._process.pid)
+        return None if self._link is None else read_activity(self._link.pid)
 
     def place_on(self, machine: str) -> None:
         """Have the process start on this machine, or fail to start: it starts only here."""
         self._machine = machine
 
+    def note_runs(self, count: int) -> None:
+        """Do nothing: the process has no other runs to compare them with."""
+
     def drain(self) -> None:
         """Do nothing: a shared process counts its users elsewhere."""
 
-    async def open(self, first: FirstMessage) -> None:
-        """Start the process and send it its first message. Raises UsageError on another machine."""
+    async def open(self) -> None:
+        """Start the process. Raises UsageError on another machine."""
         if self._machine not in ("", self.host):
             raise UsageError(f"worker processes of this session are on {self.host}", where="worker")
-        self._process, self._channel = await start_connected(*self._command, received=FromProcess)
-        self._channel.send(first)
+        self._link = await ProgramLink.start(*self._command)
 
-    def send(self, message: msgspec.Struct) -> None:
-        """Send a message to the process, if it has started."""
-        if self._channel is not None:
-            self._channel.send(message)
+    def send(self, data: bytes) -> None:
+        """Send bytes to the process, if it has started."""
+        if self._link is not None:
+            self._link.send(data)
 
-    async def receive_all(self) -> list[FromProcess]:
-        """Return the messages that have arrived; none when the process has closed its socket."""
-        assert self._channel is not None
-        return await self._channel.receive_all()
+    async def receive(self) -> bytes:
+        """Return the bytes that have arrived; none when the process has closed its socket."""
+        assert self._link is not None
+        return await self._link.receive()
 
     async def read_lease(self) -> float | None:
         """Return None: the process ends when the socket is closed."""
         return None
 
     def kill(self, reason: str) -> None:
-        """End the process at once, also if it is stopped. Its commands end with it."""
+        """End the process at once, even if it is stopped. Its commands end with it."""
         self.loss = self.loss or reason
-        if self._process is not None and self._process.returncode is None:
-            kill_process(self._process.pid)
+        if self._link is not None:
+            self._link.kill()
 
     async def wait_until_stopped(self) -> None:
         """Wait for the end of the process; one that does not end is killed."""
@@ -126,13 +121,5 @@ class ProcessConnection:
 
     async def close(self) -> None:
         """End the process; it ends its commands first. One that hangs is killed."""
-        with suppress(TimeoutError):
-            async with time_limit(_EXIT_SECONDS):
-                if self._channel is not None:
-                    await self._channel.close(_EXIT_SECONDS)
-                if self._process is not None:
-                    await self._process.wait()
-        if self._process is not None:
-            await end_program(self._process)
-        if self._channel is not None:
-            await self._channel.close(0)
+        if self._link is not None:
+            await self._link.finish(_EXIT_SECONDS)

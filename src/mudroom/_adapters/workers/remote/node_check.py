@@ -1,88 +1,53 @@
-"""Check of a node: its versions, the files that it sees, and the tools that it can import.
+"""Check of a worker process that may be on another machine: the files and tools that it has.
 
-The node lists what it lacks, the session's process decides.
+The process lists what it lacks, the session's process decides.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import platform
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from msgspec import Struct
-
 from ...._core.tools import Tool
 from ...._platform.imports import extend_import_path, import_object
 from ...._platform.private_files import make_private_folder, write_private_file
 from ....errors import UsageError
-from .driver_messages import Hello
+from .messages import AskNode, NodeFacts
 
 
-class NodeRequirements(Struct, frozen=True):
-    """What each node must have.
-
-    Arguments:
-        folders: that the node must see; a file in each of them proves it.
-        import_path: folders in which modules of the caller are found.
-        tools: tools of the caller that the node must be able to import: "module:name".
-        files_travel: false if the node must see the folders, because files cannot be sent to it.
-    """
-
-    folders: Sequence[str] = ()
-    import_path: Sequence[str] = ()
-    tools: Sequence[str] = ()
-    files_travel: bool = False
-
-
-def check_node(hello: Hello, code: str, *, files_travel: bool = False) -> None:
-    """Raise UsageError if a node has other versions, or does not see the files.
+def check_node(host: str, facts: NodeFacts, *, can_send_files: bool) -> None:
+    """Raise UsageError if a process does not see files of a session, or cannot import its tools.
 
     Arguments:
-        files_travel: see NodeRequirements.
+        host: name of its machine.
+        can_send_files: false if the process must see the files, because they cannot be sent.
     """
-    python = platform.python_version()
-    if hello.code != code or _get_minor(hello.python) != _get_minor(python):
-        raise UsageError(
-            f"the node {hello.host} has mudroom {hello.code} and Python {hello.python}; here are "
-            f"{code} and Python {python}",
-            where="worker",
-            remedy="Install the same version of mudroom and Python on all nodes.",
-        )
-    check_files(hello.host, hello.unseen, hello.unloaded, files_travel=files_travel)
-
-
-def check_files(
-    host: str, unseen: Sequence[str], unloaded: Sequence[str], *, files_travel: bool
-) -> None:
-    """Raise UsageError if a node does not see files of a session, or cannot import its tools.
-
-    Arguments:
-        unseen, unloaded: see Hello.
-        files_travel: see NodeRequirements.
-    """
-    if unseen and not files_travel:
-        folders = ", ".join(os.path.dirname(path) for path in unseen)
+    if facts.unseen and not can_send_files:
+        folders = ", ".join(os.path.dirname(path) for path in facts.unseen)
         raise UsageError(
             f"the node {host} does not see {folders} of this machine",
             where="worker",
             remedy="Mount it at the same path on all nodes, install git here, or use "
             'worker="process".',
         )
-    if unloaded:
+    if facts.unloaded:
         raise UsageError(
-            f"the node {host} cannot import tools: {'; '.join(unloaded)}",
+            f"the node {host} cannot import tools: {'; '.join(facts.unloaded)}",
             where="tools",
             remedy="Install the module on all nodes, or give the tool as an object.",
         )
 
 
-def _get_minor(version: str) -> str:
-    """Return the version without its last number."""
-    return version.rpartition(".")[0]
+async def describe_node(question: AskNode) -> NodeFacts:
+    """Return what this process lacks of what a session needs."""
+    unseen = list_unseen(question.nonces)
+    # In a thread: a slow import must not look like a process that hangs.
+    unloaded = await asyncio.to_thread(list_unloaded, question.import_path, question.tools)
+    return NodeFacts(unseen, unloaded)
 
 
 @asynccontextmanager
@@ -91,9 +56,6 @@ async def show_folders(folders: Sequence[str]) -> AsyncGenerator[dict[str, str]]
 
     Raises UsageError.
     """
-    if not folders:
-        yield {}
-        return
     writing = asyncio.create_task(asyncio.to_thread(write_nonces, folders))
     try:
         yield await asyncio.shield(writing)
@@ -139,11 +101,7 @@ def list_unseen(nonces: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def list_unloaded(import_path: Sequence[str], tools: Sequence[str]) -> tuple[str, ...]:
-    """Return the tools that cannot be imported here, each with the reason.
-
-    Arguments:
-        import_path, tools: see NodeRequirements.
-    """
+    """Return the tools that cannot be imported here, each with the reason; see AskNode."""
     extend_import_path(import_path)
     unloaded: list[str] = []
     for reference in tools:

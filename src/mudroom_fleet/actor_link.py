@@ -10,19 +10,16 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ...._platform.time_limits import time_limit
-from .actor import MAX_DATA
+from .actor import MAX_DATA, InOrder
 from .driver_messages import (
     ActorLost,
     ActorReady,
     ActorStopped,
     FromActor,
     Hello,
-    HelloRequest,
     LeaseState,
     ToTransport,
 )
-from .in_order import InOrder
 from .lease import MARGIN_SECONDS, read_clock
 
 _MAX_CALLS = 2
@@ -133,10 +130,10 @@ class ActorLink:
         self._outgoing += data
         self._has_outgoing.set()
 
-    async def run(self, hello: HelloRequest) -> None:
+    async def run(self) -> None:
         """Start the actor and carry bytes until it is lost; then say when it has stopped."""
         try:
-            await self._start(hello)
+            await self._start()
             while True:
                 await self._exchange()
         except Exception as error:  # noqa: BLE001  the runs continue in another process
@@ -168,13 +165,12 @@ class ActorLink:
         with suppress(Exception):
             self._ray.kill(handle)
 
-    async def _start(self, request: HelloRequest) -> None:
+    async def _start(self) -> None:
         try:
-            encoded = msgspec.msgpack.encode(request)
-            async with time_limit(_START_SECONDS):
+            async with asyncio.timeout(_START_SECONDS):
                 # If this is cancelled, nobody has the handle, and Ray ends the actor.
                 self._handle = await asyncio.to_thread(self._create)
-                reply = await self._handle.hello.remote(encoded)
+                reply = await self._handle.hello.remote()
         except TimeoutError:
             self._ray.note_silence(self._number)
             raise _Lost(f"no node started it in {_START_SECONDS:.0f} s", is_gone=True) from None
@@ -235,7 +231,7 @@ class ActorLink:
     async def _is_gone(self, error: Exception) -> bool:
         """Return whether the process of the actor has ended for certain."""
         with suppress(Exception):  # also a TimeoutError: then it is not certain
-            async with time_limit(self._patience):
+            async with asyncio.timeout(self._patience):
                 return await asyncio.to_thread(self._ray.is_gone, error, self._node)
         return False
 

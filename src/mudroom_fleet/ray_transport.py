@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
 import msgspec
-from msgspec.structs import replace
 
-from ...._peers import FrameDecoder, Mailbox, Outbox
-from ...._platform.child_programs import end_program
-from ...._platform.scratch_dirs import ScratchDir
-from ...._platform.time_limits import time_limit
-from ....errors import UsageError
-from ..process.channel import Channel, start_connected
-from ..remote.connection import FirstMessage, FromProcess
-from ..remote.messages import WorkerConfig
+from mudroom.errors import UsageError
+from mudroom.ports import Arrivals, MessageStream, ProgramLink, ScratchDir
+
+from .actor import compute_code_digest
 from .actor_link import UNLOADABLE
-from .code_digest import compute_code_digest
 from .driver_messages import (
     ActorLost,
     ActorReady,
@@ -32,7 +27,6 @@ from .driver_messages import (
     FromActor,
     FromLink,
     Hello,
-    HelloRequest,
     LeaseState,
     OpenActor,
     ToActor,
@@ -40,10 +34,9 @@ from .driver_messages import (
     ToTransport,
 )
 from .lease import LEASE_SECONDS, MARGIN_SECONDS
-from .node_check import NodeRequirements, check_node, show_folders
 
 # Without -P, Python would import modules of the current folder first, which may be a stranger's.
-_COMMAND = (sys.executable, "-P", "-m", "mudroom._adapters.workers.ray.driver")
+_COMMAND = (sys.executable, "-P", "-m", "mudroom_fleet.driver")
 _LEASE_REPLY_SECONDS = 1.0
 """Longest wait for the driver to tell the lease of an actor."""
 _EXIT_SECONDS = 10.0
@@ -57,9 +50,8 @@ class RayTransport:
     """The port WorkerTransport for actors of Ray. It has one driver process.
 
     Arguments:
-        program: "module:function" of the coroutine that executes runs on a channel.
+        program: what a worker process executes; see `WorkerTransport`.
         environ: variables for the driver process; a cluster on this machine inherits them.
-        requirements: what each node must have.
         lease_seconds: see `Lease`.
 
     Attributes:
@@ -67,24 +59,23 @@ class RayTransport:
     """
 
     kind = "ray"
+    is_far = True
     is_shared = False
 
     def __init__(
         self,
         program: str,
         environ: Mapping[str, str],
-        requirements: NodeRequirements,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._program = program
         self._environ = environ
         self._address = {**os.environ, **environ}.get("RAY_ADDRESS", "")
-        self.requirements = requirements
         self.code = compute_code_digest()
         self.lease_seconds = lease_seconds
         self._scratch: ScratchDir | None = None
-        self._process: asyncio.subprocess.Process | None = None
-        self._channel: Channel[ToTransport] | None = None
+        self._driver: ProgramLink | None = None
+        self._stream: MessageStream[ToTransport] | None = None
         self._dispatching: asyncio.Task[None] | None = None
         self._connections: dict[int, RayConnection] = {}
         self._count = 0
@@ -102,26 +93,26 @@ class RayTransport:
         Returns 0 if it works already. Raises UsageError.
         """
         async with self._starting:
-            if self._channel is not None:
+            if self._stream is not None:
                 return 0
             if self._is_closed:
                 raise UsageError("the session is closed", where="worker")
             config = self._make_config()
-            process, channel = await start_connected(
+            driver = await ProgramLink.start(
                 *_COMMAND,
-                received=ToTransport,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.DEVNULL,
                 env=self._list_variables(config),
             )
+            stream = MessageStream[ToTransport](driver, ToTransport)
             try:
-                processors = await _greet(channel, config)
+                processors = await _greet(stream, config)
             except BaseException:
-                await end_program(process)
+                await driver.finish(0)
                 raise
-            self._process = process
-            self._channel = channel
-            self._dispatching = asyncio.create_task(self._dispatch(channel, process))
+            self._driver = driver
+            self._stream = stream
+            self._dispatching = asyncio.create_task(self._dispatch(driver, stream))
             return processors
 
     def _list_variables(self, config: DriverConfig) -> dict[str, str]:
@@ -141,16 +132,16 @@ class RayTransport:
             lease_seconds=self.lease_seconds,
         )
 
-    async def open_actor(self, connection: RayConnection, hello: HelloRequest) -> None:
+    async def open_actor(self, connection: RayConnection) -> None:
         """Have the driver create the actor of a connection. Raises UsageError."""
         await self.start()
         self._connections[connection.number] = connection
-        self.send(OpenActor(connection.number, hello, connection.machine))
+        self.send(OpenActor(connection.number, connection.machine))
 
     def send(self, message: ToDriver) -> None:
         """Send a message to the driver process."""
-        if self._channel is not None:
-            self._channel.send(message)
+        if self._stream is not None:
+            self._stream.send(message)
 
     def forget(self, number: int) -> None:
         """Pass nothing more to a connection."""
@@ -160,37 +151,30 @@ class RayTransport:
         """End the driver process, and with it a cluster that it started."""
         self._is_closed = True
         try:
-            if self._channel is not None:
-                await self._channel.close()
+            if self._stream is not None:
+                self._stream.flush()
+            if self._driver is not None:
+                await self._driver.finish(_EXIT_SECONDS)
             if self._dispatching is not None:
                 await self._dispatching
-            if self._process is not None:
-                with suppress(TimeoutError):
-                    async with time_limit(_EXIT_SECONDS):
-                        await self._process.wait()
         finally:
-            if self._process is not None:
-                await end_program(self._process)
             if self._scratch is not None:
                 await asyncio.to_thread(self._scratch.remove)
 
-    async def _dispatch(
-        self, channel: Channel[ToTransport], process: asyncio.subprocess.Process
-    ) -> None:
+    async def _dispatch(self, driver: ProgramLink, stream: MessageStream[ToTransport]) -> None:
         """Pass the messages of a driver to the connections, until it ends."""
         try:
             # What is not a message ends the driver: nothing after it can be read.
             with suppress(msgspec.DecodeError):
-                while (message := await channel.receive()) is not None:
+                while (message := await stream.receive()) is not None:
                     self._pass_on(message)
         finally:
             # A new driver may start while this one ends: its connections go on.
             connections = list(self._connections.values())
-            self._channel = None
+            self._stream = None
             try:
-                await channel.close()
                 if not self._is_closed:
-                    await end_program(process)
+                    await driver.finish(0)
             finally:
                 for connection in connections:
                     connection.end(_DRIVER_ENDED)
@@ -224,10 +208,8 @@ class RayConnection:
         self.node = ""
         self.loss = ""
         self.machine = ""
-        self.sees_folder = True
         self._transport = transport
-        self._arrived = Mailbox[FromProcess](FrameDecoder[FromProcess](FromProcess).decode)
-        self._outbox = Outbox(self._write)
+        self._arrived = Arrivals()
         self._stopped = asyncio.Event()
         self._hello: asyncio.Future[Hello] | None = None
         self._lease: asyncio.Future[float] | None = None
@@ -239,52 +221,40 @@ class RayConnection:
         """Have the actor start on this machine, or fail to start."""
         self.machine = machine
 
+    def note_runs(self, count: int) -> None:
+        """Do nothing: the process has no other runs to compare them with."""
+
     def drain(self) -> None:
         """Do nothing: a shared actor counts its users elsewhere."""
 
-    async def open(self, first: FirstMessage) -> None:
-        """Start the actor and send it its first message. Raises UsageError if its node is not fit.
+    async def open(self) -> None:
+        """Start the actor. Raises UsageError if its node has other versions.
 
         If that fails or is cancelled, the actor is ended.
         """
         self._hello = asyncio.get_running_loop().create_future()
         try:
-            hello = await self._start(self._hello)
+            await self._transport.open_actor(self)
+            hello = await self._hello
             self.pid = hello.pid
             self.host = hello.host
             self.node = hello.node
-            files_travel = self._transport.requirements.files_travel
-            check_node(hello, self._transport.code, files_travel=files_travel)
+            check_versions(hello, self._transport.code)
         except BaseException as error:
             self._hello.cancel()
             if isinstance(error, UsageError):
                 self.loss = self.loss or str(error)
             await self.close()
             raise
-        self.sees_folder = not hello.unseen
-        if isinstance(first, WorkerConfig):
-            first = replace(first, has_own_files=not self.sees_folder)
-        self.send(first)
 
-    async def _start(self, answer: asyncio.Future[Hello]) -> Hello:
-        requirements = self._transport.requirements
-        async with show_folders(requirements.folders) as nonces:
-            request = HelloRequest(nonces, requirements.import_path, requirements.tools)
-            await self._transport.open_actor(self, request)
-            return await answer
-
-    def send(self, message: msgspec.Struct) -> None:
-        """Send a message to the actor, together with all others of this step of the event loop."""
+    def send(self, data: bytes) -> None:
+        """Send bytes to the actor."""
         if not self._arrived.has_ended:
-            self._outbox.add(message)
+            self._transport.send(ToActor(self.number, data))
 
-    def _write(self, frame: bytes) -> None:
-        if not self._arrived.has_ended:
-            self._transport.send(ToActor(self.number, frame))
-
-    async def receive_all(self) -> list[FromProcess]:
-        """Return the messages that have arrived; none when the actor is lost or closed."""
-        return await self._arrived.receive_all()
+    async def receive(self) -> bytes:
+        """Return the bytes that have arrived; none when the actor is lost or closed."""
+        return await self._arrived.receive()
 
     async def read_lease(self) -> float | None:
         """Return the seconds for which the actor may work without a call; None if not known."""
@@ -300,7 +270,7 @@ class RayConnection:
     async def wait_until_stopped(self) -> None:
         """Wait until the actor has ended, or its lease is over.
 
-        If it works, because a message of it could not be used, it is ended.
+        If it works, because bytes of it could not be used, it is ended.
         """
         if not self._arrived.has_ended:
             self._transport.send(CloseActor(self.number))
@@ -351,15 +321,28 @@ class RayConnection:
             )
 
 
-async def _greet(channel: Channel[ToTransport], config: DriverConfig) -> int:
+def check_versions(hello: Hello, code: str) -> None:
+    """Raise UsageError if a node has other versions than this machine; `code`: of this machine."""
+    python = platform.python_version()
+    if hello.code != code or _get_minor(hello.python) != _get_minor(python):
+        raise UsageError(
+            f"the node {hello.host} has mudroom {hello.code} and Python {hello.python}; here are "
+            f"{code} and Python {python}",
+            where="worker",
+            remedy="Install the same version of mudroom and Python on all nodes.",
+        )
+
+
+def _get_minor(version: str) -> str:
+    """Return the version without its last number."""
+    return version.rpartition(".")[0]
+
+
+async def _greet(stream: MessageStream[ToTransport], config: DriverConfig) -> int:
     """Send a driver its config and return the processors of its cluster. Raises UsageError."""
-    try:
-        channel.send(config)
-        message = await channel.receive()
-        if isinstance(message, DriverReady):
-            return message.processors
-        failed = message if isinstance(message, DriverFailed) else DriverFailed(_DRIVER_ENDED, "")
-        raise UsageError(failed.message, where="worker", remedy=failed.remedy)
-    except BaseException:
-        await channel.close()
-        raise
+    stream.send(config)
+    message = await stream.receive()
+    if isinstance(message, DriverReady):
+        return message.processors
+    failed = message if isinstance(message, DriverFailed) else DriverFailed(_DRIVER_ENDED, "")
+    raise UsageError(failed.message, where="worker", remedy=failed.remedy)

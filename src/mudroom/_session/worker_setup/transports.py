@@ -1,30 +1,68 @@
-"""Worker processes that several sessions of a program share: `mudroom.Workers`."""
+"""How a session reaches its worker processes: its own, or those that several sessions share."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from ..._adapters.workers.process.connection import ProcessTransport
-from ..._adapters.workers.ray.node_check import NodeRequirements
-from ..._adapters.workers.remote.messages import WorkerConfig
-from ..._adapters.workers.remote.worker import RemoteWorker
-from ..._adapters.workers.shared.connection import SharedTransport
-from ..._adapters.workers.shared.processes import SharedProcesses
-from ..._core.ports import WorkerProcesses
+from ..._adapters.workers.process import ProcessTransport
+from ..._core.ports import WorkerProcesses, WorkerTransport
 from ..._core.type_checks import check_type
-from ..._engine.session_context import SessionServices
 from ...errors import UsageError
-from ..model_registry import ModelRegistry
-from ..options import parse_worker
-from .cluster import (
-    can_send_files,
-    connect_to_ray,
-    make_hidden_check,
-    make_requirements,
-    open_far_worker,
-)
-from .session_side import COMMAND
+from ..options import MAX_PROCESSES, SessionOptions, WorkerChoice, choose_worker, parse_worker
+
+if TYPE_CHECKING:
+    from mudroom_fleet.shared_processes import SharedProcesses
+
+RUN_PROGRAM = "mudroom._session.worker_setup.process_services:serve"
+"""What a worker process executes for one session."""
+SHARE_PROGRAM = "mudroom_fleet.shared_program:serve"
+"""What it executes if several sessions share it."""
+
+
+async def connect(
+    options: SessionOptions, environ: Mapping[str, str]
+) -> tuple[WorkerTransport, int]:
+    """Return the transport to the worker processes of a session, and their number.
+
+    Raises UsageError.
+    """
+    if options.workers is not None:
+        return _connect_to_workers(options.workers)
+    return await _open_transport(choose_worker(options), environ, RUN_PROGRAM)
+
+
+async def _open_transport(
+    choice: WorkerChoice, environ: Mapping[str, str], program: str
+) -> tuple[WorkerTransport, int]:
+    """Return the transport to new worker processes, and their number.
+
+    Without a number in the choice there is one process per processor.
+    """
+    if choice.kind == "process":
+        transport = ProcessTransport(make_command(program))
+        return transport, choice.processes or os.cpu_count() or 1
+    from mudroom_fleet.ray_transport import RayTransport
+
+    transport = RayTransport(program, environ)
+    try:
+        processors = await transport.start()
+    except BaseException:
+        await transport.close()
+        raise
+    return transport, choice.processes or max(1, min(processors, MAX_PROCESSES))
+
+
+def make_command(program: str) -> tuple[str, ...]:
+    """Return the command line of a worker process, without the number of its socket.
+
+    Arguments:
+        program: see `WorkerTransport`.
+    """
+    # Without -P, Python imports modules of the current folder first, which may be a stranger's.
+    return (sys.executable, "-P", "-m", "mudroom._session.worker_process", program)
 
 
 class Workers:
@@ -70,20 +108,20 @@ class Workers:
         return self._processes.pids if self._processes else ()
 
     async def __aenter__(self) -> Workers:
+        from mudroom_fleet.shared_processes import SharedProcesses
+
         if self._processes is not None:
             raise UsageError("the worker processes are open already", where="Workers")
-        if self._kind == "ray":
-            requirements = NodeRequirements(files_travel=can_send_files())
-            transport, processors = await connect_to_ray(self._environ, requirements)
-            self._processes = SharedProcesses(transport, self._count or processors)
+        transport, count = await _open_transport(
+            WorkerChoice(self._kind, self._count), self._environ, SHARE_PROGRAM
+        )
+        self._processes = SharedProcesses(transport, count, RUN_PROGRAM)
+        if transport.is_far:
             try:
                 await self._processes.open()
             except BaseException:
                 await self.__aexit__()
                 raise
-        else:
-            count = self._count or os.cpu_count() or 1
-            self._processes = SharedProcesses(ProcessTransport(COMMAND), count)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -93,43 +131,24 @@ class Workers:
             finally:
                 self._processes = None
 
-    async def _open_worker(
-        self, services: SessionServices, config: WorkerConfig, models: ModelRegistry
-    ) -> RemoteWorker:
-        """Return the worker of a session that uses the processes. Raises UsageError."""
-        processes = self._processes
-        if processes is None:
+    def _connect(self) -> tuple[WorkerTransport, int]:
+        """Return the transport of a session that uses the processes, and their number."""
+        from mudroom_fleet.shared_processes import SharedTransport
+
+        if self._processes is None:
             raise UsageError(
                 "the worker processes are not open",
                 where="workers",
                 remedy="Open the session inside `async with Workers(...) as workers:`.",
             )
-        if self._kind == "ray":
-            transport = SharedTransport(processes, make_requirements(config))
-            return await open_far_worker(
-                services, config, models, transport, processes.size, self._environ
-            )
-        return RemoteWorker(
-            services,
-            config,
-            SharedTransport(processes, NodeRequirements()),
-            processes.size,
-            models.get_rate_limiter,
-            make_hidden_check(services),
-        )
+        return SharedTransport(self._processes), self._processes.size
 
 
-async def open_shared_worker(
-    workers: WorkerProcesses,
-    services: SessionServices,
-    config: WorkerConfig,
-    models: ModelRegistry,
-) -> RemoteWorker:
-    """Return the worker of a session that uses shared processes. Raises UsageError."""
+def _connect_to_workers(workers: WorkerProcesses) -> tuple[WorkerTransport, int]:
     if not isinstance(workers, Workers):
         raise UsageError(
             f"workers is no mudroom.Workers, but {type(workers).__name__}",
             where="Session",
             remedy="Pass what `async with Workers(...) as workers:` gives.",
         )
-    return await workers._open_worker(services, config, models)  # noqa: SLF001  (same module)
+    return workers._connect()  # noqa: SLF001  (same module)

@@ -1,4 +1,4 @@
-"""Driver process of a session: `python -m mudroom._adapters.workers.ray.driver SOCKET`.
+"""Driver process of a session: `python -m mudroom_fleet.driver SOCKET`.
 
 It connects to a Ray cluster, or starts one on this machine, and carries bytes between the session's
 process and the actors. It is a process of its own because Ray takes over the signals, the
@@ -15,6 +15,8 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -22,8 +24,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...._platform.private_files import make_private_folder
-from ..process.channel import Channel
+from msgspec import Struct
+
+from mudroom.ports import MessageStream, SocketLink
+
 from .actor import WorkerActor
 from .actor_link import ActorHandle, ActorLink
 from .driver_messages import (
@@ -38,7 +42,7 @@ from .driver_messages import (
     ToDriver,
     ToTransport,
 )
-from .placement import Node, Placement
+from .lease import read_clock
 
 _STORE_BYTES = 80_000_000
 """Size of the object store of a cluster on this machine; Ray wants at least 75 MB. Not used."""
@@ -64,19 +68,21 @@ def main() -> None:
 
 
 async def _serve(connection: socket.socket) -> None:
-    channel = await Channel[DriverConfig | ToDriver].open(connection, DriverConfig | ToDriver)
-    config = await channel.receive()
+    link = await SocketLink.open(connection)
+    stream = MessageStream[DriverConfig | ToDriver](link, DriverConfig | ToDriver)
+    config = await stream.receive()
     if not isinstance(config, DriverConfig):
         return
     failure = _connect(config)
     if failure is not None:
-        channel.send(failure)
-        await channel.close()
+        stream.send(failure)
+        stream.flush()
+        await link.close()
         return
     ray: Any = import_module("ray")
-    channel.send(DriverReady(int(ray.cluster_resources().get("CPU", 1))))
-    actors = ActorLinks(_RayCluster(config), channel.send, config.lease_seconds)
-    while (message := await channel.receive()) is not None:
+    stream.send(DriverReady(int(ray.cluster_resources().get("CPU", 1))))
+    actors = ActorLinks(_RayCluster(config), stream.send, config.lease_seconds)
+    while (message := await stream.receive()) is not None:
         if not isinstance(message, DriverConfig):
             actors.handle(message)
     ray.shutdown()
@@ -191,7 +197,7 @@ def _protect_token() -> None:
 
 def _create_token(path: Path) -> None:
     """Write a new token, unless another session has just written one: that one stays."""
-    make_private_folder(path.parent)
+    path.parent.mkdir(0o700, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # its mode is 0600
         file.write(secrets.token_hex(32).encode())
         file.flush()
@@ -201,10 +207,6 @@ def _create_token(path: Path) -> None:
 
 def _first_line(error: Exception) -> str:
     return next((line for line in str(error).splitlines() if line), type(error).__name__)
-
-
-if __name__ == "__main__":
-    main()
 
 
 class Cluster(Protocol):
@@ -266,7 +268,7 @@ class ActorLinks:
         create = partial(self._create, number, message.machine)
         link = ActorLink(number, create, self._send, self, self._lease_seconds)
         self._links[number] = link
-        self._tasks[number] = task = asyncio.create_task(link.run(message.hello))
+        self._tasks[number] = task = asyncio.create_task(link.run())
         task.add_done_callback(lambda _: self._forget(number))
 
     def _close(self, message: CloseActor, link: ActorLink) -> None:
@@ -306,3 +308,68 @@ class ActorLinks:
     def is_gone(self, error: Exception, node: str) -> bool:
         """Return whether an error proves that the process of an actor has ended; see `Cluster`."""
         return self._cluster.is_gone(error, node)
+
+
+_AVOIDED_SECONDS = 60.0
+"""Seconds for which a silent node comes after others. Ray may need so long to notice its loss."""
+
+
+class Node(Struct, frozen=True):
+    """A node of the cluster. `machine`: its host name."""
+
+    id: str
+    machine: str
+    processors: float
+
+
+class Placement:
+    """The nodes of a session's actors. Threads may call the methods.
+
+    Ray places actors that reserve no processors at random.
+
+    Arguments:
+        read_clock: returns the present time in seconds.
+    """
+
+    def __init__(self, read_clock: Callable[[], float] = read_clock) -> None:
+        self._read_clock = read_clock
+        self._nodes: dict[int, str] = {}
+        self._avoided_until: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def choose(self, number: int, nodes: Sequence[Node]) -> str:
+        """Return the id of the node for an actor.
+
+        Nodes with processors come first, then those that answer, then the one with the fewest
+        actors per processor.
+
+        Arguments:
+            number: of the actor. nodes: those on which it may start, at least one.
+        """
+        with self._lock:
+            actors = Counter(self._nodes.values())
+            now = self._read_clock()
+
+            def rank(node: Node) -> tuple[bool, bool, float]:
+                is_silent = self._avoided_until.get(node.id, now) > now
+                load = (actors[node.id] + 1) / (node.processors or 1)
+                return not node.processors, is_silent, load
+
+            node = min(nodes, key=rank)
+            self._nodes[number] = node.id
+            return node.id
+
+    def note_silence(self, number: int) -> None:
+        """Note that an actor does not answer: others come to other nodes for a while."""
+        with self._lock:
+            if node := self._nodes.get(number):
+                self._avoided_until[node] = self._read_clock() + _AVOIDED_SECONDS
+
+    def remove(self, number: int) -> None:
+        """Note that an actor has ended or is lost."""
+        with self._lock:
+            self._nodes.pop(number, None)
+
+
+if __name__ == "__main__":
+    main()

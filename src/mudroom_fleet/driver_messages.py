@@ -2,22 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from msgspec import Struct
-
-
-class HelloRequest(Struct, frozen=True):
-    """Question to a new actor.
-
-    Arguments:
-        nonces: texts of files that it must see, by path.
-        import_path, tools: see NodeRequirements.
-    """
-
-    nonces: dict[str, str]
-    import_path: Sequence[str] = ()
-    tools: Sequence[str] = ()
 
 
 class Hello(Struct, frozen=True, kw_only=True):
@@ -26,8 +11,6 @@ class Hello(Struct, frozen=True, kw_only=True):
     Arguments:
         node: id of its node in the cluster. host: name of that machine.
         python: version of Python. code: see `compute_code_digest`.
-        unseen: files of the request that are not there or have another text.
-        unloaded: tools of the request that cannot be imported, each with the reason.
     """
 
     pid: int
@@ -35,8 +18,6 @@ class Hello(Struct, frozen=True, kw_only=True):
     node: str
     python: str
     code: str
-    unseen: tuple[str, ...]
-    unloaded: tuple[str, ...] = ()
 
 
 # From the session's process to the driver process.
@@ -62,7 +43,6 @@ class OpenActor(Struct, frozen=True, tag=True):
     """Create an actor. `machine`: the only one on which it may start; "" for any."""
 
     number: int
-    hello: HelloRequest
     machine: str = ""
 
 
