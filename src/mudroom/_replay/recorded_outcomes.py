@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .._adapters.workers.past_end import WORKERS_ENDED
+from .._adapters.workers.past_runs import WORKERS_ENDED
 from .._core.events import (
     Compacted,
     MessageDelivered,

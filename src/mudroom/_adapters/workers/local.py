@@ -113,7 +113,7 @@ class TaskHandle(ABC):
         is_cancelled = False
         while self.outcome.cancelled() or not self.outcome.done():
             if self.outcome.cancelled():  # before the run began or continued
-                from .past_end import end_past_run
+                from .past_runs import end_past_run
 
                 # A task of its own: a cancel of the caller does not stop the record of the end.
                 ending = end_past_run(self._services, self.grant, self.stop_reason)
@@ -317,11 +317,11 @@ class LocalWorker:
         past = self._services.past_events.get(brief.run_id)
         if past and isinstance(past[0], RunStarted):
             if report := find_report(past):
-                from .past_report import charge_past_run
+                from .past_runs import charge_past_run
 
                 charge_past_run(meter, self._services.past_events, report)
                 return report
-            from .resumed_files import restore_workspace
+            from .past_runs import restore_workspace
 
             spec = restore_workspace(brief, past, self._services)
             brief = replace(past[0].brief, history=brief.history, workspace=spec)
