@@ -73,9 +73,9 @@ async def test_sessions_of_one_process_are_served_by_the_other(
         async with asyncio.timeout(SECONDS):
             await held.wait()
         assert len(asked) == 2  # the process that has the session took the prompt, once
+        is_dead = True  # before the kill: the other process may ask the model at once
         first.kill()
         await first.wait()
-        is_dead = True
         async with asyncio.timeout(SECONDS):
             await stream
         view = await two.get(f"/v1/sessions/{session}")
