@@ -67,6 +67,10 @@ class PastEvents(MutableMapping[str, list[StoredEvent]]):
     def __len__(self) -> int:
         return len(self._by_run)
 
+    def list_children(self, run_id: str) -> list[str]:
+        """Return the ids of the children of a run, oldest first."""
+        return list(self._children.get(run_id, ()))
+
     def walk_below(self, run_id: str) -> Iterator[str]:
         """Yield the ids of the runs below this one, each before those below it."""
         for child in self._children.get(run_id, ()):

@@ -36,7 +36,7 @@ from .._core.messages import (
     Usage,
     UserBlock,
 )
-from .._core.runs import Reason, Report, find_parent_id, join_run_id, split_run_id
+from .._core.runs import Reason, Report, join_run_id, split_run_id
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from .._projections.engine_text import quote
@@ -377,9 +377,7 @@ async def end_past_children(
     services = run.services
     past = services.past_events
     unfinished: list[str] = []
-    for child in past.walk_below(run.run_id):
-        if find_parent_id(child) != run.run_id:
-            continue
+    for child in past.list_children(run.run_id):
         if not find_report(past[child]):
             unfinished.append(child)
         elif child not in services.meters.charged:
