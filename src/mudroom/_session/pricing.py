@@ -63,6 +63,7 @@ def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> floa
         output_tokens=usage.output_tokens,
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
+        cache_write_1h_tokens=usage.cache_hour_tokens,
         web_searches=usage.searches,
     )
     provider_id = _PROVIDER_IDS.get(provider, provider)
@@ -124,7 +125,8 @@ class ModelPrice(Struct, frozen=True, kw_only=True):
     """Prices of one model in US dollars.
 
     Arguments:
-        input, output, cache_read, cache_write: of one token.
+        input, output, cache_read, cache_write, cache_hour: of one token; `cache_hour` is the
+            price of writing it to the cache for an hour.
         search: of one web search, None if it is not known.
         max_input: input tokens of a request up to which these prices hold.
     """
@@ -133,6 +135,7 @@ class ModelPrice(Struct, frozen=True, kw_only=True):
     output: float
     cache_read: float
     cache_write: float
+    cache_hour: float
     search: float | None
     max_input: int
 
@@ -147,7 +150,8 @@ class ModelPrice(Struct, frozen=True, kw_only=True):
         return (
             uncached * self.input
             + usage.cache_read_tokens * self.cache_read
-            + usage.cache_write_tokens * self.cache_write
+            + (usage.cache_write_tokens - usage.cache_hour_tokens) * self.cache_write
+            + usage.cache_hour_tokens * self.cache_hour
             + usage.output_tokens * self.output
             + usage.searches * (self.search or 0.0)
         )
@@ -230,6 +234,7 @@ def _compute_price(model: str) -> ModelPrice | None:
         Usage(0, _SAMPLE),
         Usage(_SAMPLE, cache_read_tokens=_SAMPLE),
         Usage(_SAMPLE, cache_write_tokens=_SAMPLE),
+        Usage(_SAMPLE, cache_write_tokens=_SAMPLE, cache_hour_tokens=_SAMPLE),
     ]
     prices = [(calculate_cost(model, each) or 0.0) / _SAMPLE for each in samples]
     return ModelPrice(
@@ -237,6 +242,7 @@ def _compute_price(model: str) -> ModelPrice | None:
         output=prices[1],
         cache_read=prices[2],
         cache_write=prices[3],
+        cache_hour=prices[4],
         search=calculate_cost(model, Usage(searches=1)),
         max_input=find_price_limit(model),
     )

@@ -177,8 +177,16 @@ def _openai_usage(usage: Usage) -> dict[str, Any]:
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        "prompt_tokens_details": _cached(usage),
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def _cached(usage: Usage) -> dict[str, int]:
+    written = usage.cache_write_tokens
+    return {
+        "cached_tokens": usage.cache_read_tokens,
+        **({"cache_write_tokens": written} if written else {}),
     }
 
 
@@ -277,7 +285,7 @@ def _response_item(block: Block, answer_id: str, index: int) -> dict[str, Any]:
 def _response_usage(usage: Usage) -> dict[str, Any]:
     return {
         "input_tokens": usage.input_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        "input_tokens_details": _cached(usage),
         "output_tokens": usage.output_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.total_tokens,

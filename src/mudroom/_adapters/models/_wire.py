@@ -6,6 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import cached_property
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
@@ -41,6 +42,7 @@ log = logging.getLogger("mudroom")
 # A prefix holds the system prompt and all tool schemas, often tens of kilobytes.
 _MAX_CACHED_PREFIXES = 32
 _SAMPLING = ("temperature", "top_p")
+CACHE_KEY = "prompt_cache_key"
 # Default output limit in tokens where the server reports its window, which bounds answers as
 # well.
 _SERVED_MAX_OUTPUT = 32_000
@@ -145,6 +147,7 @@ class WireModel(ABC):
             config.top_p,
             config.max_tokens,
             config.server_tools,
+            config.cache_key,
         )
         prefix = self._prefixes.get(key)
         if prefix is None:
@@ -179,6 +182,12 @@ class WireModel(ABC):
     def server_tools(self) -> tuple[str, ...]:
         """Names of the tools the provider runs for this model."""
         return tuple(name for name in self.SERVER_TOOLS if name in self.facts.server_tools)
+
+    def encode_cache_key(self, config: RequestConfig) -> dict[str, str]:
+        """Encode the cache key, if the host takes one. It is hashed: OpenAI takes 64 characters."""
+        if not (config.cache_key and self.facts.takes_cache_key) or CACHE_KEY in self.facts.refused:
+            return {}
+        return {CACHE_KEY: sha256(config.cache_key.encode()).hexdigest()[:32]}
 
     def encode_server_tools(self, config: RequestConfig) -> list[dict[str, Any]]:
         """Encode the requested tools that the provider runs."""

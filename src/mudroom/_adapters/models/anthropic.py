@@ -45,6 +45,7 @@ class _Usage(Struct):
     cache_creation_input_tokens: int | None = None
     output_tokens_details: dict[str, Any] | None = None
     server_tool_use: dict[str, Any] | None = None
+    cache_creation: dict[str, Any] | None = None
 
 
 _COUNT_NAMES = _Usage.__struct_fields__[:4]
@@ -279,7 +280,7 @@ class AnthropicReader:
         """Replace the counts that are set: each event reports totals and may leave some out."""
         if usage is None:
             return
-        *counts, details, server_tools = astuple(usage)
+        *counts, details, server_tools, writes = astuple(usage)
         for name, count in zip(_COUNT_NAMES, counts, strict=True):
             if count is not None:
                 self._counts[name] = count
@@ -287,6 +288,8 @@ class AnthropicReader:
             self._counts["thinking"] = thinking
         if server_tools and (searches := server_tools.get("web_search_requests")) is not None:
             self._counts["searches"] = searches
+        if writes and (tokens := writes.get("ephemeral_1h_input_tokens")) is not None:
+            self._counts["hour"] = tokens
 
 
 def _ensure_unique_ids(
@@ -316,6 +319,7 @@ def _to_usage(counts: Mapping[str, int]) -> Usage:
         cache_write_tokens=cache_written,
         reasoning_tokens=counts.get("thinking", 0),
         searches=counts.get("searches", 0),
+        cache_hour_tokens=counts.get("hour", 0),
     )
 
 
@@ -324,6 +328,14 @@ def _to_usage(counts: Mapping[str, int]) -> Usage:
 _API_VERSION = "2023-06-01"
 _CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
 _CACHE_MARK_JSON = b',"cache_control":{"type":"ephemeral"}'
+_HOUR_MARK_JSON = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
+# Seconds that cache entries live after their last use, without and with a lifetime of an hour.
+_SHORT_LIFE = 300.0
+_LONG_LIFE = 3600.0
+# In prices of input tokens: what writing an expired prompt again costs more than reading it, and
+# what writing it for an hour costs more than writing it for five minutes.
+_PRICE_OF_LOSS = 1.25 - 0.1
+_PRICE_OF_HOUR = 2.0 - 1.25
 # Block types on which the API accepts no cache mark.
 _UNMARKABLE_BLOCKS = frozenset({"thinking", "redacted_thinking"})
 
@@ -381,22 +393,59 @@ class AnthropicModel(WireModel):
 
 
 class AnthropicConversation(WireConversation):
-    """A conversation with a cache mark on its last message: everything up to it is cached."""
+    """A conversation with cache marks on its last message and on that of the request before.
 
-    _is_last_markable = False
+    The API looks for an earlier entry in the 20 blocks before a mark. A turn with more than nine
+    calls has more blocks, so the second mark is where the request before wrote its entry.
+
+    A conversation that lost its cache in a long wait, for children say, keeps later entries for an
+    hour, as long as the prompt it has paid twice costs more than the dearer writes.
+    """
+
+    _last_end = 0
+    _answered_end = 0
+    _asked_at = 0.0
+    _asked_size = 0
+    _lost_size = 0
+    _keeps_hour = False
 
     def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
-        if not self._is_last_markable:
-            return super().build_body(tools=tools, max_tokens=max_tokens)
-        # The mark belongs into the last block: before the closing "}]}" of the last message.
+        self._keeps_hour = self._choose_hour()
+        mark = _HOUR_MARK_JSON if self._keeps_hour else _CACHE_MARK_JSON
         messages = memoryview(self._messages)
-        end = self._make_end(tools=tools)
-        start = self._make_start(max_tokens)
-        return b"".join((start, messages[:-3], _CACHE_MARK_JSON, messages[-3:], end))
+        parts: list[bytes | memoryview] = [self._make_start(max_tokens)]
+        start = 0
+        for end in (self._answered_end, self._last_end):
+            if end > start:
+                parts += (messages[start:end], mark)
+                start = end
+        parts += (messages[start:], self._make_end(tools=tools))
+        return b"".join(parts)
 
     def append_entry(self, entry: dict[str, Any]) -> None:
+        if entry["role"] == "assistant":
+            self._answered_end = self._last_end
         super().append_entry(entry)
-        self._is_last_markable = entry["content"][-1]["type"] not in _UNMARKABLE_BLOCKS
+        is_markable = entry["content"][-1]["type"] not in _UNMARKABLE_BLOCKS
+        # A mark belongs into the last block: before the closing "}]}" of the message.
+        self._last_end = len(self._messages) - 3 if is_markable else 0
+
+    def _make_start(self, max_tokens: int | None) -> bytes:
+        start = super()._make_start(max_tokens)
+        # No text can contain the mark: its quotes would be escaped.
+        return start.replace(_CACHE_MARK_JSON, _HOUR_MARK_JSON) if self._keeps_hour else start
+
+    def _choose_hour(self) -> bool:
+        """Return whether entries written for an hour would have cost less so far."""
+        now = self._model.http.clock.monotonic()
+        wait = now - self._asked_at
+        if _SHORT_LIFE < wait < _LONG_LIFE:
+            self._lost_size += self._asked_size
+        self._asked_at = now
+        self._asked_size = len(self._messages) + len(self._prefix.data)
+        if not self._model.facts.keeps_cache_hour:
+            return False
+        return self._lost_size * _PRICE_OF_LOSS > self._asked_size * _PRICE_OF_HOUR
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:

@@ -32,6 +32,10 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
         tells_price: the host states the price of an answer on request.
         takes_images: the model accepts images.
         server_tools: tools the provider runs for the model, such as "web_search".
+        keeps_cache_hour: the host keeps cache entries for an hour on request.
+        takes_cache_key: the host takes a key that leads requests with the same start to one cache.
+        bills_cache_writes: writing to the cache costs more than input, and entries end only where
+            a message is marked.
         context_window: tokens of prompt and answer together; 0 if unknown.
         max_output: default output limit in tokens; below the model's own where the prompt has to
             fit as well.
@@ -52,6 +56,9 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     tells_price: bool = False
     takes_images: bool = False
     server_tools: frozenset[str] = frozenset()
+    keeps_cache_hour: bool = False
+    takes_cache_key: bool = False
+    bills_cache_writes: bool = False
     context_window: int = 0
     max_output: int = 8_192
     output_cap: int = 0
@@ -168,7 +175,14 @@ _ROWS = (
         host=r"^generativelanguage\.googleapis\.com(/|$)",
         **_SEARCH,
     ),
-    _make_row(host=_OPENAI, serves_responses=True, limit_field="max_completion_tokens"),
+    _make_row("claude-", host=r"^api\.anthropic\.com(/|$)", keeps_cache_hour=True),
+    _make_row(
+        host=_OPENAI,
+        serves_responses=True,
+        takes_cache_key=True,
+        limit_field="max_completion_tokens",
+    ),
+    _make_row("gpt-", r"gpt-(5\.[6-9]|[6-9]|\d\d)", host=_OPENAI, bills_cache_writes=True),
     _make_row(
         host=r"^api\.mistral\.ai", needs_short_ids=True, refused=frozenset({"stream_options"})
     ),

@@ -20,7 +20,7 @@ _NO_SEARCH = compile_later(
 )
 _FIELD = compile_later(
     r"\b(max_completion_tokens|max_tokens|temperature|top_p|stream_options|tool_choice"
-    r"|reasoning_effort)\b"
+    r"|reasoning_effort|prompt_cache_key|prompt_cache_breakpoint)\b"
 )
 _MISSING_REASONING = compile_later(
     r"(?i)reasoning_content\b.{0,60}"
