@@ -43,12 +43,15 @@ from ..._core.messages import (
 from ..._core.runs import Brief, Reason, RequestHead, ToolDescription
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import ToolResult
+from ..cache_use import CacheUseFold, Miss
 from ..safe_text import sanitize_line
 from ..trace_ids import SpanContext, TraceIds
 from .attributes import (
     INTERRUPTED,
     describe_answer,
+    describe_cache,
     describe_call,
+    describe_miss,
     describe_run,
     describe_turn,
     describe_usage,
@@ -86,11 +89,14 @@ class SessionSpans:
         self._last_roots: dict[str, SpanContext] = {}
         self._head_parts: dict[str, object] = {}
         self._last_at = 0.0
+        self._cache = CacheUseFold()
+        self._miss: Miss | None = None
 
     def apply(self, event: AnyEvent) -> list[Span]:
         """Add the next event, and return the spans that it ends."""
         if isinstance(event, Delta):
             return []
+        self._miss = self._cache.apply(event)
         ended: list[Span] = []
         if isinstance(event, SessionOpened):
             # Another process begins: runs that are open were cut off in the one before.
@@ -200,6 +206,8 @@ class SessionSpans:
             attributes = describe_turn(run.ids.session, run.brief, event.turn)
             run.start_turn(event.turn, started_at, attributes)
         attributes = describe_answer(event.message)
+        if self._miss:
+            attributes |= describe_miss(self._miss)
         run.add_answer(event.message.usage, attributes["gen_ai.response.finish_reasons"])
         if run.turn:
             run.turn.attributes.update(attributes)
@@ -245,6 +253,7 @@ class SessionSpans:
         report = event.report
         ended = [*run.end_calls(event.at), *run.end_turn(event.at, INTERRUPTED)]
         run.attributes["mudroom.run.reason"] = report.reason.value
+        run.attributes.update(describe_cache(self._cache.find_use(run.brief.run_id)))
         if self._capture:
             run.attributes.update(self._capture.describe_report(report.text))
         error_type = "" if report.reason is Reason.GOAL else report.reason.value
