@@ -167,9 +167,11 @@ class _Content(Struct):
     Attributes:
         tables: the tables of prices in use, the one that was added last at the end; the key is a
             table's size and time.
+        windows: by table, the context windows of the models in it that the table knows, in tokens.
     """
 
     tables: dict[str, _Models] = field(default_factory=dict[str, _Models])
+    windows: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
 
 
 class PriceFile:
@@ -183,25 +185,45 @@ class PriceFile:
         self.path = Path(home, PRICE_FILE)
         self._is_kept = bool(home)
         self._models: _Models | None = None
+        self._windows: dict[str, int] = {}
+
+    def find_window(self, model: str) -> int:
+        """Return the context window of a model in tokens; 0 if only loading the table could tell.
+
+        Arguments:
+            model: a model string, "provider:model"; of several with commas, the first counts.
+        """
+        if "genai_prices.data" in sys.modules:
+            return get_context_window(model) or 0
+        self._load()
+        return self._windows.get(model.partition(",")[0], 0)
 
     def calculate_cost(self, model: str, usage: Usage, *, uses_table: bool = True) -> float | None:
         """Return the price as `pricing.calculate_cost` does, without the table if possible."""
         usd = calculate_cost(model, usage, uses_table=False)
         if usd is not None or not uses_table or model.startswith("replay:"):
             return usd
-        if self._models is None:
-            self._models = self._read().tables.get(_describe_table(), {})
-            # A program that has loaded the table may have changed it.
-            self._is_kept = self._is_kept and "genai_prices" not in sys.modules
+        models = self._load()
         if not self._is_kept:
             return calculate_cost(model, usage)
         key = model.partition(",")[0]
-        if key not in self._models:
+        if key not in models:
             return self._learn(key, usage)
-        price = self._models[key]
+        price = models[key]
         if price and not price.holds_for(usage):
             return calculate_cost(model, usage)
         return price.calculate(usage) if price else None
+
+    def _load(self) -> _Models:
+        """Return the prices in the file, which is read once."""
+        if self._models is None:
+            content = self._read()
+            table = _describe_table()
+            self._models = content.tables.get(table, {})
+            self._windows = content.windows.get(table, {})
+            # A program that has loaded the table may have changed it.
+            self._is_kept = self._is_kept and "genai_prices" not in sys.modules
+        return self._models
 
     def _read(self) -> _Content:
         with suppress(OSError, msgspec.DecodeError):
@@ -216,10 +238,15 @@ class PriceFile:
         price = _compute_price(model)
         # Another process may have added models meanwhile. If both write, one is added later.
         content = self._read()
-        self._models = content.tables.setdefault(_describe_table(), {})
+        table = _describe_table()
+        self._models = content.tables.setdefault(table, {})
         self._models[model] = price
-        for table in list(content.tables)[:-_MAX_TABLES]:
-            del content.tables[table]
+        self._windows = content.windows.setdefault(table, {})
+        if window := get_context_window(model):
+            self._windows[model] = window
+        for old in list(content.tables)[:-_MAX_TABLES]:
+            del content.tables[old]
+            content.windows.pop(old, None)
         with suppress(OSError):
             make_private_folder(self.path.parent)
             replace_private_file(self.path, msgspec.json.encode(content))

@@ -48,6 +48,10 @@ class AgentDraft(Struct):
         tools = servers_field.add_server_patterns(self.tools, self.servers)
         if self.denied_tools:
             tools = (*(("*",) if tools is None else tools), *self.denied_tools)
+        if self.fields.get("model") == "opusplan":
+            # Claude Code plans with Opus and works with Sonnet.
+            is_plan = self.fields.get("mode") is Mode.PLAN
+            self.fields["model"] = "opus" if is_plan else "sonnet"
         return Agent(tools=tools, budget=Budget(**self.budget_fields), **self.fields)
 
 
@@ -165,6 +169,13 @@ def _handle_description(draft: AgentDraft, value: JsonValue, line: int) -> None:
 def _handle_model(draft: AgentDraft, value: JsonValue, line: int) -> None:
     model = _read_text(value)
     is_inherited = model.lower() in ("inherit", "auto", "default")
+    if model.endswith("[1m]"):
+        draft.diagnostics.add_warning(
+            line, f"model {model}: [1m] has no effect: the whole window of a model is always used"
+        )
+        model = model.removesuffix("[1m]")
+    # Claude Code's word for its most capable model, and for the next one if there is no access.
+    model = "fable,opus" if model == "best" else model
     draft.fields["model"] = "inherit" if is_inherited else model
 
 

@@ -197,6 +197,11 @@ class WireModel(ABC):
     @property
     def context_window(self) -> int:
         """Tokens of prompt and answer together, 0 if unknown."""
+        return self.facts.context_window or self.facts.usual_window
+
+    @property
+    def stated_window(self) -> int:
+        """The context window as the server or a refusal stated it, 0 if neither did."""
         return self.facts.context_window
 
     @cached_property

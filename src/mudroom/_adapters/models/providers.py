@@ -109,6 +109,9 @@ _TABLE = (
             "sonnet": "claude-sonnet-5-5",
             "opus": "claude-opus-5-5",
             "haiku": "claude-haiku-5-5",
+            "fable": "claude-fable-5-2",
+            "best": "claude-fable-5-2",
+            "opusplan": "claude-sonnet-5-5",
         },
         model_prefixes=("claude-",),
     ),
@@ -153,20 +156,25 @@ _TABLE = (
         default_model="qwen3:8b",
         is_local=True,
     ),
-    _make_compatible("openrouter", "https://openrouter.ai/api/v1", model="openrouter/auto"),
+    _make_compatible(
+        "openrouter", "https://openrouter.ai/api/v1", model="anthropic/claude-sonnet-5.5"
+    ),
     _make_compatible("groq", "https://api.groq.com/openai/v1", model="openai/gpt-oss-120b"),
     _make_compatible(
-        "xai", "https://api.x.ai/v1", "x-ai", "grok", model="grok-4", prefixes=("grok-",)
+        "xai", "https://api.x.ai/v1", "x-ai", "grok", model="grok-4.7", prefixes=("grok-",)
     ),
     _make_compatible(
         "mistral",
         "https://api.mistral.ai/v1",
         "mistralai",
-        model="mistral-large-latest",
+        model="mistral-large-4",
         prefixes=("mistral-", "codestral-", "devstral-"),
     ),
     _make_compatible(
-        "deepseek", "https://api.deepseek.com/v1", model="deepseek-chat", prefixes=("deepseek-",)
+        "deepseek",
+        "https://api.deepseek.com/v1",
+        model="deepseek-v4-flash",
+        prefixes=("deepseek-",),
     ),
     _make_compatible("together", "https://api.together.xyz/v1", model="openai/gpt-oss-120b"),
     _make_compatible(
@@ -179,11 +187,11 @@ _TABLE = (
         "moonshotai",
         "https://api.moonshot.ai/v1",
         "moonshot",
-        model="kimi-latest",
+        model="kimi-k3.1-pro",
         key_vars=("MOONSHOTAI_API_KEY", "MOONSHOT_API_KEY"),
     ),
     _make_compatible(
-        "zai", "https://api.z.ai/api/paas/v4", "z-ai", model="glm-4.6", prefixes=("glm-",)
+        "zai", "https://api.z.ai/api/paas/v4", "z-ai", model="glm-5.3", prefixes=("glm-",)
     ),
     _make_compatible("lmstudio", "http://127.0.0.1:1234/v1", "lm-studio"),
     _make_compatible("vllm", "http://127.0.0.1:8000/v1"),
@@ -206,13 +214,18 @@ _SHORTCUTS = {
 }
 
 
+# Suffix with which Claude Code asks for a window of a million tokens.
+LONG_WINDOW = "[1m]"
+
+
 def parse_model_name(name: str) -> tuple[str, str]:
     """Split a model string into provider and model.
 
-    The string is "provider:model", "provider/model", a provider, a model or a shortcut. Raises
-    UnknownName with the nearest names, and UsageError for a provider without a default model.
+    The string is "provider:model", "provider/model", a provider, a model or a shortcut. Claude
+    Code's suffix "[1m]" is dropped: the whole window of a model is used anyway. Raises UnknownName
+    with the nearest names, and UsageError for a provider without a default model.
     """
-    name = name.strip()
+    name = name.strip().removesuffix(LONG_WINDOW)
     separators = [position for mark in ":/" if (position := name.find(mark)) >= 0]
     end = min(separators, default=len(name))
     model = name[end + 1 :].strip()

@@ -146,6 +146,7 @@ def build_worker_services(
     permissions = msgspec.json.decode(config.permissions, type=Permissions)
     environments = _open_environments(config, permissions, skills, link)
     journal = RemoteJournal(link)
+    prices = PriceFile(config.home)
     services = SessionServices(
         session=config.session,
         get_model=models.get_model,
@@ -170,7 +171,7 @@ def build_worker_services(
         check=config.check,
         check_seconds=config.check_seconds,
         max_returns=config.max_returns,
-        compute_price=PriceFile(config.home).calculate_cost,
+        compute_price=prices.calculate_cost,
         reports_costs=config.reports_costs,
         past_events=past_events,
         watchers=Watchers((link.show,)),
@@ -179,7 +180,7 @@ def build_worker_services(
         live_overlaps=LiveOverlaps(clock),
         output_checks=RemoteOutputChecks(link),
         teams=RemoteTeams(link),
-        context_policy=make_context_policy(models, config.compaction, config.home),
+        context_policy=make_context_policy(models, config.compaction, config.home, prices),
         board=board,
         trace_ids=config.trace_ids,
     )
