@@ -97,7 +97,10 @@ def test_a_request_as_it_is_sent() -> None:
     assert [entry.get("cache_control") for entry in body["tools"]] == [None, MARK]
     assert body["system"] == [{"type": "text", "text": "Be brief.", "cache_control": MARK}]
     assert body["messages"] == [
-        {"role": "user", "content": [{"type": "text", "text": "Read a.py and b.py."}]},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "Read a.py and b.py.", "cache_control": MARK}],
+        },
         {
             "role": "assistant",
             "content": [
@@ -163,7 +166,7 @@ def test_missing_tools_and_system_prompt_are_not_sent() -> None:
 
 
 def test_a_body_has_at_most_four_cache_marks() -> None:
-    assert json.dumps(decode_body(*CONVERSATION, config=CONFIG)).count("cache_control") == 3
+    assert json.dumps(decode_body(*CONVERSATION, config=CONFIG)).count("cache_control") == 4
 
 
 def test_thinking_is_sent_only_to_the_wire_that_wrote_it() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .commands import check_commands, load_commands
     from .context_files import ContextFiles, load_context_files
     from .declared_servers import DeclaredServer, may_declare_servers, may_have_rights
-    from .diagnostics import Diagnostic, Severity, count_by_severity
+    from .diagnostics import Diagnostic, Severity, count_by_severity, join_repeated
     from .fields import fold_name, normalize_name
     from .output_styles import (
         NO_STYLE,
@@ -41,7 +41,7 @@ _MODULES = {
     "commands": "check_commands load_commands",
     "context_files": "ContextFiles load_context_files",
     "declared_servers": "DeclaredServer may_declare_servers may_have_rights",
-    "diagnostics": "Diagnostic Severity count_by_severity",
+    "diagnostics": "Diagnostic Severity count_by_severity join_repeated",
     "fields": "fold_name normalize_name",
     "output_styles": "NO_STYLE OutputStyle apply_style find_style load_output_styles",
     "safe_read": "find_files",
@@ -62,6 +62,7 @@ __all__ = [  # noqa: RUF022  (by theme)
     "Diagnostic",
     "Severity",
     "count_by_severity",
+    "join_repeated",
     "Skill",
     "load_skill",
     "load_skills",

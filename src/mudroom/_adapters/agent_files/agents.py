@@ -21,10 +21,11 @@ from .plugin_folders import PluginFolders, list_locations, make_part_name
 from .safe_read import list_files, read_text
 from .skills import Skill, format_preloaded, load_skills
 from .toml_document import parse_toml
+from .tools_field import is_github_file
 
 TEMPLATE_DESCRIPTION = "when to use this agent (the only text that its caller reads)"
 """The description that `mudroom agents new` writes."""
-_NAMED_BY_FILE = ("agents", "opencode")
+_NAMED_BY_FILE = ("agents", "opencode", "github")
 _RESERVED = ("main", *BUILTIN_AGENTS)
 
 
@@ -227,9 +228,10 @@ def load_agent_file(
     draft = draft_agent(entries, diagnostics, tools)
     if body:
         draft.fields["instructions"] = body
-    if dialect == "opencode" or (dialect in _NAMED_BY_FILE and "name" not in draft.fields):
+    is_named_by_file = dialect in _NAMED_BY_FILE or is_github_file(path)
+    if dialect == "opencode" or (is_named_by_file and "name" not in draft.fields):
         name = os.path.relpath(path, folder or os.path.dirname(path))
-        draft.fields["name"] = normalize_name(name.rpartition(".")[0])
+        draft.fields["name"] = normalize_name(name.rpartition(".")[0].removesuffix(".agent"))
     return _finish(draft, entries, body_line, skills or {}), draft
 
 

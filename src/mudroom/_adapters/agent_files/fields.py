@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import Struct
 
-from ..._core.agents import Agent, Mode, WorkspaceKind
+from ..._core.agents import Agent, Effort, Mode, WorkspaceKind
 from ..._core.budgets import Budget
 from ..._core.json_values import JsonValue
 from ..._core.output_declarations import parse_outputs
+from ..._platform.lazy_pattern import compile_later
 from . import servers_field, tools_field
 from .diagnostics import FileDiagnostics
 from .frontmatter import Entry
@@ -167,7 +168,10 @@ def _handle_description(draft: AgentDraft, value: JsonValue, line: int) -> None:
 
 
 def _handle_model(draft: AgentDraft, value: JsonValue, line: int) -> None:
-    model = _read_text(value)
+    if tools_field.is_github_file(draft.diagnostics.path):
+        model = _read_github_models(value)
+    else:
+        model = _read_text(value)
     is_inherited = model.lower() in ("inherit", "auto", "default")
     if model.endswith("[1m]"):
         draft.diagnostics.add_warning(
@@ -179,11 +183,29 @@ def _handle_model(draft: AgentDraft, value: JsonValue, line: int) -> None:
     draft.fields["model"] = "inherit" if is_inherited else model
 
 
+_CLAUDE_VERSION = compile_later(r"\b(claude-(?:[a-z]+-)?\d+)\.(\d+)")
+
+
+def _read_github_models(value: JsonValue) -> str:
+    """Read GitHub's names of models, such as "Claude Sonnet 4.5 (copilot)".
+
+    Several are tried in order, as models with commas between them are here.
+    """
+    names = value if isinstance(value, list) else _read_text(value).split("|")
+    models = [
+        _read_text(name).strip("'\"").removesuffix(" (copilot)").lower().replace(" ", "-")
+        for name in names
+    ]
+    return _CLAUDE_VERSION.sub(r"\1-\2", ",".join(models))
+
+
 def _handle_tools(draft: AgentDraft, value: JsonValue, line: int) -> None:
     allowed = tools_field.parse_allowed(value, draft.known_tools, draft.diagnostics, line)
     draft.tools = allowed.tools
     if allowed.agents is not None:
         draft.fields["children"] = allowed.agents
+    if value and not allowed.tools:
+        draft.diagnostics.add_warning(line, "none of its tools has a counterpart: it gets none")
     names = [pattern.partition("(")[0] for pattern in allowed.tools]
     known = ("*", *draft.known_tools)
     # A mistyped list must not leave an agent that cannot do anything.
@@ -260,8 +282,27 @@ def _handle_servers(draft: AgentDraft, value: JsonValue, line: int) -> None:
     draft.servers = servers_field.parse_servers(value)
 
 
+def _handle_effort(draft: AgentDraft, value: JsonValue, line: int) -> None:
+    effort = _read_choice(value, "minimal", *get_args(Effort))
+    draft.fields["effort"] = "low" if effort == "minimal" else effort
+
+
 def _handle_mode(draft: AgentDraft, value: JsonValue, line: int) -> None:
     draft.is_main = _read_choice(value, "primary", "subagent", "all") == "primary"
+
+
+def _handle_agents(draft: AgentDraft, value: JsonValue, line: int) -> None:
+    draft.fields["children"] = tuple(
+        name if "*" in name else normalize_name(name) for name in tools_field.parse_names(value)
+    )
+
+
+def _handle_child_use(draft: AgentDraft, value: JsonValue, line: int) -> None:
+    draft.is_main = not _read_flag(value)
+
+
+def _handle_no_child_use(draft: AgentDraft, value: JsonValue, line: int) -> None:
+    draft.is_main = _read_flag(value)
 
 
 def _handle_disabled(draft: AgentDraft, value: JsonValue, line: int) -> None:
@@ -360,6 +401,10 @@ _SPELLINGS: tuple[tuple[str, FieldHandler], ...] = (
     ("mode", _handle_mode),
     ("kind", _handle_kind),
     ("disable disabled", _handle_disabled),
+    ("effort model_reasoning_effort", _handle_effort),
+    ("agents", _handle_agents),
+    ("infer", _handle_child_use),
+    ("disable_model_invocation", _handle_no_child_use),
     ("modelConfig model_config", _MODEL_CONFIG),
     ("runConfig run_config", _RUN_CONFIG),
 )
@@ -372,6 +417,7 @@ _LIMITING = {
     _handle_permission_mode,
     _handle_sandbox_mode,
     _handle_child_tools,
+    _handle_agents,
     _handle_budget,
     _TURNS,
     _MINUTES,
@@ -379,8 +425,8 @@ _LIMITING = {
     _WORKSPACE,
 }
 _UNUSED = (
-    "color hidden effort background hooks memory initialPrompt "
-    "display_name model_reasoning_effort nickname_candidates license version title metadata "
-    "argument_hint when_to_use author tags"
+    "color hidden background hooks memory initialPrompt "
+    "display_name nickname_candidates license version title metadata "
+    "argument_hint when_to_use author tags user_invocable user_invokable handoffs target"
 )
 _UNUSED_KEYS = frozenset(_UNUSED.split())

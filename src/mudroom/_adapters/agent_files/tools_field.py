@@ -12,7 +12,12 @@ from typing import cast
 from msgspec import Struct
 
 from ..._core.json_values import JsonValue
-from ..._core.tool_names import normalize_tool_name
+from ..._core.tool_names import (
+    is_known_elsewhere,
+    make_server_pattern,
+    make_server_tool_name,
+    normalize_tool_name,
+)
 from ..._core.tool_patterns import parse_tool_pattern
 from ..._platform.lazy_pattern import compile_later
 from ...errors import UnknownName
@@ -21,6 +26,37 @@ from .diagnostics import FileDiagnostics
 _VERDICTS = ("allow", "ask", "deny")
 _LIST_ITEM = compile_later(r"[^,(]+(?:\([^)]*\)?)?[^,(]*")
 _GEMINI_MCP = compile_later(r"mcp_([^_]+)_(.+)")
+
+
+# Tools of GitHub Copilot and VS Code, in lower case, by what they are here.
+_GITHUB_TOOLS = {
+    "grep glob": "search search/codebase codebase",
+    "grep": "search/textsearch textsearch search/usages usages",
+    "glob": "search/filesearch filesearch search/listdirectory listdirectory findtestfiles",
+    "edit write": "edit/editfiles editfiles",
+    "write": "edit/createfile createfile",
+    "edit": "edit/editnotebook editnotebook",
+    "bash": "execute/runinterminal runinterminal runcommands runcommands/runinterminal",
+    "read": "read/readfile read/viewimage",
+    "web_fetch web_search": "web",
+    "web_fetch": "web/fetch fetch",
+    "task": "agent/runsubagent runsubagent",
+    "todo": "todos",
+    "ask_user": "vscode/askquestions",
+}
+_FROM_GITHUB = {
+    alias: tuple(tools.split())
+    for tools, aliases in _GITHUB_TOOLS.items()
+    for alias in aliases.split()
+}
+_GITHUB_GROUPS = "agent edit execute read runcommands runnotebooks runtasks search todo vscode web"
+_ONLY_IN_VSCODE = (
+    "activepullrequest awaitterminal changes copilotcodingagent createandruntask createdirectory "
+    "extensions getterminaloutput githubrepo installextension new newworkspace opensimplebrowser "
+    "problems readcelloutput rendermermaiddiagram runnotebooks runtask runtasks runtests "
+    "searchresults terminalcommand terminallastcommand terminalselection testfailure "
+    "updateuserpreferences vscode vscodeapi"
+)
 
 
 class ToolsField(Struct, frozen=True):
@@ -59,7 +95,7 @@ def parse_allowed(
         return _parse_map(value, known, diagnostics, line)
     tools: dict[str, None] = {}
     agents: tuple[str, ...] | None = None
-    for name in parse_names(value):
+    for name in _translate(parse_names(value), known, diagnostics, line):
         pattern = parse_tool_pattern(name)
         if pattern.tool == "task" and pattern.calls and not pattern.is_excluded:
             agents = tuple(parse_names(pattern.calls))
@@ -74,8 +110,51 @@ def parse_denied(
 ) -> tuple[str, ...]:
     """Turn denied tools and calls into excluding patterns; ValueError for unclear ones."""
     return tuple(
-        f"!{_resolve_pattern(name, known, diagnostics, line)}" for name in parse_names(value)
+        f"!{_resolve_pattern(name, known, diagnostics, line)}"
+        for name in _translate(parse_names(value), known, diagnostics, line)
     )
+
+
+def is_github_file(path: str) -> bool:
+    """Return whether a file is an agent of GitHub Copilot, wherever it is installed."""
+    return path.endswith(".agent.md") or "/.github/agents/" in path
+
+
+def _translate(
+    names: list[str], known: Collection[str], diagnostics: FileDiagnostics, line: int
+) -> list[str]:
+    """Replace the names of GitHub's tools by mudroom's; note those that have no counterpart."""
+    result: list[str] = []
+    missing: list[str] = []
+    for name in names:
+        excluded = "!" if name.startswith("!") else ""
+        tools = _find_github_tools(name.removeprefix("!"), known, diagnostics.path)
+        if tools == ():
+            missing.append(name)
+        result += [name] if tools is None else [f"{excluded}{tool}" for tool in tools]
+    if missing:
+        diagnostics.add_note(line, f"has no counterpart here: {', '.join(missing)}")
+    return result
+
+
+def _find_github_tools(name: str, known: Collection[str], path: str) -> tuple[str, ...] | None:
+    """Return the tools that one of GitHub's stands for; None for the name of another program."""
+    key = name.lower()
+    if key == "edit" and is_github_file(path):
+        return ("edit", "write")  # a group there, one tool elsewhere
+    if key in _FROM_GITHUB:
+        return _FROM_GITHUB[key]
+    group, slash, tool = key.partition("/")
+    if key in _ONLY_IN_VSCODE.split() or (slash and group in _GITHUB_GROUPS.split()):
+        return ()
+    if "(" in name or name.startswith(("mcp_", "*")):
+        return None
+    if slash:
+        server, _, tool = name.rpartition("/")
+        return (make_server_tool_name(server, tool),)
+    is_tool = normalize_tool_name(name) in known or is_known_elsewhere(name)
+    # There, any other name is a whole MCP server.
+    return None if is_tool or not is_github_file(path) else (make_server_pattern(name),)
 
 
 def parse_permission(value: JsonValue, diagnostics: FileDiagnostics, line: int) -> ToolsField:

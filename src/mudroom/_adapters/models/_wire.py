@@ -147,6 +147,7 @@ class WireModel(ABC):
             config.top_p,
             config.max_tokens,
             config.server_tools,
+            config.effort,
             config.cache_key,
         )
         prefix = self._prefixes.get(key)
@@ -182,6 +183,11 @@ class WireModel(ABC):
     def server_tools(self) -> tuple[str, ...]:
         """Names of the tools the provider runs for this model."""
         return tuple(name for name in self.SERVER_TOOLS if name in self.facts.server_tools)
+
+    def get_effort(self, config: RequestConfig) -> str | None:
+        """Return how thoroughly the model shall think, None if it has no such setting."""
+        takes_effort = self.facts.takes_effort and "effort" not in self.facts.refused
+        return config.effort if takes_effort else None
 
     def encode_cache_key(self, config: RequestConfig) -> dict[str, str]:
         """Encode the cache key, if the host takes one. It is hashed: OpenAI takes 64 characters."""

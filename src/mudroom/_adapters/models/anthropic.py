@@ -369,6 +369,8 @@ class AnthropicModel(WireModel):
             "stream": True,
             **get_sampling(config, self.facts),
         }
+        if effort := self.get_effort(config):
+            fields["output_config"] = {"effort": effort}
         tools = [_encode_tool(tool, names) for tool in config.tools]
         tools += self.encode_server_tools(config)
         if tools:

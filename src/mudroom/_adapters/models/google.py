@@ -339,6 +339,10 @@ class GoogleModel(WireModel):
             "maxOutputTokens": self.facts.choose_max_tokens(config.max_tokens),
             **{_SAMPLING_NAMES[name]: value for name, value in sampling.items()},
         }
+        if effort := self.get_effort(config):
+            # Its levels end at "high".
+            level = effort if effort in ("low", "medium") else "high"
+            fields["generationConfig"]["thinkingConfig"] = {"thinkingLevel": level}
         return encode(fields)[:-1] + b',"contents":['
 
     def make_conversation(self, config: RequestConfig) -> WireConversation:

@@ -22,6 +22,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
         takes_one_sampling: `temperature` and `top_p` must not be sent together.
         takes_chat_tools: Chat Completions accepts tools for the model.
         tool_effort: `reasoning_effort` that Chat Completions needs with tools; "" sends none.
+        takes_effort: requests may say how thoroughly the model thinks.
         encrypts_reasoning: the Responses API returns encrypted reasoning on request.
         takes_unsigned_calls: Gemini accepts calls without a thought signature.
         max_call_id: longest call id in Chat Completions; 0 if unknown.
@@ -51,6 +52,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     takes_one_sampling: bool = False
     takes_chat_tools: bool = True
     tool_effort: str = ""
+    takes_effort: bool = False
     encrypts_reasoning: bool = False
     takes_unsigned_calls: bool = False
     max_call_id: int = 0
@@ -106,7 +108,7 @@ _SEARCH: dict[str, Any] = {"server_tools": frozenset({"web_search"})}
 
 # A later row overrides the facts of earlier ones; refused fields add up.
 _ROWS = (
-    _make_row("gpt-oss", usual_window=131_072, max_output=32_000),
+    _make_row("gpt-oss", usual_window=131_072, max_output=32_000, takes_effort=True),
     _make_row("deepseek-reasoner", max_output=32_000),
     # Local servers check the ids as well: https://github.com/ml-explore/mlx-lm/issues/1375.
     _make_row("tral", r"(?i)(mis|minis|mix|codes|devs|magis|pix)tral", needs_short_ids=True),
@@ -121,6 +123,7 @@ _ROWS = (
     _make_row(
         pattern=_REASONING,
         limit_field="max_completion_tokens",
+        takes_effort=True,
         encrypts_reasoning=True,
         max_output=32_000,
         **_NO_SAMPLING,
@@ -143,7 +146,13 @@ _ROWS = (
         max_output=64_000,
         **_NO_SAMPLING,
     ),
+    _make_row(
+        "claude-",
+        r"claude-(opus-4[-.]5|[a-z]+-(4[-.]([6-9]|[1-9]\d)|[5-9]|\d\d))(?!\d)",
+        takes_effort=True,
+    ),
     _make_row("gemini-", max_output=32_768),
+    _make_row("gemini-", r"gemini-([3-9]|\d\d)", takes_effort=True),
     _make_row(
         "gemini-",
         r"gemini-([3-9]|\d\d)(?!.*(image|tts|live|embed|audio))",

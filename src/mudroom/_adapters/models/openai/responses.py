@@ -306,6 +306,8 @@ class ResponsesModel(WireModel):
         }
         if self.facts.encrypts_reasoning:
             fields["include"] = ["reasoning.encrypted_content"]
+        if effort := self.get_effort(config):
+            fields["reasoning"] = {"effort": effort}
         system = clean(config.system)
         if system.strip() and not self.facts.bills_cache_writes:
             fields["instructions"] = system
