@@ -35,6 +35,8 @@ from mudroom.permissions.shell_words import has_expansion, parse_word
 from ..long_form import count_examples
 from .hostile_text import UNITS, find_quadratic_growth, repeat
 
+pytestmark = pytest.mark.timeout(count_examples(120, 1_800))
+
 LONGEST = count_examples(4_096, 1_048_576)
 
 

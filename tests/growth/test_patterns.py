@@ -17,6 +17,8 @@ from .built_patterns import BUILT
 from .hostile_text import find_quadratic_growth, list_texts
 from .patterns import SOURCE, Pattern, list_patterns
 
+pytestmark = pytest.mark.timeout(count_examples(120, 1_800))
+
 LONGEST = count_examples(4_096, 1_048_576)
 """Characters. Quadratic time shows earlier: a test stops as soon as a text takes 5 ms."""
 

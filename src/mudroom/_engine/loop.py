@@ -218,8 +218,10 @@ async def _act_and_judge(run: RunContext, answer: AssistantMessage) -> Ending | 
     ending = judge(run, answer, outcomes)
     if ending and ending.reason is Reason.GOAL:
         ending = await _confirm_goal(run, ending)
+    if outcomes:
+        return ending
     ending = ending or limit_reminders(run, answer)
-    if not ending and not outcomes:
+    if not ending:
         # Show this turn before the next one starts.
         await run.recorder.record()
     return ending

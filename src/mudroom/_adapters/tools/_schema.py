@@ -48,7 +48,14 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
         # Most tools of a session are called late or never, and each schema takes a millisecond.
         return build_schema(cast(Any, arguments))
 
+    known = frozenset(cast("type[msgspec.Struct]", arguments).__struct_encode_fields__)
+
     def parse(sent: dict[str, Any]) -> T:
+        if known.issuperset(sent) and None not in sent.values():
+            try:
+                return msgspec.convert(sent, arguments)  # the usual case
+            except msgspec.ValidationError:
+                pass  # what follows is lenient, and explains what it cannot read
         schema = get_schema()
         properties: dict[str, Any] = schema["properties"]
         # A model of a strict schema sends null for what it leaves out, unknown names included.

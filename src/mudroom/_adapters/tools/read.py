@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # Used when the model sends no limit.
 MAX_LINES = 2_000
 _HEAD = 8_192
+_OWN_NAMES = frozenset(("file_path", "offset", "limit"))
 _COUNT_FROM_0 = ("read_file", "view")
 _NO_THREAD = 1 << 16  # bytes; a smaller file is read without a thread, which is faster
 
@@ -65,6 +66,8 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 
 def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Turn line ranges, which other programs have, into `offset` and `limit`."""
+    if called == "read" and _OWN_NAMES.issuperset(arguments):
+        return arguments
     bounds = arguments.pop("view_range", None)
     if isinstance(bounds, str):
         bounds = decode_json(bounds)
