@@ -30,6 +30,7 @@ from mudroom.testing.clock import FakeClock
 from mudroom.testing.prompt_cache import PromptCache
 
 MINUTE = 60.0
+Change = Callable[[list[Any]], object]
 
 
 async def do_nothing(_context: object, _arguments: object) -> ToolResult:
@@ -187,29 +188,25 @@ def test_other_hosts_get_neither_key_nor_breakpoints() -> None:
         assert b"prompt_cache" not in conversation.build_body()
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        (lambda body: body["messages"][0]["content"][0].pop("cache_control"), ""),
-        (
-            lambda body: body["messages"][1]["content"][0].update(
-                cache_control={"type": "ephemeral"}
-            ),
-            "5 cache marks",
-        ),
-        (
-            lambda body: body["messages"][2]["content"][-1]["cache_control"].update(ttl="1h"),
-            "a mark for an hour comes after",
-        ),
-    ],
-)
-def test_the_simulator_refuses_what_anthropic_refuses(
-    change: Callable[[dict[str, Any]], object], problem: str
-) -> None:
+CHANGES: list[tuple[Change, str]] = [
+    (lambda messages: messages[0]["content"][0].pop("cache_control"), ""),
+    (
+        lambda messages: messages[1]["content"][0].update(cache_control={"type": "ephemeral"}),
+        "5 cache marks",
+    ),
+    (
+        lambda messages: messages[2]["content"][-1]["cache_control"].update(ttl="1h"),
+        "a mark for an hour comes after",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "problem"), CHANGES)
+def test_the_simulator_refuses_what_anthropic_refuses(change: Change, problem: str) -> None:
     conversation = Conversation(AnthropicModel, "claude-sonnet-5-5")
     conversation.answer(3)
     body = json.loads(conversation.wire.build_body())
-    change(body)
+    change(body["messages"])
     encoded = json.dumps(body).encode()
     if not problem:
         assert conversation.cache.send(encoded, 0.0).cache_write_tokens > 0

@@ -13,7 +13,7 @@ from mudroom import AnyEvent, Ledger, Reason, Session, Usage
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models._http import HttpClient
 from mudroom._adapters.models.anthropic import AnthropicModel
-from mudroom._core.events import Compacted, ResultsCleared, RunFinished
+from mudroom._core.events import Compacted, ResultsCleared, RunFinished, StoredEvent
 from mudroom._projections.cache_use import CacheUse, CacheUseFold
 from mudroom._projections.ledger import describe_ledger
 from mudroom._projections.spans import SessionSpans
@@ -132,7 +132,7 @@ def test_each_run_has_a_figure_of_its_own() -> None:
     assert fold.use.share == 0.333
 
 
-async def run_session(folder: Path, cache: PromptCache) -> list[AnyEvent]:
+async def run_session(folder: Path, cache: PromptCache) -> list[StoredEvent]:
     """Run a parent with three turns against a server with a cache."""
 
     def respond(request: ServerRequest) -> Fault:

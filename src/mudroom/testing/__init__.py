@@ -2,7 +2,7 @@
 
     ScriptedModel, Answer, Request, call   a model that answers as a test prescribes
     load_replay_model                      a recorded session as the model of a test
-    ModelServer, Fault, ServerRequest      a model server on loopback with three wire formats, and
+    ModelServer, Fault, ServerRequest      a model server on loopback with five wire formats, and
                                            faults that it produces
     FakeClock, run_virtual                 time that passes without waiting
     MemoryJournal, MemoryStore             a journal and a session store in memory

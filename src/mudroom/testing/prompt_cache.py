@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -163,20 +163,19 @@ def _make_block(value: dict[str, Any], *, is_input: bool = False) -> _Block:
     mark = 0.0
     if control := value.get("cache_control"):
         mark = _HOUR if control.get("ttl") == "1h" else 5 * _MINUTE
-    parts = value.get("content") or value.get("output")
-    if value.get("prompt_cache_breakpoint") or (
-        isinstance(parts, list) and any("prompt_cache_breakpoint" in part for part in parts)
-    ):
+    parts: Any = value.get("content") or value.get("output")
+    if isinstance(parts, list) and "prompt_cache_breakpoint" in cast("list[Any]", parts)[-1]:
         mark = 30 * _MINUTE
     return _Block(_encode(_strip(value)), mark, is_input)
 
 
 def _strip(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, list):
-        return [_strip(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_strip(each) for each in cast("list[Any]", value)]
     if isinstance(value, dict):
         marks = ("cache_control", "prompt_cache_breakpoint")
-        return {key: _strip(each) for key, each in value.items() if key not in marks}  # pyright: ignore[reportUnknownVariableType]
+        fields = cast("dict[str, Any]", value)
+        return {key: _strip(each) for key, each in fields.items() if key not in marks}
     return value
 
 
@@ -187,7 +186,7 @@ def _encode(value: object) -> bytes:
 def _split_anthropic(body: dict[str, Any]) -> Iterator[_Block]:
     for tool in body.get("tools", ()):
         yield _make_block(tool)
-    system = body.get("system") or []
+    system: Any = body.get("system") or []
     for block in [{"type": "text", "text": system}] if isinstance(system, str) else system:
         yield _make_block(block)
     # These change only how the messages are read.
@@ -210,7 +209,8 @@ def _split_chat(body: dict[str, Any]) -> Iterator[_Block]:
 
 
 def _split_responses(body: dict[str, Any]) -> Iterator[_Block]:
-    yield _Block(_encode([body.get("tools") or [], body.get("instructions") or ""]))
+    head: list[Any] = [body.get("tools") or [], body.get("instructions") or ""]
+    yield _Block(_encode(head))
     for item in body["input"]:
         is_output = item.get("type") == "function_call_output"
         yield _make_block(item, is_input=is_output or item.get("role") == "user")

@@ -172,4 +172,5 @@ _READERS = {
     "openai": _read_openai,
     "openai-responses": _read_responses,
     "google": _read_google,
+    "ollama": _read_openai,
 }

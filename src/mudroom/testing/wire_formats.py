@@ -365,11 +365,58 @@ _GOOGLE_STOP = {
     StopReason.OTHER: "OTHER",
 }
 
+
+def ollama_whole(answer: WireAnswer) -> bytes:
+    """Return an answer of Ollama's chat API as JSON."""
+    message: dict[str, Any] = {"role": "assistant", "content": ""}
+    for block in answer.blocks:
+        match block:
+            case TextBlock():
+                message["content"] += block.text
+            case ThinkingBlock():
+                message["thinking"] = message.get("thinking", "") + block.text
+            case ToolCallBlock():
+                message.setdefault("tool_calls", []).append(_ollama_call(block))
+    return _encode(_ollama_end(answer) | {"message": message})
+
+
+def ollama_stream(answer: WireAnswer) -> Iterator[bytes]:
+    """Yield an answer of Ollama's chat API as lines of JSON."""
+    for block in answer.blocks:
+        if isinstance(block, ToolCallBlock):
+            parts = [{"content": "", "tool_calls": [_ollama_call(block)]}]
+        elif isinstance(block, ThinkingBlock):
+            parts = [{"content": "", "thinking": chunk} for chunk in _chunks(block.text)]
+        else:
+            parts = [{"content": chunk} for chunk in _chunks(block.text)]
+        for part in parts:
+            message = {"role": "assistant", **part}
+            yield _encode({"model": answer.model, "message": message, "done": False}) + b"\n"
+    message = {"role": "assistant", "content": ""}
+    yield _encode(_ollama_end(answer) | {"message": message}) + b"\n"
+
+
+def _ollama_call(call: ToolCallBlock) -> dict[str, Any]:
+    arguments = msgspec.Raw(_arguments(call).encode())
+    return {"id": call.id, "function": {"name": call.name, "arguments": arguments}}
+
+
+def _ollama_end(answer: WireAnswer) -> dict[str, Any]:
+    return {
+        "model": answer.model,
+        "done": True,
+        "done_reason": "length" if answer.stop_reason is StopReason.LENGTH else "stop",
+        "prompt_eval_count": answer.usage.input_tokens,
+        "eval_count": answer.usage.output_tokens,
+    }
+
+
 WRITERS = {
     "anthropic": (anthropic_stream, anthropic_whole),
     "openai": (openai_stream, openai_whole),
     "openai-responses": (responses_stream, responses_whole),
     "google": (google_stream, google_whole),
+    "ollama": (ollama_stream, ollama_whole),
 }
 """Dialect -> functions that write an answer as a stream and whole."""
 

@@ -378,12 +378,14 @@ class WireConversation:
         # Otherwise another conversation has already learnt from a refusal: try again with that.
         if self._prefix.facts is model.facts:
             refusal = failure.error.message
-            from .refusals.repairs import learn_facts  # only a refusal needs it
+            from .refusals.repairs import PATTERNS, learn_facts  # only a refusal needs it
 
             room_change = self._fit_room(refusal)
             learnt = None if room_change else learn_facts(model.facts, refusal)
             if learnt:
                 facts, change = learnt
+                if facts.refused - model.facts.refused == {PATTERNS}:
+                    change += self._name_tools_with_patterns()
                 model.change_facts(facts)
             elif room_change:
                 change = room_change
@@ -392,6 +394,13 @@ class WireConversation:
         self._prefix = model.get_prefix(self._prefix.config)
         self._fit_entries()
         return Remedy(change=f"sent again: {change}. {failure.error.message}")
+
+    def _name_tools_with_patterns(self) -> str:
+        from .refusals.repairs import remove_patterns
+
+        tools = self._prefix.config.tools
+        names = [each.name for each in tools if remove_patterns(each.parameters) != each.parameters]
+        return f", those of {', '.join(names)} had some" if names else ""
 
     def _fit_room(self, refusal: str) -> str:
         """Lower the output limit to the room a refusal states; return the change, or ""."""

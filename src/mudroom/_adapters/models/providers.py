@@ -28,6 +28,7 @@ class Provider(Struct, frozen=True, kw_only=True):
         default_model: model used when none is named; "" if there is no sensible one.
         shortcuts: short model names that work without the provider's name.
         model_prefixes: model names with one of these prefixes belong to this provider.
+        describes_models: it tells which of its models take tools; asked before the first request.
         is_local: it runs on the user's machine, needs no key, and is assumed to take no images.
     """
 
@@ -43,6 +44,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     default_model: str = ""
     shortcuts: Mapping[str, str] = {}
     model_prefixes: tuple[str, ...] = ()
+    describes_models: bool = False
     is_local: bool = False
 
 
@@ -54,6 +56,7 @@ def _make_compatible(
     prefixes: tuple[str, ...] = (),
     key_vars: tuple[str, ...] = (),
     url_vars: tuple[str, ...] = (),
+    describes_models: bool = False,
 ) -> Provider:
     """Make a provider that speaks the OpenAI protocol; one on loopback needs no key."""
     return Provider(
@@ -65,6 +68,7 @@ def _make_compatible(
         model_vars=(f"{name.upper()}_MODEL",),
         default_model=model,
         model_prefixes=prefixes,
+        describes_models=describes_models,
         is_local=base_url.startswith("http://127.0.0.1:"),
     )
 
@@ -157,7 +161,10 @@ _TABLE = (
         is_local=True,
     ),
     _make_compatible(
-        "openrouter", "https://openrouter.ai/api/v1", model="anthropic/claude-sonnet-5.5"
+        "openrouter",
+        "https://openrouter.ai/api/v1",
+        model="anthropic/claude-sonnet-5.5",
+        describes_models=True,
     ),
     _make_compatible("groq", "https://api.groq.com/openai/v1", model="openai/gpt-oss-120b"),
     _make_compatible(
