@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
+from .._adapters.models.providers import find_model
 from .._core.json_values import get_decoder
 from .._core.messages import Usage
 from .._platform.private_files import make_private_folder, replace_private_file
@@ -39,6 +40,14 @@ _MAX_TABLES = 8
 _SAMPLE = 1000
 
 
+@cache
+def _split(model: str) -> tuple[str, str]:
+    """Split a model string into provider and model; a short name such as "sonnet" is resolved."""
+    first = model.partition(",")[0]
+    provider, _, name = first.partition(":")
+    return find_model(first) or (provider, name)
+
+
 def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> float | None:
     """Return the price of tokens and web searches in US dollars, None if one of them is unknown.
 
@@ -51,7 +60,7 @@ def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> floa
     """
     if usage.usd is not None:
         return usage.usd
-    provider, _, name = model.partition(",")[0].partition(":")
+    provider, name = _split(model)
     if provider in _FREE_PROVIDERS:
         return 0.0
     if not uses_table or provider == "replay":
@@ -89,7 +98,7 @@ def find_price_limit(model: str) -> int:
     """
     import genai_prices
 
-    provider, _, name = model.partition(",")[0].partition(":")
+    provider, name = _split(model)
     provider_id = _PROVIDER_IDS.get(provider, provider)
     found = genai_prices.calc_price(genai_prices.Usage(), model_ref=name, provider_id=provider_id)
     prices = found.model.prices
@@ -108,7 +117,7 @@ def get_context_window(model: str) -> int | None:
     Arguments:
         model: a model string, "provider:model"; of several with commas, the first counts.
     """
-    provider, _, name = model.partition(",")[0].partition(":")
+    provider, name = _split(model)
     if provider in _FREE_PROVIDERS or not name:
         return None
     from genai_prices.data_snapshot import get_snapshot

@@ -225,35 +225,49 @@ _SHORTCUTS = {
 LONG_WINDOW = "[1m]"
 
 
-def parse_model_name(name: str) -> tuple[str, str]:
-    """Split a model string into provider and model.
+def find_model(name: str) -> tuple[str, str] | None:
+    """Find the provider and the model that a model string means, None if no provider is known.
 
     The string is "provider:model", "provider/model", a provider, a model or a shortcut. Claude
-    Code's suffix "[1m]" is dropped: the whole window of a model is used anyway. Raises UnknownName
-    with the nearest names, and UsageError for a provider without a default model.
+    Code's suffix "[1m]" is dropped: the whole window of a model is used anyway. The model is ""
+    for a provider without a default one.
     """
     name = name.strip().removesuffix(LONG_WINDOW)
-    separators = [position for mark in ":/" if (position := name.find(mark)) >= 0]
-    end = min(separators, default=len(name))
-    model = name[end + 1 :].strip()
-    provider = _BY_ANY_NAME.get(name[:end].lower())
-    if provider is not None:
-        model = provider.shortcuts.get(model, model) or provider.default_model
-        if not model:
-            raise UsageError(
-                f"which model of {provider.name}?", remedy=f"Write {provider.name}:MODEL."
-            )
-        return provider.name, model
+    start, _, model = _split_name(name)
+    if provider := _BY_ANY_NAME.get(start.lower()):
+        return provider.name, provider.shortcuts.get(model, model) or provider.default_model
     if name.lower() in _SHORTCUTS:
         return _SHORTCUTS[name.lower()]
     for provider in _TABLE:
         if provider.model_prefixes and name.lower().startswith(provider.model_prefixes):
             return provider.name, name
+    return None
+
+
+def parse_model_name(name: str) -> tuple[str, str]:
+    """Split a model string into provider and model, as `find_model` does.
+
+    Raises UnknownName with the nearest names, and UsageError for a provider without a default
+    model.
+    """
+    if found := find_model(name):
+        provider, model = found
+        if not model:
+            raise UsageError(f"which model of {provider}?", remedy=f"Write {provider}:MODEL.")
+        return found
     from ._errors import make_name_error  # only a mistake needs it
 
+    start, separator, model = _split_name(name.strip())
     prefixes = {each.name: each.model_prefixes for each in _TABLE if each.model_prefixes}
     alone = [each.name for each in _TABLE if each.default_model]
-    raise make_name_error(name[:end], name[end:], PROVIDERS, [*alone, *_SHORTCUTS], prefixes)
+    raise make_name_error(start, separator + model, PROVIDERS, [*alone, *_SHORTCUTS], prefixes)
+
+
+def _split_name(name: str) -> tuple[str, str, str]:
+    """Split a model string at its first ":" or "/"."""
+    separators = [position for mark in ":/" if (position := name.find(mark)) >= 0]
+    end = min(separators, default=len(name))
+    return name[:end], name[end : end + 1], name[end + 1 :].strip()
 
 
 def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | None:

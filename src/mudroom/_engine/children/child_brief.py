@@ -82,8 +82,8 @@ def resolve_model(run: RunContext, agent: Agent, arguments: TaskArguments) -> st
     requested = arguments.model or agent.model
     if requested == "inherit":
         requested = choose_child_model(run.services.child_models, agent.name, run.brief.model)
-    # A short name such as "sonnet" has no price; the model's own name has.
-    return run.services.get_model(requested).name
+    run.services.get_model(requested)
+    return requested
 
 
 async def allocate(run: RunContext, run_id: str, agent: Agent, turns: int | None) -> Grant:
