@@ -64,14 +64,19 @@ class PromptCache:
         blocks = list(_SPLIT[self._dialect](fields))
         prefix = _Prefix(blocks, f"{model}{fields.get('prompt_cache_key', '')}")
         if self._dialect == "anthropic":
+            if fields.get("cache_control") and blocks:
+                # Automatic caching: the API places the mark.
+                blocks[-1].mark = _read_mark(fields)
             _check_marks(blocks)
             reads = _list_anthropic_reads(blocks)
             writes = {place: block.mark for place, block in enumerate(blocks) if block.mark}
         elif self._dialect != "google" and self._writes_cost:
             marked = [place for place, block in enumerate(blocks) if block.mark]
             inputs = [place for place, block in enumerate(blocks) if block.is_input]
-            # Without marks, the ends of earlier requests are taken for breakpoints as well.
-            reads = [*(marked or inputs), *inputs[-1:]][-_MAX_BREAKPOINTS:]
+            # The ends of earlier requests count as breakpoints, too.
+            places = sorted({*marked, *inputs})
+            reads = [place for place in places if prefix.keys[place] in self._expires]
+            reads = reads[-_MAX_BREAKPOINTS:]
             writes = dict.fromkeys([*marked[-3:], *inputs[-1:]], 30 * _MINUTE)
         else:
             reads = list(range(len(blocks)))
@@ -160,13 +165,19 @@ def _list_anthropic_reads(blocks: list[_Block]) -> list[int]:
 
 def _make_block(value: dict[str, Any], *, is_input: bool = False) -> _Block:
     """Encode a part of a prompt without its mark, which is no part of what is compared."""
-    mark = 0.0
-    if control := value.get("cache_control"):
-        mark = _HOUR if control.get("ttl") == "1h" else 5 * _MINUTE
+    mark = _read_mark(value)
     parts: Any = value.get("content") or value.get("output")
     if isinstance(parts, list) and "prompt_cache_breakpoint" in cast("list[Any]", parts)[-1]:
         mark = 30 * _MINUTE
     return _Block(_encode(_strip(value)), mark, is_input)
+
+
+def _read_mark(value: dict[str, Any]) -> float:
+    """Return the seconds that Anthropic keeps the entry of a mark, 0 without one."""
+    control = value.get("cache_control")
+    if not control:
+        return 0.0
+    return _HOUR if control.get("ttl") == "1h" else 5 * _MINUTE
 
 
 def _strip(value: Any) -> Any:  # noqa: ANN401
