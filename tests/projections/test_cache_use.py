@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models._http import HttpClient
 from mudroom._adapters.models.anthropic import AnthropicModel
 from mudroom._core.events import Compacted, ResultsCleared, RunFinished, StoredEvent
-from mudroom._projections.cache_use import CacheUse, CacheUseFold
+from mudroom._projections.cache_use import CacheUse, CacheUseFold, MissReason
 from mudroom._projections.ledger import describe_ledger
 from mudroom._projections.spans import SessionSpans
 from mudroom._projections.stream_json import StreamJson
@@ -46,6 +46,36 @@ def answer(
     usage = Usage(sent, 10, read, written, cache_hour_tokens=hour)
     event = turn_finished(run, text="t", usage=usage, at=at)
     return replace(event, message=replace(event.message, model=model, wire=wire))
+
+
+def make_misses() -> list[StoredEvent]:
+    """Make the events of a session that misses the cache for each of the reasons."""
+    no_tools = replace(turn_started("1"), summary_reason=Reason.TIMEOUT)
+    events: list[AnyEvent] = [
+        run_started("1"),
+        answer(0, written=10_000),
+        answer(9_990),
+        answer(0, at=400.0),
+        ResultsCleared(at=401.0, run="1", texts={}),
+        answer(2_000, 8_000, at=402.0),
+        answer(0, 8_100, model="claude-opus-5-5", at=403.0),
+        answer(4_000, 8_200, model="claude-opus-5-5", at=404.0),
+        no_tools,
+        answer(0, model="claude-opus-5-5", at=405.0),
+        run_finished("1"),
+        run_started("2", continues="1"),
+        answer(0, 12_000, run="2", model="claude-opus-5-5", at=5_000.0),
+        run_started("2.1.1", "2"),
+        answer(0, 900, run="2.1.1", model="silent"),
+        answer(0, 2_000, run="2.1.1", model="silent"),
+        answer(0, 3_000, run="2.1.1", model="silent"),
+    ]
+    return cast("list[StoredEvent]", events)
+
+
+def test_a_session_can_miss_for_all_reasons() -> None:
+    misses = Ledger.from_events(make_misses()).cache.misses
+    assert set(misses) == {reason.value for reason in MissReason}
 
 
 def measure(*events: AnyEvent) -> CacheUse:

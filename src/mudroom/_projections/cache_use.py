@@ -98,6 +98,8 @@ class CacheUseFold:
         return None
 
     def _start_run(self, brief: Brief) -> None:
+        if brief.run_id in self._runs:
+            return
         run = self._runs[brief.run_id] = _Run()
         if earlier := self._runs.get(brief.continues):
             run.repeat(earlier)
