@@ -11,6 +11,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -69,15 +70,16 @@ async def run_pydantic_ai(provider: str, model: str, url: str, heads: Head, cach
 
 
 async def run_openai_agents(_: str, model: str, url: str, heads: Head, __: bool) -> None:
-    import agents
     from openai import AsyncOpenAI
+
+    agents: Any = import_module("agents")
 
     agents.set_tracing_disabled(True)
     client = AsyncOpenAI(api_key="k", base_url=f"{url}/v1")
     backend = agents.OpenAIResponsesModel(model, client)
 
-    def make_agent(head: Head, is_parent: bool) -> agents.Agent[Any]:
-        def make_tool(tool: Head) -> agents.FunctionTool:
+    def make_agent(head: Head, is_parent: bool) -> Any:
+        def make_tool(tool: Head) -> Any:
             async def act(_: Any, arguments: str) -> str:
                 if not is_parent or tool["name"] != "task":
                     return heads["text"]

@@ -384,7 +384,7 @@ class WireConversation:
             learnt = None if room_change else learn_facts(model.facts, refusal)
             if learnt:
                 facts, change = learnt
-                if facts.refused - model.facts.refused == {PATTERNS}:
+                if facts.refused - model.facts.refused == frozenset({PATTERNS}):
                     change += self._name_tools_with_patterns()
                 model.change_facts(facts)
             elif room_change:
