@@ -38,7 +38,6 @@ Example:
 
 from __future__ import annotations
 
-from ._core.event_encoding import decode_event, encode_event
 from ._core.events import (
     AnyEvent,
     CheckFinished,
@@ -69,6 +68,8 @@ from ._core.events import (
     TurnFinished,
     TurnStarted,
     WorkMerged,
+    decode_event,
+    encode_event,
 )
 from ._core.runs import RecordedTask
 

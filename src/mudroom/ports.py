@@ -119,14 +119,14 @@ from ._core.ports import (
     Worker,
     Workspace,
 )
-from ._core.ports.input_forms import InputForm
-from ._core.runs import Brief, InboxMessage
-from ._core.session_names import (
+from ._core.ports.approval import InputForm
+from ._core.ports.journal import (
     check_session_name,
     make_busy_error,
     make_missing_session_error,
     select_session,
 )
+from ._core.runs import Brief, InboxMessage
 from ._engine.compaction.summary import SUMMARY_PROMPT
 from ._engine.structured_output import EMIT_TOOL
 from .errors import StoppedByHook

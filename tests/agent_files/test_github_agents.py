@@ -9,7 +9,7 @@ import pytest
 
 from mudroom import Agent
 from mudroom._adapters.agent_files import LoadedAgents, load_agent_files
-from mudroom._adapters.agent_files.diagnostics import Severity
+from mudroom._adapters.agent_files.safe_read import Severity
 from mudroom._core.agents import Mode
 from mudroom._session.agent_catalog import KNOWN_TOOLS
 

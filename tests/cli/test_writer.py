@@ -41,7 +41,7 @@ from mudroom._core.events import (
 from mudroom._core.messages import AssistantMessage, ToolCallBlock, Usage
 from mudroom._core.runs import InboxMessage, Reason
 from mudroom._core.tools import ToolResult
-from mudroom._engine.inbox.inbox import make_notification
+from mudroom._engine.inbox import make_notification
 from mudroom._projections.run_tree import RunTree
 from mudroom._session.pricing import get_context_window
 from mudroom.testing.event_builders import (

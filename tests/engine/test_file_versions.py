@@ -10,8 +10,8 @@ import pytest
 from mudroom import Session
 from mudroom._adapters.journals.sessions import open_store
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._engine.changes.versions import FileVersions, find_versions_folder
-from mudroom._projections.file_changes import FileChanges
+from mudroom._engine.file_writes import FileVersions, find_versions_folder
+from mudroom._projections.differences import FileChanges
 
 from ..worker_kinds import WORKERS
 

@@ -27,7 +27,7 @@ BOUNDED = {
     "mudroom/_adapters/integrations/hook_programs/matcher.py": 2_000,
     "mudroom/_adapters/integrations/mcp_servers/unusable_lines.py": 4_096,
     "mudroom/_adapters/models/_errors.py": 10_000,
-    "mudroom/_adapters/workspaces/_ignore.py": 4_096,
+    "mudroom/_adapters/workspaces/_listing.py": 4_096,
     "mudroom/_adapters/models/refusals/": 4_000,
     # The offline model answers no prompt with a longer word.
     "mudroom_offline/": 1_000,
@@ -39,7 +39,7 @@ AT_ONE_PLACE = {
     # A parser that stops at the first place where its pattern does not match.
     "mudroom/_platform/git_folders.py",
     # They match names of files and folders as a whole.
-    "mudroom/_platform/name_patterns.py",
+    "mudroom/_platform/patterns.py",
 }
 
 PARTS = sorted(

@@ -16,12 +16,12 @@ from mudroom._adapters.agent_files.agents import parse_agent_keys
 from mudroom._adapters.integrations.mcp_servers.load import parse_servers
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.tools import make_builtin_tools
-from mudroom._core.schemas.mismatch import explain_mismatch
+from mudroom._core.schemas import explain_mismatch
 from mudroom._core.tools import Tool
 from mudroom._engine.children.task_tool import make_task_tool
-from mudroom._engine.output_types import parse_output_type
 from mudroom._engine.run_tools import RUN_TOOLS
 from mudroom._engine.run_tools.merge_tool import MERGE_TOOL
+from mudroom._engine.structured_output import parse_output_type
 from mudroom._servers.acp import params as acp_params
 from mudroom._servers.acp.errors import RequestError as AcpError
 from mudroom._servers.http import bodies

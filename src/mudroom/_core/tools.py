@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..errors import MudroomError
 from .json_values import OBJECT_TYPES, clean_json, clean_text, is_clean_json
 from .messages import ImageBlock, ToolResultBlock
-from .schemas.lenient import read_leniently
+from .schemas import read_leniently
 from .type_checks import NamedFields
 
 

@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._core.budgets import LimitState
+from .._core.events import describe_merges
 from .._core.listings import count_noun
-from .._core.merge_events import describe_merges
 from .._core.messages import Usage
 from .._core.runs import Reason, Report
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
 from .._projections.engine_text import format_value, quote
 from .._projections.safe_text import sanitize_line
 from .call_context import CallContext

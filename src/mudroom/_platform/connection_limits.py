@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from .open_files import get_open_file_limit
+from .own_process import get_open_file_limit
 
 _MAX_CONNECTIONS = 1000
 # How long a refused client has to send something, after which it can read the answer.

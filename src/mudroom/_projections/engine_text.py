@@ -26,7 +26,7 @@ import json
 import re
 
 from .._core.runs import Reason
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
 from .safe_text import sanitize_line
 
 _TAGS = (

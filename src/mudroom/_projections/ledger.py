@@ -18,10 +18,8 @@ from .._core.events import (
     TurnFinished,
 )
 from .._core.listings import count_noun, format_size
-from .._core.messages import Usage
-from .._core.run_ids import find_first_id
-from .._core.runs import Brief
-from .._core.token_counts import CHARACTERS_PER_TOKEN
+from .._core.messages import CHARACTERS_PER_TOKEN, Usage
+from .._core.runs import Brief, find_first_id
 from .cache_use import CacheUse, CacheUseFold, describe_cache_use
 
 

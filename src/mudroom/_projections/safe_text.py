@@ -18,7 +18,7 @@ from .._core.messages import (
     ToolCallBlock,
 )
 from .._core.tools import Tool
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
 
 E = TypeVar("E", bound=AnyEvent)
 

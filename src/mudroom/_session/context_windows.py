@@ -15,10 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._adapters.models.model_facts import ModelFacts
-from .._core.compaction import CompactionOptions
 from .._core.json_values import get_decoder
 from .._core.listings import count_noun
-from .._engine.context_policy import ContextPolicy, find_no_window
+from .._engine.context_policy import CompactionOptions, ContextPolicy, find_no_window
 from .._platform.private_files import make_private_folder, replace_private_file
 from .model_registry import ModelRegistry, find_local_provider
 from .pricing import PriceFile, get_context_window

@@ -14,9 +14,9 @@ from .._adapters.journals.sessions import stream_events
 from .._adapters.tools import BOARD_TOOLS
 from .._core.events import RunStarted, SessionOpened, StoredEvent, TurnStarted
 from .._core.ports import Journal
-from .._core.tool_patterns import parse_tool_patterns
+from .._core.tool_names import parse_tool_patterns
 from .._platform.open_beneath import find_real_path
-from .._platform.path_text import path_from_text
+from .._platform.paths import path_from_text
 from .._projections.open_events import OpenEvents
 from ..errors import JournalDamaged, UsageError
 from ..permissions.rules import Permissions, Rule, Verdict

@@ -11,7 +11,7 @@ from msgspec import Struct
 from .._adapters.tools import make_builtin_tools
 from .._core.agents import Mode
 from .._core.ports import ApprovalDecision, ApprovalRequest
-from .._core.run_ids import is_run_above
+from .._core.runs import is_run_above
 from .._core.tools import ToolCategory
 from .._platform.time_limits import time_limit
 from .._session.session import Session

@@ -13,8 +13,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from .._core.messages import Usage
-from .._core.token_counts import CHARACTERS_PER_TOKEN
+from .._core.messages import CHARACTERS_PER_TOKEN, Usage
 from .._projections.cache_use import find_smallest_prompt
 
 _MINUTE = 60.0

@@ -7,11 +7,9 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
-from .diagnostics import Diagnostic
-from .locations import COMMAND_LOCATIONS, Location
-from .plugin_folders import PluginFolders, list_locations, make_part_name
+from .locations import COMMAND_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
 from .prompt_template import PromptTemplate, load_template
-from .safe_read import list_files
+from .safe_read import Diagnostic, list_files
 
 
 class CommandFile(Struct, frozen=True):

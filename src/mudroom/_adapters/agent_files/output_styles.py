@@ -11,12 +11,10 @@ from msgspec.structs import replace
 from ..._core.agents import Agent
 from ..._core.json_values import clean_text
 from . import load_builtin_agent
-from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .fields import fold_name
 from .frontmatter import Document, Entry, parse_document
-from .locations import STYLE_LOCATIONS, Location
-from .plugin_folders import PluginFolders, list_locations, make_part_name
-from .safe_read import list_files, read_text
+from .locations import STYLE_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
+from .safe_read import Diagnostic, FileDiagnostics, list_files, make_name_clash, read_text
 
 NO_STYLE = "default"
 """The name that means no output style."""

@@ -13,14 +13,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._core.json_values import JsonValue
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from ..._projections.engine_text import wrap
-from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .frontmatter import Document, Entry, parse_document
-from .locations import SKILL_LOCATIONS, Location
-from .plugin_folders import PluginFolders, list_locations, make_part_name
+from .locations import SKILL_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
 from .prompt_template import PromptTemplate, load_template
-from .safe_read import find_files, list_files, read_text
+from .safe_read import (
+    Diagnostic,
+    FileDiagnostics,
+    find_files,
+    list_files,
+    make_name_clash,
+    read_text,
+)
 
 # The limits up to MAX_COMPATIBILITY are those of the Agent Skills specification.
 NAME_PATTERN = compile_later(r"[a-z0-9]+(-[a-z0-9]+)*")

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from ..._core.events import StoredEvent
 from ..._core.ports import SessionInfo, SessionStore
-from ..._core.session_names import make_busy_error
+from ..._core.ports.journal import make_busy_error
+from ..._platform.private_files import delete_local_files
 from ..._projections.session_summary import (
     SUMMARY_TYPES,
     SessionSummary,
@@ -19,7 +20,6 @@ from ..._projections.session_summary import (
     summarize_session,
 )
 from ...errors import JournalError
-from .local_files import delete_local_files
 
 
 def open_store(home: str, address: str = "") -> SessionStore:

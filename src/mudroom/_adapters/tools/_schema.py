@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from ..._core.json_values import JsonValue
-from ..._core.schemas.lenient import read_leniently
+from ..._core.schemas import read_leniently
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
             # Hidden arguments are not in the parameters by which the engine has read the others.
             return msgspec.convert(read_leniently(schema, values), arguments, strict=False)
         except msgspec.ValidationError as error:
-            from ..._core.schemas.mismatch import explain_mismatch  # only a mistake needs it
+            from ..._core.schemas import explain_mismatch
 
             raise ValueError(explain_mismatch(error, schema)) from None
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ..._core.listings import count_noun
 from ..._core.ports import ToolContext, Workspace
-from ..._core.schemas.lenient import decode_json
+from ..._core.schemas import decode_json
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import WorkspaceError
 from ._image_files import MAX_IMAGE_BYTES, MAX_PIXELS_PER_SIDE, is_image, parse_image

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ..._adapters.journals.sessions import read_events, read_summary, require_no_writer
-from ..._adapters.output_filters.redaction import Redactor
+from ..._adapters.output_filters import Redactor
 from ..._core.events import RunFinished, RunResumed, RunStarted, SessionOpened, StoredEvent
 from ..._core.listings import count_noun
 from ..._core.ports import SessionStore
-from ..._core.run_ids import find_root_id
-from ..._core.runs import Report
+from ..._core.runs import Report, find_root_id
 from ..._platform.event_loop import run_event_loop
-from ..._platform.path_text import path_from_text
+from ..._platform.paths import path_from_text
 from ..._projections.ledger import LedgerBuilder
 from ..._projections.run_tree import RunTree
 from ..._projections.run_view import RunView

@@ -20,13 +20,10 @@ from msgspec import Struct
 
 from ..._adapters.journals.sessions import stream_events
 from ..._core.events import AnyEvent, RunFinished, StoredEvent
-from ..._core.run_ids import is_child_id
-from ..._core.runs import Report, has_summary
-from ..._projections.current_team import list_names
-from ..._projections.file_changes import FileChanges
+from ..._core.runs import Report, has_summary, is_child_id
+from ..._projections.differences import FileChanges
 from ..._projections.ledger import PromptLedgers, describe_ledger
-from ..._projections.open_work import OpenWork, describe_work, list_open_work
-from ..._projections.run_tree import RunTree
+from ..._projections.run_tree import OpenWork, RunTree, describe_work, list_names, list_open_work
 from ..._session.config import Settings
 from ..._session.session import Session
 from ...errors import JournalError, MudroomError, SessionPaused, suggest_names

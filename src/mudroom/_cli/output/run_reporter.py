@@ -13,8 +13,7 @@ import msgspec
 from ..._core.agents import Mode
 from ..._core.events import AnyEvent, PermissionDecided, StoredEvent, TurnFailed, WorkMerged
 from ..._core.listings import count_noun
-from ..._core.run_ids import find_root_id, is_child_id
-from ..._core.runs import Reason, Report
+from ..._core.runs import Reason, Report, find_root_id, is_child_id
 from ..._projections.ledger import LedgerBuilder, describe_ledger
 from ..._projections.run_tree import RunTree
 from ..._session.config import Settings
@@ -78,7 +77,7 @@ class ExitCodeRule:
             return 1
         if not self._strict_merges:
             return 0
-        from ..._core.merge_events import count_merges  # few runs need it
+        from ..._core.events import count_merges
 
         merges = count_merges(self._merges)
         if merges is None:
@@ -252,7 +251,7 @@ class RunReporter:
         """Open the fold of events into lines of JSON; None if the output is text."""
         if self._format == "text":
             return None
-        from ..._projections.stream_json.open_session import open_lines
+        from ..._projections.stream_json import open_lines
 
         return open_lines(session, cost=calculate_cost, mode=mode)
 

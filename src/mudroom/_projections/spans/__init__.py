@@ -46,8 +46,11 @@ from ..._core.tools import ToolResult
 from ..cache_use import CacheUseFold, Miss
 from ..safe_text import sanitize_line
 from ..trace_ids import SpanContext, TraceIds
-from .attributes import (
+from .span import (
     INTERRUPTED,
+    Attributes,
+    OpenSpan,
+    Span,
     describe_answer,
     describe_cache,
     describe_call,
@@ -58,12 +61,17 @@ from .attributes import (
     find_call_error,
     make_span_event,
 )
-from .span import Attributes, OpenSpan, Span
 
 __all__ = ["ContentCapture", "SessionSpans", "Span"]
 
 # In characters.
 _MAX_ERROR = 300
+_CHUNKS = ("text", "thinking", "call")
+"""Kinds of deltas that are a part of an answer."""
+
+
+def _find_no_server(_: str) -> None:
+    return None
 
 
 class SessionSpans:
@@ -73,6 +81,8 @@ class SessionSpans:
         session: id of the session, for a record without its opening.
         capture: writes texts of prompts, answers and tool calls; None leaves them out.
         redact: removes secrets from the texts of errors.
+        find_server: returns the host and port that a model string is requested from, None if they
+            are not known.
     """
 
     def __init__(
@@ -81,8 +91,10 @@ class SessionSpans:
         *,
         capture: ContentCapture | None = None,
         redact: Callable[[str], str] = str,
+        find_server: Callable[[str], tuple[str, int] | None] = _find_no_server,
     ) -> None:
         self._ids = TraceIds(session)
+        self._find_server = find_server
         self._capture = capture
         self._redact = redact
         self._runs: dict[str, RunSpans] = {}
@@ -95,6 +107,9 @@ class SessionSpans:
     def apply(self, event: AnyEvent) -> list[Span]:
         """Add the next event, and return the spans that it ends."""
         if isinstance(event, Delta):
+            run = self._runs.get(event.run)
+            if run and run.turn and run.turn.first_chunk_at is None and event.kind in _CHUNKS:
+                run.turn.first_chunk_at = event.at
             return []
         self._miss = self._cache.apply(event)
         ended: list[Span] = []
@@ -194,6 +209,7 @@ class SessionSpans:
     def _start_turn(self, run: RunSpans, event: TurnStarted) -> list[Span]:
         ended = run.end_turn(event.at, INTERRUPTED)
         attributes = describe_turn(run.ids.session, run.brief, event.turn)
+        self._describe_server(attributes, run.brief.model)
         run.start_turn(event.turn, event.at, attributes)
         if self._capture and run.turn:
             run.turn.attributes.update(self._capture.describe_input(run.new_messages))
@@ -208,6 +224,8 @@ class SessionSpans:
         attributes = describe_answer(event.message)
         if self._miss:
             attributes |= describe_miss(self._miss)
+        if event.message.answered_by:
+            self._describe_server(attributes, event.message.answered_by)
         run.add_answer(event.message.usage, attributes["gen_ai.response.finish_reasons"])
         if run.turn:
             run.turn.attributes.update(attributes)
@@ -215,6 +233,10 @@ class SessionSpans:
                 (reason,) = run.finish_reasons
                 run.turn.attributes.update(self._capture.describe_output(event.message, reason))
         return run.end_turn(event.at)
+
+    def _describe_server(self, attributes: Attributes, model: str) -> None:
+        if server := self._find_server(model.partition(",")[0]):
+            attributes["server.address"], attributes["server.port"] = server
 
     def _fail_turn(self, run: RunSpans, event: TurnFailed) -> list[Span]:
         kind = "context_overflow" if event.overflow else "failed"

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 from ..._core.ports import ApprovalDecision, ApprovalRequest
-from ..._core.ports.input_forms import InputForm
+from ..._core.ports.approval import InputForm
 from ..._projections.safe_text import sanitize_line
 from ..._session.session import Session
 from ...driving import Question, Questions

@@ -12,8 +12,7 @@ from ..._core.events import (
     RunResumed,
     RunStarted,
 )
-from ..._core.run_ids import find_first_id
-from ..._core.runs import Brief
+from ..._core.runs import Brief, find_first_id
 from ..._projections.run_tree import RunTree
 from ..._projections.safe_text import sanitize, sanitize_line
 from .stop_reasons import make_child_end

@@ -17,7 +17,7 @@ from ..._core.agents import Mode
 from ..._core.events import StoredEvent
 from ..._core.messages import ImageBlock, TextBlock
 from ..._core.tools import Tool
-from ..._engine.changes.versions import FileVersions, find_versions_folder
+from ..._engine.file_writes import FileVersions, find_versions_folder
 from ..._projections.engine_text import quote, wrap
 from ..._session.prompts import Prompt
 from ..._session.session import Session

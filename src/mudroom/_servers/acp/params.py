@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from ..._adapters.integrations.mcp_servers.spec import ServerSpec
-from ..._core.schemas.mismatch import explain_mismatch
+from ..._core.schemas import explain_mismatch
 from .errors import INVALID_PARAMS, RequestError
 
 _T = TypeVar("_T")

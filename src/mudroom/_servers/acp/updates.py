@@ -25,8 +25,7 @@ from ..._core.events import (
 )
 from ..._core.listings import count_noun
 from ..._core.messages import StopReason, TextBlock, ThinkingBlock, ToolCallBlock, join_texts
-from ..._core.run_ids import is_child_id
-from ..._core.runs import Report
+from ..._core.runs import Report, is_child_id
 from ..._projections.run_tree import RunTree
 from ..._projections.run_view import RunView
 from ..._projections.safe_text import sanitize_line

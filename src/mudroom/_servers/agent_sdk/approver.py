@@ -8,10 +8,10 @@ from typing import Any
 
 from ..._core.agents import Mode
 from ..._core.ports import ApprovalDecision, ApprovalRequest
-from ..._core.ports.input_forms import InputForm
-from ..._core.run_ids import is_child_id
+from ..._core.ports.approval import InputForm
+from ..._core.runs import is_child_id
 from ..._core.tools import ToolCategory
-from ..._projections.claude.tool_terms import get_claude_name
+from ..._projections.claude import get_claude_name
 from ..._session.session import Session
 from ...driving import Question, Questions
 from ...errors import UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from ..._projections.claude.tool_terms import get_claude_name, to_claude_arguments
+from ..._projections.claude import get_claude_name, to_claude_arguments
 
 
 def to_host_arguments(tool: str, arguments: Mapping[str, Any], cwd: str) -> dict[str, Any]:

@@ -19,13 +19,11 @@ from ..._core.events import (
     TurnStarted,
 )
 from ..._core.messages import ToolCallBlock, get_sendable_arguments
-from ..._core.run_ids import is_child_id
-from ..._core.runs import Report
+from ..._core.runs import Report, is_child_id
 from ..._projections.anthropic_shapes import to_anthropic_stop_reason, to_anthropic_usage
-from ..._projections.claude.tool_terms import get_claude_name
+from ..._projections.claude import get_claude_name
 from ..._projections.ledger import LedgerBuilder
-from ..._projections.stream_json import StreamJson
-from ..._projections.stream_json.open_session import open_lines
+from ..._projections.stream_json import StreamJson, open_lines
 from ..._session.pricing import calculate_cost
 from ..._session.session import Session
 from ..._version import __version__

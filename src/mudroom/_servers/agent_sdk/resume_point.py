@@ -13,7 +13,7 @@ from ..._core.events import (
     StoredEvent,
     TurnFinished,
 )
-from ..._core.run_ids import is_child_id
+from ..._core.runs import is_child_id
 from ..._session.session import Session
 from ...errors import UsageError
 

@@ -11,8 +11,8 @@ from msgspec import Meta, Struct
 from ..._core.budgets import Budget, choose_smaller
 from ..._core.json_values import get_decoder
 from ..._core.messages import ImageBlock, TextBlock
-from ..._core.schemas.mismatch import explain_mismatch
-from ..._engine.output_types import parse_output_type
+from ..._core.schemas import explain_mismatch
+from ..._engine.structured_output import parse_output_type
 from ..._session.prompts import Prompt, parse_prompt
 from ...errors import UsageError
 from .errors import make_wrong_request

@@ -12,9 +12,8 @@ from aiohttp import web
 from msgspec import Struct
 
 from ..._adapters.journals.sessions import stream_events
-from ..._adapters.output_filters.redaction import Redactor
-from ..._core.event_encoding import encode_event
-from ..._core.events import StoredEvent
+from ..._adapters.output_filters import Redactor
+from ..._core.events import StoredEvent, encode_event
 from ..._platform.time_limits import time_limit
 from ..._projections.safe_text import redact_event
 from ...errors import MudroomError, UnknownName

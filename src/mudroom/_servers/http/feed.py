@@ -10,8 +10,7 @@ from itertools import islice
 import msgspec
 from msgspec import Struct
 
-from ..._core.event_encoding import encode_event
-from ..._core.events import Delta, StoredEvent
+from ..._core.events import Delta, StoredEvent, encode_event
 from .cursors import make_cursor
 
 MAX_BYTES = 4 << 20

@@ -20,8 +20,7 @@ from ..._core.events import (
     TurnFinished,
 )
 from ..._core.ports import Journal, SessionStore
-from ..._core.run_ids import is_child_id
-from ..._core.runs import Reason
+from ..._core.runs import Reason, is_child_id
 from ..._platform.time_limits import time_limit
 from ..._session.session import Session
 from ...driving import SessionDriver, SessionStart, Turn

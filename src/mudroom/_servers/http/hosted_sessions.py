@@ -24,7 +24,7 @@ _BUSY_SECONDS = 1.0
 """Seconds until a session is opened again that another process had open."""
 _CLOSED_PER_COLLECTION = 20
 """Fewest closed sessions after which garbage is collected. The objects of a session refer to each
-other, and the thresholds of a command (`garbage_collector`) are not reached for thousands of
+other, and the thresholds of a command (`own_process`) are not reached for thousands of
 sessions."""
 _OPEN_PER_CLOSED = 50
 """Sessions with work for each closed session that a collection waits for: it looks at all."""

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from ..._core.agents import Agent, Mode
 from ..._core.budgets import Budget
 from ..._core.events import AnyEvent
-from ..._core.run_ids import find_root_id
-from ..._core.runs import Reason, Report
+from ..._core.runs import Reason, Report, find_root_id
 from ...driving import SessionDriver, Turn
 from ...errors import MudroomError, UnknownName, UsageError
 from ..fair_slots import FairSlots

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import astuple
 
 from ..._core.budgets import Budget, choose_smaller
-from ..._core.schemas.mismatch import explain_mismatch
+from ..._core.schemas import explain_mismatch
 from ...errors import UsageError
 
 MAX_TASKS = 1_000

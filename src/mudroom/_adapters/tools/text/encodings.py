@@ -7,8 +7,8 @@ import unicodedata
 
 from msgspec import Struct
 
-from ...._platform.binary_files import is_binary
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
+from ...._platform.regular_files import is_binary
 
 MAX_INSPECTED = 32 << 20
 """Bytes from which the encoding is told. Whole and partial reads look at the same ones."""

@@ -9,8 +9,7 @@ from ...._adapters.models._written_calls import WRITTEN_CALL
 from ...._core.messages import AssistantMessage, ThinkingBlock, Usage, user_message
 from ...._core.ports import Model, RequestConfig, RetryNotice
 from ...._core.tools import Tool, ToolResult
-from ...._platform.system_clock import SystemClock
-from ...._platform.time_limits import time_limit
+from ...._platform.time_limits import SystemClock, time_limit
 from ...._session.context_windows import ContextWindows
 from ...._session.model_registry import ModelRegistry
 from ...._session.pricing import calculate_cost

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ...._adapters.agent_files.prompt_pieces import ShellText
-from ...._adapters.agent_files.prompt_template import PromptTemplate
+from ...._adapters.agent_files.prompt_template import PromptTemplate, ShellText
 from ...._adapters.integrations.program_trust import load_trusted_programs
 from ...._adapters.integrations.prompt_rights import PromptRights
 from ...._adapters.tools import make_builtin_tools

@@ -7,11 +7,16 @@ import stat
 
 from ...._core.listings import count_noun
 from ...._core.ports import Workspace
-from ...._engine.changes.content_hashes import hash_present, is_link_hash, read_entry
-from ...._engine.changes.versions import MAX_VERSION_BYTES, FileVersions, find_versions_folder
-from ...._platform.binary_files import is_binary
-from ...._projections.differences import diff_texts
-from ...._projections.file_changes import FileChange
+from ...._engine.file_writes import (
+    MAX_VERSION_BYTES,
+    FileVersions,
+    find_versions_folder,
+    hash_present,
+    is_link_hash,
+    read_entry,
+)
+from ...._platform.regular_files import is_binary
+from ...._projections.differences import FileChange, diff_texts
 from ...._projections.run_view import RunView
 from ...._projections.safe_text import sanitize, sanitize_line
 from ....errors import UsageError, WorkspaceError

@@ -13,8 +13,7 @@ import msgspec
 from ...._adapters.journals.sessions import stream_events
 from ...._core.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFinished
 from ...._core.messages import TextBlock
-from ...._core.run_ids import is_child_id
-from ...._core.runs import Reason, Report
+from ...._core.runs import Reason, Report, is_child_id
 from ...._platform.time_limits import time_limit
 from ..errors import RequestError, make_wrong_request
 from ..feed import SessionFeed

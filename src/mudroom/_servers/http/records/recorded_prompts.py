@@ -7,8 +7,7 @@ from typing import Any
 from ...._adapters.journals.sessions import stream_events
 from ...._core.events import RunFinished, RunStarted
 from ...._core.ports import SessionStore
-from ...._core.run_ids import is_child_id
-from ...._core.runs import Report
+from ...._core.runs import Report, is_child_id
 from ....errors import JournalError, UnknownName
 
 
