@@ -14,6 +14,7 @@ from mudroom._adapters.models._wire import WireConversation, WireModel
 from mudroom._adapters.models.anthropic import AnthropicModel
 from mudroom._adapters.models.google import GoogleModel
 from mudroom._adapters.models.model_facts import find_facts, forget_learnt_facts, remember_facts
+from mudroom._adapters.models.ollama import OllamaModel
 from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._adapters.models.openai.responses import ResponsesModel
 from mudroom._core.messages import AssistantMessage, user_message
@@ -348,6 +349,19 @@ def test_the_levels_of_gemini_end_at_high() -> None:
     assert encode("gemini-3-pro-preview", "low") == {"thinkingLevel": "low"}
     assert encode("gemini-3-pro-preview", None) is None
     assert encode("gemini-2.5-pro", "low") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "effort", "wanted"),
+    [("gpt-oss:20b", "max", "high"), ("gpt-oss:20b", "low", "low"), ("qwen3:8b", "low", None)],
+)
+def test_ollama_gets_the_effort_of_models_with_levels(
+    name: str, effort: str, wanted: str | None
+) -> None:
+    model = OllamaModel(name, http=HttpClient(clock=FakeClock()))
+    conversation = model.start_conversation(replace(CONFIG, effort=effort))
+    conversation.append(user_message("Hello"))
+    assert json.loads(conversation.build_body()).get("think") == wanted
 
 
 @pytest.mark.parametrize(

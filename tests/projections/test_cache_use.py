@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -197,6 +198,38 @@ async def test_a_run_against_a_caching_server_shows_its_share_everywhere(tmp_pat
     report = next(event.report for event in events if isinstance(event, RunFinished))
     result = json.loads(json.dumps(lines.make_result_line(report, {})))
     assert result["report"]["cache"]["share"] == ledger.cache.share
+
+
+async def test_a_wide_fan_out_keeps_the_cache_of_its_parent(tmp_path: Path) -> None:
+    cache = PromptCache("anthropic")
+    sent: list[tuple[str, Usage]] = []
+    heads: dict[str, int] = {}
+
+    def respond(request: ServerRequest) -> Fault:
+        usage = cache.send(request.body, 0.0)
+        kind = "parent" if "task" in request.tools else "child"
+        sent.append((kind, usage))
+        body = request.json
+        heads[kind] = len(json.dumps([body["system"], body["tools"]], separators=(",", ":"))) // 4
+        blocks: Any = ("A report. " * 20,)
+        if kind == "parent" and request.turn in (0, 2):
+            blocks = (tool_call(f"g{request.turn}", "glob", pattern="*"),)
+        elif kind == "parent" and request.turn == 1:
+            blocks = tuple(tool_call(f"t{n}", "task", prompt=f"Part {n}") for n in range(25))
+        return Fault(blocks=blocks, usage=replace(usage, output_tokens=5))
+
+    async with ModelServer(respond) as server:
+        environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+        folders = {"cwd": str(tmp_path), "home": str(tmp_path / "home"), "journal": "memory"}
+        async with Session(model=f"anthropic:{MODEL}", environ=environ, **folders) as session:
+            assert (await session.run("Look at this. " + "word " * 2_000)).ok
+    parent = [usage for kind, usage in sent if kind == "parent"]
+    assert len(parent) == 4 and len(sent) == 29
+    for before, usage in pairwise(parent):
+        assert usage.cache_read_tokens == before.input_tokens
+    # Few tokens before the prompt: a child below 620, its parent below 1,500.
+    assert heads["child"] <= 620
+    assert heads["parent"] <= 1_500
 
 
 async def test_a_miss_is_named_in_the_trace_of_its_request(tmp_path: Path) -> None:
