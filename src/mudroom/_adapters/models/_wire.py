@@ -322,7 +322,7 @@ class WireConversation:
             self._check_answer if tools else None,
         )
 
-    def _check_answer(self, answer: AssistantMessage) -> AssistantMessage:
+    def _check_answer(self, answer: AssistantMessage) -> AssistantMessage | None:
         """Mark an answer as stopped early if it contains a tool call written as text.
 
         The model is told once; ModelRefused is raised if its next answer does it again.

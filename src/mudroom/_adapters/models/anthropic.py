@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from ..._core.messages import (
     AssistantBlock,
@@ -26,7 +26,7 @@ from ..._core.messages import (
     UserMessage,
     get_sendable_arguments,
 )
-from ..._core.ports import RequestConfig, StreamChunk
+from ..._core.ports import RequestConfig, RetryNotice, StreamChunk
 from ..._core.tools import Tool
 from ..._projections.web_searches import FOUND, read_anthropic_step
 from ...errors import ModelGarbled
@@ -326,6 +326,9 @@ def _to_usage(counts: Mapping[str, int]) -> Usage:
 # The version that compatible servers accept. Later versions also refuse sampling parameters for
 # older models.
 _API_VERSION = "2023-06-01"
+_PAUSE = "pause_turn"
+# Times that an answer is continued.
+_MAX_PAUSES = 8
 _CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
 _CACHE_MARK_JSON = b',"cache_control":{"type":"ephemeral"}'
 _HOUR_MARK_JSON = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
@@ -404,12 +407,16 @@ class AnthropicConversation(WireConversation):
     hour, as long as the prompt it has paid twice costs more than the dearer writes.
     """
 
+    _paused: AssistantMessage | None = None
+    _paused_at = 0
+    _pauses = 0
     _last_end = 0
     _answered_end = 0
     _asked_at = 0.0
     _asked_size = 0
     _lost_size = 0
     _keeps_hour = False
+    _ends_before_pause = (0, 0)
 
     def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
         self._keeps_hour = self._choose_hour()
@@ -423,6 +430,47 @@ class AnthropicConversation(WireConversation):
                 start = end
         parts += (messages[start:], self._make_end(tools=tools))
         return b"".join(parts)
+
+    def append(self, message: Message) -> None:
+        self._forget_pause()
+        super().append(message)
+
+    def request_answer(
+        self, *, tools: bool = True, max_tokens: int | None = None
+    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
+        self._forget_pause()
+        return super().request_answer(tools=tools, max_tokens=max_tokens)
+
+    def _check_answer(self, answer: AssistantMessage) -> AssistantMessage | None:
+        """Continue an answer that the API paused for a long search, by sending it back as it is."""
+        if before := self._paused:
+            content = (*before.content, *answer.content)
+            answer = replace(answer, content=content, usage=before.usage + answer.usage)
+        if answer.provider_stop_reason != _PAUSE or self._pauses >= _MAX_PAUSES:
+            self._forget_pause()
+            return super()._check_answer(answer)
+        pauses = self._pauses + 1
+        ends = (self._last_end, self._answered_end)
+        self._forget_pause()
+        self._paused_at = len(self._messages)
+        names = self._prefix.names
+        blocks = _encode_assistant_message(answer, names, self._model.wire, is_paused=True)
+        if not blocks:
+            return super()._check_answer(answer)
+        self.append_entry({"role": "assistant", "content": blocks})
+        self._paused = answer
+        self._pauses = pauses
+        self._ends_before_pause = ends
+        return None
+
+    def _forget_pause(self) -> None:
+        """Remove what was sent of a paused answer: the whole answer will be appended."""
+        if self._paused is None:
+            return
+        del self._messages[self._paused_at :]
+        self._last_end, self._answered_end = self._ends_before_pause
+        self._paused = None
+        self._pauses = 0
 
     def append_entry(self, entry: dict[str, Any]) -> None:
         if entry["role"] == "assistant":
@@ -473,11 +521,15 @@ def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:
 
 
 def _encode_assistant_message(
-    message: AssistantMessage, names: ToolNames, wire: str
+    message: AssistantMessage, names: ToolNames, wire: str, *, is_paused: bool = False
 ) -> list[dict[str, Any]]:
-    """Encode an answer without the thinking and searches of other servers."""
+    """Encode an answer without the thinking and searches of other servers.
+
+    Arguments:
+        is_paused: the API continues the answer, with the search that has no result yet.
+    """
     is_own = message.wire == wire
-    searches = _decode_searches(message) if is_own else {}
+    searches = _decode_searches(message, with_open=is_paused) if is_own else {}
     blocks: list[dict[str, Any]] = []
     for block in message.content:
         match block:
@@ -502,18 +554,21 @@ def _encode_citations(citations: str) -> dict[str, Any]:
     return {"citations": msgspec.Raw(citations.encode())} if citations else {}
 
 
-def _decode_searches(message: AssistantMessage) -> dict[ProviderBlock, dict[str, Any]]:
+def _decode_searches(
+    message: AssistantMessage, *, with_open: bool
+) -> dict[ProviderBlock, dict[str, Any]]:
     """Decode search blocks as the API sent them.
 
-    The API refuses an interrupted search, which has no result, so it is left out.
+    The API refuses an interrupted search, which has no result, so it is left out unless
+    `with_open` is true.
     """
     blocks: dict[ProviderBlock, dict[str, Any]] = {
         block: msgspec.json.decode(block.data)
         for block in message.content
         if isinstance(block, ProviderBlock)
     }
-    if not blocks:
-        return {}
+    if with_open or not blocks:
+        return blocks
     ids = Counter(block.get("tool_use_id") or block.get("id") for block in blocks.values())
     return {
         block: data
