@@ -21,10 +21,9 @@ from msgspec.structs import replace
 
 from mudroom import Session, ToolCallBlock, Usage
 from mudroom._adapters.models.model_facts import find_facts, forget_learnt_facts, remember_facts
+from mudroom._adapters.models.pricing import calculate_cost
 from mudroom._adapters.models.providers import PROVIDERS
-from mudroom._session.pricing import calculate_cost
-from mudroom.testing import Fault, ModelServer, ServerRequest
-from mudroom.testing.prompt_cache import PromptCache
+from mudroom.testing import Fault, ModelServer, PromptCache, ServerRequest
 
 from .processes import Bench
 from .rows import Row

@@ -32,8 +32,8 @@ Example:
     latest: Event | None = None
     session.watch(lambda event: print(describe(event)))
 
-    body = encode_event(RunWaiting(run="r1", at=0.0))  # as journals store it
-    decode_event(body).run == "r1"
+    body = encode_event(RunWaiting(run="1.3.2", at=0.0))  # as journals store it
+    decode_event(body).run == "1.3.2"
 """
 
 from __future__ import annotations

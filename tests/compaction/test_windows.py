@@ -13,6 +13,7 @@ from genai_prices.data_snapshot import get_snapshot
 from mudroom import Session, Usage, UsageError
 from mudroom._adapters.models import model_facts
 from mudroom._adapters.models.model_facts import find_facts
+from mudroom._adapters.models.pricing import calculate_cost, get_context_window
 from mudroom._adapters.models.providers import PROVIDERS
 from mudroom._adapters.models.refusals.overflow import find_stated_sizes
 from mudroom._adapters.models.scripted import ScriptedModel
@@ -20,7 +21,6 @@ from mudroom._engine.context_policy import ContextPolicy
 from mudroom._platform.time_limits import SystemClock
 from mudroom._session.context_windows import FILE_NAME, ContextWindows, LearntWindows
 from mudroom._session.model_registry import ModelRegistry
-from mudroom._session.pricing import calculate_cost, get_context_window
 
 
 def open_registry(**windows: int) -> ModelRegistry:
@@ -86,7 +86,7 @@ def test_the_default_models_are_in_the_table_with_a_price() -> None:
 
 def test_the_file_of_prices_keeps_windows_for_later_sessions(tmp_path: Path) -> None:
     program = (
-        "import sys\nfrom mudroom._session.pricing import PriceFile\n"
+        "import sys\nfrom mudroom._adapters.models.pricing import PriceFile\n"
         "from mudroom._core.messages import Usage\n"
         "file = PriceFile(sys.argv[1])\n"
         "print(file.find_window('deepseek:deepseek-v4-pro'), 'genai_prices.data' in sys.modules)\n"

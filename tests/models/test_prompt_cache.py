@@ -26,8 +26,8 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import RequestConfig
 from mudroom._core.tools import Tool, ToolResult
+from mudroom.testing import PromptCache
 from mudroom.testing.clock import FakeClock
-from mudroom.testing.prompt_cache import PromptCache
 
 MINUTE = 60.0
 Change = Callable[[list[Any]], object]

@@ -19,7 +19,7 @@ from mudroom._projections.cache_use import CacheUse, CacheUseFold, MissReason
 from mudroom._projections.ledger import describe_ledger
 from mudroom._projections.spans import SessionSpans
 from mudroom._projections.stream_json import StreamJson
-from mudroom.testing import Fault, ModelServer, ServerRequest
+from mudroom.testing import Fault, ModelServer, PromptCache, ServerRequest
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.event_builders import (
     run_finished,
@@ -28,7 +28,6 @@ from mudroom.testing.event_builders import (
     turn_finished,
     turn_started,
 )
-from mudroom.testing.prompt_cache import PromptCache
 
 MODEL = "claude-sonnet-5-5"
 

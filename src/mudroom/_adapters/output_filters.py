@@ -109,6 +109,10 @@ class Redactor:
 
     Arguments:
         environ: variables. The values of those with a secret name are replaced everywhere.
+
+    Example:
+        redact = Redactor({"DATABASE_PASSWORD": "correct-horse-1"})
+        redact("log in with correct-horse-1") == "log in with [redacted: $DATABASE_PASSWORD]"
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:

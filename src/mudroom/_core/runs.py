@@ -409,6 +409,7 @@ def split_run_id(run_id: str) -> tuple[str, int, str]:
 
 
 def is_child_id(run_id: str) -> bool:
+    """Return whether another run started this one."""
     return "." in run_id
 
 

@@ -436,11 +436,20 @@ def explain_mismatch(
     Only errors of msgspec are reworded; any other text, as of a `__post_init__`, stays unchanged.
 
     Arguments:
+        error: as msgspec raised it.
         schema: JSON Schema of the value, which adds the choices of an enumeration; None for none.
         what: what to call the value when the place is the value as a whole.
 
     Example:
-        explain_mismatch(error) == "prompt: is object; expected string"
+        import msgspec
+
+        class Message(msgspec.Struct):
+            prompt: str
+
+        try:
+            msgspec.json.decode(b'{"prompt": {}}', type=Message)
+        except msgspec.ValidationError as error:
+            explain_mismatch(error) == "prompt: is object; expected string"
     """
     if not isinstance(error, msgspec.ValidationError):
         return str(error)

@@ -307,6 +307,7 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
             return ()
 
     def has_category(self, category: ToolCategory) -> bool:
+        """Return whether the tool acts on this. A pure tool without a category reads."""
         if self.category is None:
             return category is ToolCategory.READ and self.effect is Effect.PURE
         return self.category is category

@@ -107,7 +107,11 @@ def _join(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def format_words(report: Report) -> str:
-    """Return what a child wrote: its text and its outputs, quoted."""
+    """Return what a child wrote: its text and its outputs, quoted.
+
+    Arguments:
+        report: of the child.
+    """
     parts = [quote(report.text.strip())]
     if report.outputs:
         parts.append(f"Outputs: {quote(msgspec.json.encode(report.outputs).decode())}")
@@ -118,6 +122,10 @@ def add_facts(report: Report, words: str) -> str:
     """Return the words of a child between what the engine knows of its run.
 
     The empty line keeps the evidence out of the last paragraph or list of the words.
+
+    Arguments:
+        report: of the child.
+        words: those of `format_words`, or their beginning.
     """
     text = f"{words}\n\n{format_evidence(report)}"
     return text if report.reason is Reason.GOAL else f"{format_warning(report)}\n{text}"

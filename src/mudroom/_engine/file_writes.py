@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -178,15 +177,6 @@ def read_entry(workspace: Workspace, path: str, size: int, *recorded: str) -> by
 
 MAX_VERSION_BYTES = 8 << 20
 """Size of a file up to which its content is kept."""
-
-
-def find_versions_folder(home: str, session: str) -> str:
-    """Return the folder of the earlier contents of a session's files.
-
-    Arguments:
-        home: mudroom's state folder.
-    """
-    return os.path.join(home, "versions", session)
 
 
 class FileVersions:

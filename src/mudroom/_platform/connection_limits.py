@@ -39,6 +39,9 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
         total: connections at the same time; None for a quarter of the files the process may have
             open, at most 1,000.
         per_address: connections from one client address; None for half of `total`.
+
+    Example:
+        ConnectionLimits(head_seconds=5, total=200)
     """
 
     head_seconds: float = 20.0

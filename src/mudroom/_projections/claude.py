@@ -224,6 +224,7 @@ def to_claude_arguments(tool: str, arguments: Mapping[str, Any], folder: str) ->
     """Give a call's arguments Claude Code's names and absolute paths.
 
     Arguments:
+        tool: name of the tool.
         folder: relative paths begin there.
     """
     names = _ARGUMENTS.get(normalize_tool_name(tool), {})

@@ -137,6 +137,7 @@ def wrap(tag: str, text: str, **attributes: str) -> str:
     """Put a text between tags that it cannot close.
 
     Arguments:
+        tag: name of the element.
         text: its foreign parts are quoted already.
         attributes: by name; `sender` is written as `from`.
 

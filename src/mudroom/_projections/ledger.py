@@ -93,7 +93,14 @@ class TextSum:
 
 
 class LedgerBuilder:
-    """The sums of a ledger, updated with each event. Keeps no texts."""
+    """The sums of a ledger, updated with each event. Keeps no texts.
+
+    Example:
+        builder = LedgerBuilder()
+        session.watch(builder.apply)
+        await session.task("Find the author.")
+        builder.ledger.children == 1
+    """
 
     def __init__(self) -> None:
         self._children: set[str] = set()
@@ -109,6 +116,7 @@ class LedgerBuilder:
         self._cache = CacheUseFold()
 
     def apply(self, event: AnyEvent) -> None:
+        """Add the next event."""
         self._cache.apply(event)
         if isinstance(event, RunStarted):
             self._add_run(event.brief)
@@ -162,6 +170,7 @@ class LedgerBuilder:
 
     @property
     def ledger(self) -> Ledger:
+        """The ledger of the events so far."""
         without_children = 0
         if self._parent_tokens:
             own_tokens = max(0, self._parent_tokens - self._returned.tokens)

@@ -63,8 +63,27 @@ class _Run:
         self.commands: dict[str, str] = {}
 
 
+class OpenSession(Protocol):
+    """What the first line shows of a session."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def cwd(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def tools(self) -> Sequence[str]: ...
+    @property
+    def agents(self) -> Sequence[Agent]: ...
+    @property
+    def sandbox(self) -> Sandbox: ...
+    @property
+    def output_style(self) -> str: ...
+
+
 class StreamJson:
-    """Folds one session's events into lines.
+    """Folds one session's events into the lines of `--output-format stream-json`.
 
     Arguments:
         session: id of the session.
@@ -75,6 +94,22 @@ class StreamJson:
         mode: permission mode. output_style: name of the output style.
         cost: returns US dollars for a model string and its usage; None if the price is unknown.
         new_id: returns the `uuid` of a line.
+
+    Example:
+        import msgspec
+
+        lines = StreamJson.of_session(session, cost=calculate_cost)
+        ledger = LedgerBuilder()
+        print(lines.make_init_line())
+
+        def show(event: AnyEvent) -> None:
+            ledger.apply(event)
+            for line in lines.make_event_lines(event):
+                print(line)
+
+        session.watch(show)
+        report = await session.run("Which testing framework does this project use?")
+        print(lines.make_result_line(report, msgspec.to_builtins(ledger.ledger)))
     """
 
     def __init__(
@@ -109,6 +144,34 @@ class StreamJson:
         self._reports: list[Report] = []
         self._denials: list[dict[str, Any]] = []
         self._cache = CacheUseFold()
+
+    @classmethod
+    def of_session(
+        cls,
+        session: OpenSession,
+        *,
+        cost: Callable[[str, Usage], float | None],
+        mode: str = "default",
+    ) -> StreamJson:
+        """Make the fold of an open session's events.
+
+        Arguments:
+            session: an open `Session`.
+            cost: returns US dollars for a model string and its usage; None if the price is
+                unknown.
+            mode: permission mode.
+        """
+        return cls(
+            session=session.id,
+            cwd=session.cwd,
+            model=session.model,
+            tools=session.tools,
+            agents=[agent.name for agent in session.agents],
+            sandbox=session.sandbox.tier,
+            mode=mode,
+            output_style=session.output_style,
+            cost=cost,
+        )
 
     def start_prompt(self) -> None:
         """Begin the conversation's next prompt: its last line has only its own children."""
@@ -440,67 +503,3 @@ def make_stop_fields(command: str, call_id: str) -> dict[str, Any]:
         "summary": "The end of its run stopped it.",
         "output_file": "",
     }
-
-
-class OpenSession(Protocol):
-    """What the first line shows of a session."""
-
-    @property
-    def id(self) -> str:
-        """Id of the session."""
-        ...
-
-    @property
-    def cwd(self) -> str:
-        """Working directory."""
-        ...
-
-    @property
-    def model(self) -> str:
-        """Model string."""
-        ...
-
-    @property
-    def tools(self) -> Sequence[str]:
-        """Names of the tools of the root agent."""
-        ...
-
-    @property
-    def agents(self) -> Sequence[Agent]:
-        """Agents that tasks can name."""
-        ...
-
-    @property
-    def sandbox(self) -> Sandbox:
-        """The place where commands run."""
-        ...
-
-    @property
-    def output_style(self) -> str:
-        """Name of the output style."""
-        ...
-
-
-def open_lines(
-    session: OpenSession,
-    *,
-    cost: Callable[[str, Usage], float | None],
-    mode: str = "default",
-) -> StreamJson:
-    """Make the fold that turns an open session's events into lines.
-
-    Arguments:
-        cost: returns US dollars for a model string and its usage; None if the price is unknown.
-        mode: permission mode.
-    """
-    return StreamJson(
-        session=session.id,
-        cwd=session.cwd,
-        model=session.model,
-        tools=session.tools,
-        agents=[agent.name for agent in session.agents],
-        sandbox=session.sandbox.tier,
-        mode=mode,
-        output_style=session.output_style,
-        cost=cost,
-    )

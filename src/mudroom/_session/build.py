@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from .._adapters import agent_files
 from .._adapters.models import providers
+from .._adapters.models.pricing import PriceFile
 from .._adapters.output_filters import Redactor, mark_injection
 from .._adapters.tools._sources import SessionToolSources, load_tools
 from .._adapters.workers.local import LocalWorker
@@ -54,7 +55,6 @@ from .open_adapters import (
     open_versions,
 )
 from .options import SessionOptions, choose_worker
-from .pricing import PriceFile
 from .recorded_options import find_folder, find_home, get_environ
 
 if TYPE_CHECKING:

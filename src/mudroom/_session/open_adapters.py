@@ -25,7 +25,7 @@ from .._core.tool_names import normalize_tool_name, parse_tool_pattern, parse_to
 from .._core.tools import Tool, ToolCategory
 from .._engine.children.child_brief import list_agents
 from .._engine.children.task_tool import make_task_tool
-from .._engine.file_writes import FileVersions, find_versions_folder
+from .._engine.file_writes import FileVersions
 from .._engine.run_tools import RUN_TOOLS
 from .._engine.session_context import SessionServices
 from ..errors import UsageError, WorkspaceError
@@ -297,7 +297,7 @@ def open_versions(options: SessionOptions, home: str) -> FileVersions | None:
     is_own_store = options.store is not None and not isinstance(options.store, str)
     if options.journal != "sqlite" or is_own_store:
         return None
-    return FileVersions(find_versions_folder(home, options.id))
+    return FileVersions(os.path.join(home, "versions", options.id))
 
 
 def add_hooks(

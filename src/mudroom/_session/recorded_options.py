@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from .._adapters.journals.sessions import stream_events
+from .._adapters.models.pricing import calculate_cost
 from .._adapters.tools import BOARD_TOOLS
 from .._core.events import RunStarted, SessionOpened, StoredEvent, TurnStarted
 from .._core.ports import Journal
@@ -24,7 +25,6 @@ from . import config
 from .conversation_state import select_finished
 from .open_adapters import open_store
 from .options import SessionOptions
-from .pricing import calculate_cost
 
 # Every option of a session is in exactly one of these three tuples, so a new one is not forgotten.
 # Options that the opening of a session records, and that a resumed session has again.

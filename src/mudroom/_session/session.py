@@ -191,6 +191,11 @@ class Session(RunControls, ServerControls, TaskCalls):
         return self._options.permissions
 
     @property
+    def home(self) -> str:
+        """mudroom's state folder, an absolute path."""
+        return recorded_options.find_home(self._options)
+
+    @property
     def user_home(self) -> str:
         """The home of the user, which `~` means in rules about paths."""
         return recorded_options.get_environ(self._options).get("HOME", "/")
@@ -209,6 +214,28 @@ class Session(RunControls, ServerControls, TaskCalls):
     def sandbox(self) -> Sandbox:
         """The place where commands run."""
         return self._require_open().resources.services.environments.shared.sandbox
+
+    def read_version(self, digest: str) -> bytes | None:
+        """Read an earlier content of a file that a tool wrote. Return None if it was not kept.
+
+        Arguments:
+            digest: `before` or `after` of a `FileWriteIntended` event; "" means that there was no
+                file, which gives b"".
+
+        It is None while the session is not open.
+
+        Example:
+            from mudroom.events import FileWriteIntended
+
+            writes: list[FileWriteIntended] = []
+            session.watch(lambda e: writes.append(e) if isinstance(e, FileWriteIntended) else None)
+            await session.run("Which testing framework does this project use?")
+            print([session.read_version(write.before) for write in writes])
+        """
+        if not digest:
+            return b""
+        versions = self._runner and self._runner.resources.services.versions
+        return versions.read(digest) if versions else None
 
     def watch(self, watcher: Callable[[AnyEvent], None]) -> Callable[[], None]:
         """Call `watcher` with every event from now on, in order, including streamed text.

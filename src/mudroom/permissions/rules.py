@@ -98,9 +98,11 @@ class Rule(Struct, frozen=True):
         """Return whether the rule is about this tool."""
         if self.tool == tool:
             return True
-        if self.tool.startswith("mcp__") and self.tool.count("__") == 1:
-            return tool.startswith(f"{self.tool}__")
-        return "*" in self.tool and fnmatchcase(tool, self.tool)
+        if "*" in self.tool:
+            return fnmatchcase(tool, self.tool)
+        # `mcp__git` alone names a whole server.
+        is_server = self.tool.startswith("mcp__") and self.tool.count("__") == 1
+        return is_server and tool.startswith(f"{self.tool}__")
 
 
 class CallFinding(Struct, frozen=True):

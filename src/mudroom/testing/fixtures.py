@@ -1,10 +1,8 @@
-"""What suites and tests share: recorded sessions as models, and the checks of a suite."""
+"""Recorded sessions as models for tests: they work offline and always give the same answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from .._adapters.models.replay_model import ReplayModel
 from .._core.events import decode_event
@@ -12,7 +10,7 @@ from .._engine.recorded_conversations import rebuild_conversations
 
 
 def load_replay_model(path: str | Path) -> ReplayModel:
-    """Load a recorded session and return a model that always gives the same answers.
+    """Load a recorded session and return a model that gives its answers.
 
     Arguments:
         path: a file with one event per line, as `mudroom export --format fixture` writes it.
@@ -28,8 +26,3 @@ def load_replay_model(path: str | Path) -> ReplayModel:
     lines = Path(path).read_bytes().splitlines()
     events = [decode_event(line) for line in lines if line.strip()]
     return ReplayModel(rebuild_conversations(events), name=f"replay:{Path(path).name}")
-
-
-def collect_checks(names: Mapping[str, Any]) -> tuple[Callable[..., Any], ...]:
-    """Return the functions `check_...` of a module in their order. `names`: its `globals()`."""
-    return tuple(value for name, value in names.items() if name.startswith("check_"))

@@ -30,7 +30,7 @@ from .._core.messages import AssistantMessage, ToolCallBlock
 from .._core.ports import Journal
 from .._core.tools import ToolResult
 from ..errors import JournalError
-from .fixtures import collect_checks
+from ._checks import collect_checks
 from .sample_events import every_event
 
 OpenJournal = Callable[[], Awaitable[Journal]]

@@ -18,8 +18,8 @@ from .._core.messages import Usage
 from .._core.ports import SessionStore
 from .._projections.session_summary import SessionSummary, summarize_session
 from ..errors import JournalBusy, JournalError, UnknownName, UsageError
+from ._checks import collect_checks
 from .event_builders import run_finished, run_started
-from .fixtures import collect_checks
 from .journal_conformance import read_all
 
 OpenStore = Callable[[], SessionStore]

@@ -37,7 +37,7 @@ from .._core.ports import Worker
 from .._core.runs import InboxMessage, Reason
 from .._engine.session_context import SessionServices
 from ..errors import JournalError
-from .fixtures import collect_checks
+from ._checks import collect_checks
 from .worker_stage import WorkerStage
 
 OpenWorker = Callable[[SessionServices], AbstractAsyncContextManager[Worker]]

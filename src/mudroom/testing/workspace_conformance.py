@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from .._core.ports import Workspace
 from ..errors import WorkspaceError
-from .fixtures import collect_checks
+from ._checks import collect_checks
 
 OpenWorkspace = Callable[[], Workspace]
 Check = Callable[[OpenWorkspace], None]

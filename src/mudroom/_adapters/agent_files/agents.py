@@ -17,6 +17,7 @@ from .fields import AgentDraft, draft_agent, fold_name, normalize_name
 from .frontmatter import Entry, parse_document, parse_toml
 from .github_files import is_github_file
 from .locations import AGENT_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
+from .prompt_template import fill_variables
 from .safe_read import Diagnostic, FileDiagnostics, list_files, make_name_clash, read_text
 from .skills import Skill, format_preloaded, load_skills
 
@@ -152,7 +153,12 @@ def _fit_to_location(agent: Agent, location: Location) -> Agent:
         return agent
     # A plugin may make its agent read-only, but not give it more rights.
     mode = agent.mode if agent.mode is Mode.PLAN else None
-    return replace(agent, name=make_part_name(location, agent.name), mode=mode)
+    return replace(
+        agent,
+        name=make_part_name(location, agent.name),
+        instructions=fill_variables(agent.instructions, location.variables),
+        mode=mode,
+    )
 
 
 def _list_near_skills(skills: dict[str, Skill], plugin: str) -> dict[str, Skill]:

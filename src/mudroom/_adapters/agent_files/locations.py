@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -79,6 +79,7 @@ class Location(Struct, frozen=True):
         is_personal: true in the user's home, false in the project.
         plugin: name of the plugin that it belongs to, "" for none.
         plugin_place: the project folder whose settings turned the plugin on, "" for none.
+        variables: values for `${NAME}` in the texts of the plugin's files.
     """
 
     kind: LocationKind
@@ -87,6 +88,7 @@ class Location(Struct, frozen=True):
     is_personal: bool
     plugin: str = ""
     plugin_place: str = ""
+    variables: Mapping[str, str] = {}
 
     @property
     def place(self) -> str:
@@ -181,6 +183,11 @@ class PluginFolders(Protocol):
         ...
 
     @property
+    def text_variables(self) -> Mapping[str, str]:
+        """Values for `${NAME}` in the texts of its files, by name."""
+        ...
+
+    @property
     def agents(self) -> tuple[str, ...]:
         """Agent files, and folders that contain them."""
         ...
@@ -240,6 +247,7 @@ def _list_plugin_locations(
                 plugin.is_personal,
                 plugin.name,
                 plugin.place,
+                plugin.text_variables,
             )
 
 

@@ -14,6 +14,7 @@ from . import load_builtin_agent
 from .fields import fold_name
 from .frontmatter import Document, Entry, parse_document
 from .locations import STYLE_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
+from .prompt_template import fill_variables
 from .safe_read import Diagnostic, FileDiagnostics, list_files, make_name_clash, read_text
 
 NO_STYLE = "default"
@@ -155,7 +156,7 @@ def _read_style(
     return OutputStyle(
         name=make_part_name(location, name),
         description=description or body.partition("\n")[0].strip("# "),
-        text=body,
+        text=fill_variables(body, location.variables),
         path=diagnostics.path,
         keeps_instructions=_read_choice(entries, "keep-coding-instructions", diagnostics),
         is_personal=location.is_personal,

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..._core.json_values import JsonValue
 from ..._platform.patterns import compile_later
@@ -18,7 +19,6 @@ from .frontmatter import Entry, parse_document, parse_toml
 from .safe_read import Diagnostic, FileDiagnostics, read_text
 
 _SHELL = compile_later(r"(?<!\S)!`([^`\n]+)`|^```!\n(.*?)\n```[ \t]*$", re.MULTILINE | re.DOTALL)
-_FOLDER = r"\$\{(?:CLAUDE_)?SKILL_DIR\}"
 _WORD = r"\$ARGUMENTS(?:\[(\d{1,2})\])?|\$(\d)(?![\d.,]*\d)"
 
 
@@ -30,6 +30,7 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
         first_number: the number of the first argument in `$N`: 1 or 0.
         appended: the form in which arguments are added at the end if there is no placeholder.
         argument_names: in order.
+        variables: see `Location`.
         allowed_tools: permission rules for what the call may do without asking.
         model: for this call, "" for the session's model.
         forks: true if a child runs the call as a task. agent: this child, "" for the default one.
@@ -45,6 +46,7 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
     description: str = ""
     argument_hint: str = ""
     argument_names: tuple[str, ...] = ()
+    variables: Mapping[str, str] = {}
     allowed_tools: tuple[str, ...] = ()
     model: str = ""
     forks: bool = False
@@ -88,10 +90,12 @@ class _Filler:
         self._arguments = arguments
 
         self._words = split_arguments(arguments)
+        self._variables = list_variables(template.folder, template.variables)
         names = "|".join(sorted(map(re.escape, template.argument_names), key=len, reverse=True))
         named = rf"|\$({names})(?!\w)" if names else "|(?!)()"
+        variables = "|".join(map(re.escape, self._variables))
         # One pattern for all placeholders, so that text from an argument is not filled in again.
-        self._pattern = re.compile(rf"(\\)?(?:{_FOLDER}|{_WORD}{named})")
+        self._pattern = re.compile(rf"(\\)?(?:\$\{{(?:{variables})\}}|{_WORD}{named})")
 
     def fill(self, text: str) -> str:
         return self._pattern.sub(self._replace, text)
@@ -111,7 +115,7 @@ class _Filler:
         if escaped:
             return match[0][1:]
         if match[0].startswith("${"):
-            return self._template.folder
+            return self._variables[match[0][2:-1]]
         if digit and not self._words:
             return match[0]  # without arguments "$5" is an amount of money
         number = int(index) if index else None
@@ -138,13 +142,32 @@ _cache: dict[str, tuple[tuple[int, int, int], PromptTemplate]] = {}
 _MAX_CACHED = 2_000
 
 
-def load_template(path: str, boundary: str, *, is_command: bool) -> PromptTemplate:
+def list_variables(folder: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the values for `${NAME}` in the text of a file, by name.
+
+    Arguments:
+        folder: the file's. variables: those of its plugin.
+    """
+    return {"SKILL_DIR": folder, "CLAUDE_SKILL_DIR": folder, **variables}
+
+
+def fill_variables(text: str, variables: Mapping[str, str]) -> str:
+    """Fill in `${NAME}` for each name that has a value."""
+    for name, value in variables.items():
+        text = text.replace(f"${{{name}}}", value)
+    return text
+
+
+def load_template(
+    path: str, boundary: str, variables: Mapping[str, str] | None = None, *, is_command: bool
+) -> PromptTemplate:
     """Return a file's template, whose text is empty if the file cannot be read.
 
     A file that has not changed is not read again.
 
     Arguments:
         boundary: see `safe_read.read_text`.
+        variables: see `Location`.
         is_command: true for a command file, false for a skill.
     """
     try:
@@ -153,13 +176,16 @@ def load_template(path: str, boundary: str, *, is_command: bool) -> PromptTempla
         return PromptTemplate(text="", folder="", problem="the file is missing")
     key = (state.st_mtime_ns, state.st_size, state.st_ino)
     known = _cache.get(path)
-    if known and known[0] == key:
-        return known[1]
-    template = _read_template(path, boundary, is_command=is_command)
-    if len(_cache) >= _MAX_CACHED:
-        _cache.clear()
-    _cache[path] = (key, template)
-    return template
+    if not known or known[0] != key:
+        if len(_cache) >= _MAX_CACHED:
+            _cache.clear()
+        known = (key, _read_template(path, boundary, is_command=is_command))
+        _cache[path] = known
+    template = known[1]
+    if not variables:
+        return template
+    rules = tuple(fill_variables(rule, variables) for rule in template.allowed_tools)
+    return replace(template, variables=variables, allowed_tools=rules)
 
 
 def _read_template(path: str, boundary: str, *, is_command: bool) -> PromptTemplate:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from ..._platform.patterns import compile_later
 from ..._projections.engine_text import wrap
 from .frontmatter import Document, Entry, parse_document
 from .locations import SKILL_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
-from .prompt_template import PromptTemplate, load_template
+from .prompt_template import PromptTemplate, list_variables, load_template
 from .safe_read import (
     Diagnostic,
     FileDiagnostics,
@@ -45,7 +45,7 @@ _FOR_CALLS_OF_THE_USER = frozenset(["context", "agent", "model", "allowed-tools"
 _KNOWN_KEYS = frozenset(_KEYS.split())
 _KEYS_WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())
 _PLACEHOLDER = compile_later(
-    r"\$\{(?:CLAUDE_)?SKILL_DIR\}|\$ARGUMENTS(?:\[(\d{1,2})\])?|\$(\d)(?![\d.,]*\d)"
+    r"\$\{([A-Za-z_][\w.]*)\}|\$ARGUMENTS(?:\[(\d{1,2})\])?|\$(\d)(?![\d.,]*\d)"
 )
 _COMMAND = compile_later(r"!`[^`]+`")
 
@@ -67,6 +67,7 @@ class Skill(Struct, frozen=True):
     is_hidden: bool = False
     is_personal: bool = False
     place: str = ""
+    variables: Mapping[str, str] = {}
 
     @property
     def folder(self) -> str:
@@ -85,7 +86,7 @@ class Skill(Struct, frozen=True):
 
     def load_template(self) -> PromptTemplate:
         """Load it for a call by the user."""
-        return load_template(self.path, self.boundary, is_command=False)
+        return load_template(self.path, self.boundary, self.variables, is_command=False)
 
     def load_text(self, arguments: str = "") -> str:
         """Return the text with its placeholders filled in, "" if it cannot be read.
@@ -99,15 +100,16 @@ class Skill(Struct, frozen=True):
         document = parse_document(text, diagnostics)
         words = arguments.split()
         has_arguments = False
+        variables = list_variables(self.folder, self.variables)
 
         def fill(match: re.Match[str]) -> str:
             nonlocal has_arguments
-            if match[0].startswith("${"):
-                return self.folder
-            if not words and match[2]:
+            if match[1]:
+                return variables.get(match[1], match[0])
+            if not words and match[3]:
                 return match[0]  # without arguments "$5" is an amount of money
             has_arguments = True
-            number = match[1] or match[2]
+            number = match[2] or match[3]
             if number is None:
                 return arguments
             return words[int(number)] if int(number) < len(words) else ""
@@ -156,7 +158,11 @@ def load_skills(
                 continue
             name = make_part_name(location, skill.name)
             skill = replace(
-                skill, name=name, is_personal=location.is_personal, place=location.place
+                skill,
+                name=name,
+                is_personal=location.is_personal,
+                place=location.place,
+                variables=location.variables,
             )
             if skill.name in skills:
                 diagnostics.append(make_name_clash(path, skills[skill.name].path, skill.name))

@@ -53,6 +53,14 @@ async def stream_events(
         after: position of the last event to skip.
 
     Raises UnknownName, JournalError.
+
+    Example:
+        from mudroom.events import RunFinished
+        from mudroom.ports import SessionStore
+
+        async def print_reports(store: SessionStore, session: str) -> None:
+            async for event in stream_events(store, session, (RunFinished,)):
+                print(event.report.text)
     """
     journal = await store.open(session, read_only=True)
     try:
@@ -90,7 +98,18 @@ async def read_summary(store: SessionStore, info: SessionInfo) -> SessionSummary
 async def delete_session(store: SessionStore, home: str, session: str) -> None:
     """Delete a session from its store, and what it left below the state folder.
 
+    Arguments:
+        home: mudroom's state folder.
+
     Raises UnknownName, JournalBusy.
+
+    Example:
+        from mudroom.ports import SessionStore
+
+        async def delete_older(store: SessionStore, home: str, when: float) -> None:
+            for info in await store.list():
+                if info.modified < when:
+                    await delete_session(store, home, info.id)
     """
     await store.delete(session)
     await asyncio.to_thread(delete_local_files, Path(home), session)

@@ -110,11 +110,6 @@ def _to_offset(first: int | None, last: int | None) -> dict[str, int]:
     return {"offset": start, "limit": last - start + 1}
 
 
-def read_content(path: str, content: bytes, arguments: Arguments) -> ToolResult:
-    """Read lines of a content that stands in for the file at `path`."""
-    return _read(io.BytesIO(content), path, len(content), arguments)
-
-
 def _read_file(workspace: Workspace, path: str, arguments: Arguments) -> ToolResult:
     from ._similar_names import naming_similar_files
 

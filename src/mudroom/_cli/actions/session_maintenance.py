@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ..._adapters.journals.sessions import read_events, read_summary, require_no_writer
+from ..._adapters.models.pricing import calculate_cost
 from ..._adapters.output_filters import Redactor
 from ..._core.events import RunFinished, RunResumed, RunStarted, SessionOpened, StoredEvent
 from ..._core.listings import count_noun
@@ -25,7 +26,6 @@ from ..._projections.run_view import RunView
 from ..._projections.safe_text import redact_event, sanitize_line
 from ..._projections.stream_json import StreamJson
 from ..._session.config import Settings
-from ..._session.pricing import calculate_cost
 from ...errors import UsageError
 from ..output.json_output import encode_line
 from ..output.progress import print_notice

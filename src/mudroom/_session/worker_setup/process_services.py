@@ -10,6 +10,7 @@ import msgspec
 
 from ..._adapters import agent_files
 from ..._adapters.integrations.mcp_servers.spec import ServerSpec
+from ..._adapters.models.pricing import PriceFile
 from ..._adapters.output_filters import Redactor, mark_injection
 from ..._adapters.tools._sources import load_tools
 from ..._adapters.workers.remote.messages import WorkerConfig
@@ -46,7 +47,6 @@ from ..open_adapters import (
     make_web_tools,
     open_board,
 )
-from ..pricing import PriceFile
 from .cluster import may_be_secret, open_node_environments
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterator, Mapping
 
 from ...._adapters.models._written_calls import WRITTEN_CALL
+from ...._adapters.models.pricing import calculate_cost
 from ...._core.messages import AssistantMessage, ThinkingBlock, Usage, user_message
 from ...._core.ports import Model, RequestConfig, RetryNotice
 from ...._core.tools import Tool, ToolResult
 from ...._platform.time_limits import SystemClock, time_limit
 from ...._session.context_windows import ContextWindows
 from ...._session.model_registry import ModelRegistry
-from ...._session.pricing import calculate_cost
 from ....errors import MudroomError, UsageError
 from .check import Check
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
@@ -180,6 +181,9 @@ async def fill_call(
     judge = _ShellJudge(call, session, permissions, approver)
     typed = None if call.file.source.is_personal else call.arguments
     prompt = FilledPrompt("", call.template.model, typed=typed)
+    exports = "".join(
+        f"export {name}={shlex.quote(value)}\n" for name, value in call.template.variables.items()
+    )
     for piece in pieces:
         if isinstance(piece, str):
             prompt.line += piece
@@ -194,7 +198,8 @@ async def fill_call(
         await judge.check(piece.command)
         # Control characters, which no file or user types: the mark cannot occur by accident.
         mark = f"\x02{len(prompt.outputs)}\x03"
-        prompt.outputs[mark] = await ShellEscape(session, settings.home).run(piece.command)
+        command = f"{exports}{piece.command}"
+        prompt.outputs[mark] = await ShellEscape(session, settings.home).run(command)
         prompt.line += mark
     if not prompt.line.strip():
         problem = call.template.problem or "the prompt is empty"
