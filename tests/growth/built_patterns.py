@@ -58,7 +58,7 @@ def _list_ignored() -> list[str]:
 BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
     (
         "mudroom/_adapters/agent_files/prompt_template.py",
-        r"f'(\\\\)?(?:{_FOLDER}|{_WORD}{named})'",
+        r"f'(\\\\)?(?:\\$\\{{(?:{variables})\\}}|{_WORD}{named})'",
     ): lambda: [
         _Filler(PromptTemplate(text="", folder="", argument_names=names), "")._pattern
         for names in ((), ("name",), NAMES)

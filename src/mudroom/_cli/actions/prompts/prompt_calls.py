@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
@@ -181,6 +180,8 @@ async def fill_call(
     judge = _ShellJudge(call, session, permissions, approver)
     typed = None if call.file.source.is_personal else call.arguments
     prompt = FilledPrompt("", call.template.model, typed=typed)
+    import shlex
+
     exports = "".join(
         f"export {name}={shlex.quote(value)}\n" for name, value in call.template.variables.items()
     )
