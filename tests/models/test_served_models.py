@@ -314,7 +314,7 @@ async def test_a_gateway_that_says_what_its_models_take_is_asked_first(
     pages = {**pages, "/v1/chat/completions": b"".join(openai_stream(answer))}
     async with serve(pages, bodies) as url:
         environ = {"OPENROUTER_API_KEY": "k", "OPENROUTER_BASE_URL": f"{url}/v1"}
-        folders = {"cwd": str(tmp_path), "home": str(tmp_path / "home"), "journal": "memory"}
+        folders: Any = {"cwd": str(tmp_path), "home": str(tmp_path / "home"), "journal": "memory"}
         async with Session(model="openrouter:maker/m", environ=environ, **folders) as session:
             report = await session.run("Hello.")
     assert bool(bodies) is takes_tools

@@ -219,7 +219,7 @@ async def test_a_wide_fan_out_keeps_the_cache_of_its_parent(tmp_path: Path) -> N
 
     async with ModelServer(respond) as server:
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
-        folders = {"cwd": str(tmp_path), "home": str(tmp_path / "home"), "journal": "memory"}
+        folders: Any = {"cwd": str(tmp_path), "home": str(tmp_path / "home"), "journal": "memory"}
         async with Session(model=f"anthropic:{MODEL}", environ=environ, **folders) as session:
             assert (await session.run("Look at this. " + "word " * 2_000)).ok
     parent = [usage for kind, usage in sent if kind == "parent"]
