@@ -38,8 +38,8 @@ class PromptCache:
 
     Example:
         cache = PromptCache("anthropic")
-        usage = cache.send(request.body, now=0.0)
-        print(usage.cache_read_tokens / usage.input_tokens)
+        usage = cache.send(b'{"model": "claude-sonnet-5-5", "messages": []}', now=0.0)
+        usage.cache_read_tokens == 0
     """
 
     def __init__(self, dialect: str, *, writes_cost: bool = False) -> None:
