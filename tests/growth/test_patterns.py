@@ -24,8 +24,8 @@ LONGEST = count_examples(4_096, 1_048_576)
 
 BOUNDED = {
     # The caller gives them no more than so many characters.
-    "mudroom/_adapters/integrations/hook_programs/matcher.py": 2_000,
-    "mudroom/_adapters/integrations/mcp_servers/unusable_lines.py": 4_096,
+    "mudroom/_adapters/integrations/hook_programs/events.py": 2_000,
+    "mudroom/_adapters/integrations/mcp_servers/stdio_transport.py": 4_096,
     "mudroom/_adapters/models/_errors.py": 10_000,
     "mudroom/_adapters/workspaces/_listing.py": 4_096,
     "mudroom/_adapters/models/refusals/": 4_000,
@@ -71,7 +71,7 @@ def test_every_place_that_builds_a_pattern_is_listed() -> None:
     assert places == set(BUILT)
 
 
-SLOW = ("mudroom_offline/catalog.py", "mudroom_offline/file_outline.py")
+SLOW = ("mudroom_offline/catalog.py", "mudroom_offline/files.py")
 """Patterns of the offline model for prompts, of which it reads 40,000 characters, and for parts of
 files. They cost more than their length."""
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
-from ..actions.permission_modes import MODES
-from ._options import CONTEXT_SETTINGS, folder_option, quiet_option, value_option, worker_option
+from ._options import (
+    CONTEXT_SETTINGS,
+    MODES,
+    folder_option,
+    quiet_option,
+    value_option,
+    worker_option,
+)
 
 _STATUS = "status"
 # Parameters that have an effect on `mudroom batch status`.
@@ -73,7 +79,7 @@ def batch(
     """
     file, *more = words
     if words == (_STATUS,):
-        from ..actions.batch.status import show_status
+        from ..actions.batch_status import show_status
 
         _check_status_options()
         return show_status(cwd, out or "", as_json=as_json)
@@ -81,7 +87,7 @@ def batch(
         raise click.UsageError(f"a batch has one file, not {len(words)}")
     if as_json:
         raise click.UsageError("--json is for mudroom batch status; results go to the output file")
-    from ..actions.batch.run import BatchFlags, run_batch
+    from ..actions.batch import BatchFlags, run_batch
 
     chosen = BatchFlags(
         file=file,

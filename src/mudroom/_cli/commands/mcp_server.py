@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from ..actions.permission_modes import MODES
 from ._options import (
     CONTEXT_SETTINGS,
+    MODES,
     complete_folders,
     listen_details,
     quiet_option,

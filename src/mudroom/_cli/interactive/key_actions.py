@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.buffer import Buffer
 
 from ...errors import UsageError
-from ..actions.prompts.mentions import split_message
+from ..actions.prompts import split_message
 from ..output.scrollback import Scrollback
 from .child_actions import ChildActions, print_wrapped
 from .input_line.line_queue import LineQueue

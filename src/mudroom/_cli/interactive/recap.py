@@ -9,7 +9,7 @@ from ..._adapters.journals.sessions import read_events
 from ..._projections.run_tree import RunTree
 from ..._projections.run_view import RunView
 from ..._projections.safe_text import sanitize, sanitize_line
-from ..actions.prompts.attachments import remove_attachments
+from ..actions.prompts import remove_attachments
 from ..actions.session_store import describe_session, read_summaries_of_folder
 from ..actions.user_store import open_store
 from ..output.markdown import render_markdown

@@ -12,14 +12,14 @@ from ...._projections.safe_text import sanitize
 from ...._session.config import Settings
 from ...._session.session import Session
 from ...actions.load_permissions import load_permissions
-from ...actions.prompts.prompt_calls import (
+from ...actions.prompt_calls import (
     FilledPrompt,
     PromptCall,
     fill_call,
     make_call,
     run_forked,
 )
-from ...actions.prompts.prompt_files import PromptFile
+from ...actions.prompt_files import PromptFile
 from ..questions.approvals import ApprovalPrompt
 from ..ui import UI
 

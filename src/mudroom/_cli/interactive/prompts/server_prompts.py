@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...actions.prompts.server_prompts import fetch_prompt, make_filled
+from ...actions.prompt_calls import make_filled
+from ...actions.prompts import fetch_prompt
 from .file_prompts import PromptScreen
 
 

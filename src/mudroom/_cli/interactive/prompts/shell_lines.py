@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...._projections.engine_text import quote, wrap
 from ...._projections.safe_text import sanitize
-from ...actions.prompts.shell_escape import ShellEscape
+from ...actions.prompt_calls import ShellEscape
 from ...output.text import Line
 from .file_prompts import PromptScreen
 
