@@ -49,6 +49,7 @@ const drawLedger = ({ fold, ledger }) =>
         ),
     ),
     computeGrowth(fold).length > 0 && drawGrowthChart(computeGrowth(fold)),
+    ledger.cached > 0 && h("p", { class: "note" }, describeCache(ledger)),
     h(
       "p",
       { class: "note" },
@@ -62,6 +63,12 @@ const drawLedger = ({ fold, ledger }) =>
       h("span", null, "came back"),
     ),
   );
+
+const describeCache = ({ cached, sent, misses }) => {
+  const share = `${formatShare(cached, sent)} of the prompts (${formatTokens(sent)} tokens) came from the providers' caches`;
+  const reasons = Object.entries(misses).map(([name, n]) => `${formatTokens(n)} ${name}`);
+  return reasons.length ? `${share}; missed: ${reasons.join(", ")}.` : `${share}.`;
+};
 
 const drawClaim = (kind, figure, words, more) =>
   h(

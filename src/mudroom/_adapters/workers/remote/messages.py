@@ -344,6 +344,8 @@ class ModelStart(Struct, frozen=True, tag=True):
     top_p: float | None
     max_tokens: int | None
     server_tools: tuple[str, ...] = ()
+    effort: str | None = None
+    cache_key: str = ""
 
 
 class ModelAppend(Struct, frozen=True, tag=True):
