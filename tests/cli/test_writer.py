@@ -473,7 +473,8 @@ def test_the_status_line_says_when_costs_are_not_known() -> None:
         return "".join(status.format_line(80, UNICODE))
 
     assert "$1.50" in make_cost_line(0.5, 1.0)
-    assert "cost not known" in make_cost_line(0.5, None, 1.0)
+    assert "at least $1.50" in make_cost_line(0.5, None, 1.0)
+    assert "cost not known" in make_cost_line(0.0, None)
     assert "$" not in make_cost_line(0.0)
 
 

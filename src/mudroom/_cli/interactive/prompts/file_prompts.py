@@ -30,9 +30,11 @@ class PromptScreen(Protocol):
     """The parts of a conversation that prompts of files use."""
 
     session: Session
-    settings: Settings
     approvals: ApprovalPrompt | None
     ui: UI
+
+    @property
+    def settings(self) -> Settings: ...
 
     def print_text(self, text: str, style: str = "") -> None: ...
 

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
 
 from ...._projections.safe_text import sanitize_line
-from ..conversation import Conversation, SlashAction
+from ..conversation import Conversation, SlashCommand
 from . import board, files, info, merge, permissions, pins, servers, session, styles, team, terminal
-
-
-class SlashCommand(NamedTuple):
-    """A slash command. `arguments` are for the help text."""
-
-    name: str
-    arguments: str
-    description: str
-    run: SlashAction
 
 
 async def _help(conversation: Conversation, _: str) -> None:
@@ -53,12 +43,13 @@ async def _shortcuts(conversation: Conversation, _: str) -> None:
 
 SLASH_COMMANDS = (
     SlashCommand("/help", "", "show this help", _help),
-    SlashCommand("/clear", "", "start a new session", session.clear),
+    SlashCommand("/clear", "", "start a new session", session.clear, waits=True),
     SlashCommand(
         "/compact",
         "[WHAT TO KEEP]",
         "summarize the conversation to free up context",
         session.compact,
+        waits=True,
     ),
     SlashCommand(
         "/pin", "[RULE]", "add a rule that every compaction keeps; list the rules", pins.pin
@@ -71,19 +62,21 @@ SLASH_COMMANDS = (
         info.context,
     ),
     SlashCommand("/cost", "", "token usage, cost, and context saved by children", info.cost),
-    SlashCommand("/model", "[NAME]", "switch model (alt+p)", session.model),
-    SlashCommand("/mode", "[NAME]", "change permission mode (shift+tab)", session.mode),
+    SlashCommand("/model", "[NAME]", "switch model (alt+p)", session.model, waits=True),
+    SlashCommand("/mode", "[NAME]", "change permission mode (shift+tab)", session.mode, waits=True),
     SlashCommand(
         "/output-style",
         "[NAME]",
         "how the model answers: list the output styles, or use one",
         styles.output_style,
+        waits=True,
     ),
     SlashCommand(
         "/permissions",
         "[remove N]",
         "permission mode, rules, and their origin; remove an approved rule",
         permissions.permissions,
+        waits=True,
     ),
     SlashCommand("/agents", "", "list agents", info.agents),
     SlashCommand("/skills", "", "list skills", info.skills),
@@ -92,6 +85,7 @@ SLASH_COMMANDS = (
         "[NAME | restart NAME]",
         "MCP servers and their states; the tools of one; start one again",
         servers.servers,
+        waits=True,
     ),
     SlashCommand(
         "/runs", "", "list the runs and background commands of this session (ctrl+t)", info.runs
@@ -110,7 +104,9 @@ SLASH_COMMANDS = (
         "the task board of the project; add a task, or mark one as done",
         board.tasks,
     ),
-    SlashCommand("/resume", "[ID]", "continue another session of this folder", session.resume),
+    SlashCommand(
+        "/resume", "[ID]", "continue another session of this folder", session.resume, waits=True
+    ),
     SlashCommand("/rename", "[NAME]", "rename this session", session.rename),
     SlashCommand("/diff", "[N or FILE]", "changes of files: all, prompt N, or FILE", files.diff),
     SlashCommand(
@@ -124,8 +120,9 @@ SLASH_COMMANDS = (
         "[N]",
         "remove an earlier prompt and all after it; restore its files",
         files.rewind,
+        waits=True,
     ),
-    SlashCommand("/undo", "", "remove the last prompt; restore its files", files.undo),
+    SlashCommand("/undo", "", "remove the last prompt; restore its files", files.undo, waits=True),
     SlashCommand(
         "/export",
         "[FILE]",
@@ -149,12 +146,12 @@ _ALIASES = {
     "/new": "/clear",
 }
 
-_BY_NAME: dict[str, SlashAction] = {command.name: command.run for command in SLASH_COMMANDS}
+_BY_NAME = {command.name: command for command in SLASH_COMMANDS}
 
-COMMANDS: dict[str, SlashAction] = {
+COMMANDS = {
     **_BY_NAME,
     **{alias: _BY_NAME[name] for alias, name in _ALIASES.items()},
-    "?": _shortcuts,
+    "?": SlashCommand("?", "", "list the keys", _shortcuts),
 }
 
 SHORTCUTS = (

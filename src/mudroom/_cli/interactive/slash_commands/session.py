@@ -6,6 +6,8 @@ import base64
 import os
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ...._core.listings import count_noun
 from ....errors import UsageError
 from ...actions.session_store import find_session, read_session_folder, resolve_replayed
@@ -37,7 +39,7 @@ async def compact(conversation: Conversation, focus: str) -> None:
     await conversation.compact(focus)
 
 
-async def model(conversation: Conversation, name: str) -> NextStep | None:
+async def model(conversation: Conversation, name: str) -> None:
     """Switch to another model, given by name or chosen from a list."""
     from ...._adapters.models.providers import list_usable_models, parse_model_name
 
@@ -53,46 +55,38 @@ async def model(conversation: Conversation, name: str) -> NextStep | None:
             or ""
         )
     if not name:
-        return None
-    # A wrong name must not end this session. The ids of replayed sessions are checked below.
+        return
+    # The ids of replayed sessions are checked below.
     for part in name.split(","):
         if not part.strip().startswith("replay:"):
             parse_model_name(part.strip())
     store = open_store(conversation.settings.home)
     session = conversation.session
     name = await resolve_replayed(store, session.cwd, name, without=session.id)
-    return reopen(conversation, model=name)
+    await conversation.open_again(replace(conversation.driver.plan, model=name))
 
 
-async def mode(conversation: Conversation, name: str) -> NextStep | None:
+async def mode(conversation: Conversation, name: str) -> None:
     """Change the permission mode. Without a name, list the modes; "next" takes the next one."""
     current = conversation.status.mode
     if not name:
         description = MODE_DESCRIPTIONS.get(current, "explained by mudroom permissions")
         conversation.print_text(f"{current}: {description}")
         conversation.ui.scrollback.write_table(MODE_DESCRIPTIONS.items())
-        return None
+        return
     if name == "next":
         name = _get_next_mode(current)
     if name not in MODE_DESCRIPTIONS:
         modes = ", ".join(MODE_DESCRIPTIONS)
         raise UsageError(f"no such mode: {name}", remedy=f"The modes are {modes}.")
     conversation.print_text(f"mode {name}: {MODE_DESCRIPTIONS[name]}", "dim")
-    return reopen(conversation, mode=name)
+    settings = replace(conversation.settings, permission_mode=name)
+    await conversation.open_again(replace(conversation.driver.plan, settings=settings))
 
 
 def _get_next_mode(current: str) -> str:
     modes = list(MODE_DESCRIPTIONS)
     return modes[(modes.index(current) + 1) % len(modes)] if current in modes else modes[0]
-
-
-def reopen(
-    conversation: Conversation, *, model: str = "", mode: str = "", output_style: str = ""
-) -> NextStep:
-    """Return the step that opens this session again with another model, mode or output style."""
-    # A session without a prompt is not recorded, so there is nothing to resume.
-    resume = conversation.session.id if conversation.tree.roots else ""
-    return NextStep(resume=resume, model=model, mode=mode, output_style=output_style)
 
 
 async def resume(conversation: Conversation, session_id: str) -> NextStep | None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 
+from msgspec.structs import replace
+
 from ...._adapters.agent_files import NO_STYLE, find_style, fold_name, load_output_styles
 from ...._projections.safe_text import escape_line
 from ....errors import UnknownName
-from ..conversation import Conversation, NextStep
-from .session import reopen
+from ..conversation import Conversation
 
 _NO_STYLE_TEXT = "no output style"
 
 
-async def output_style(conversation: Conversation, name: str) -> NextStep | None:
+async def output_style(conversation: Conversation, name: str) -> None:
     """Use an output style in this session; without a name, list the styles."""
     session = conversation.session
     loaded = await asyncio.to_thread(
@@ -34,7 +35,7 @@ async def output_style(conversation: Conversation, name: str) -> NextStep | None
         )
         if loaded.diagnostics:
             conversation.print_text("mudroom agents check has remarks about styles.", "dim")
-        return None
+        return
     style = find_style(styles, name)
     if style is None and fold_name(name) != NO_STYLE:
         remedy = loaded.explain_untrusted(name)
@@ -42,7 +43,7 @@ async def output_style(conversation: Conversation, name: str) -> NextStep | None
     chosen = style.name if style else NO_STYLE
     text = style.description if style else _NO_STYLE_TEXT
     conversation.print_text(f"output style {escape_line(chosen)}: {escape_line(text)}", "dim")
-    return reopen(conversation, output_style=chosen)
+    await conversation.open_again(replace(conversation.driver.plan, output_style=chosen))
 
 
 def _mark(name: str, current: str) -> str:
