@@ -6,6 +6,7 @@ import click
 
 from ._options import (
     CONTEXT_SETTINGS,
+    COUNT,
     folder_option,
     format_option,
     json_option,
@@ -22,7 +23,7 @@ from ._options import (
 @click.option(
     "-n",
     "--limit",
-    type=click.IntRange(1),
+    type=COUNT,
     default=20,
     show_default=True,
     help="Maximum number of sessions.",
