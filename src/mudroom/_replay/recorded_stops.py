@@ -30,7 +30,7 @@ from .._core.events import (
 from .._core.messages import Usage
 from .._core.runs import Brief, Reason, Report
 from .._core.tools import ToolResult
-from .._engine.call_batch import INTERRUPTED
+from .._engine.call_batch import is_cut_off_result
 from .._engine.changes.watch import ChangeWindow
 from .._engine.finish import OWN_LIMIT_NOTES, SUMMARY_REQUEST, WRAP_UP_NOTE
 from .._engine.meters.meter import Meter, ParentMeter
@@ -226,7 +226,7 @@ def asks_for_summary(event: NoteInjected) -> bool:
 def is_cut_off(event: ToolCallFinished) -> bool:
     """Return whether a stop of its run cut off a call."""
     result = event.result
-    return result.text == INTERRUPTED and result.unknown_changes != UNKNOWN_AFTER_CRASH
+    return is_cut_off_result(result.text) and result.unknown_changes != UNKNOWN_AFTER_CRASH
 
 
 class RecordedStops:

@@ -21,7 +21,7 @@ from .._core.messages import AssistantMessage, TextBlock, ToolResultBlock, Usage
 from .._core.run_ids import is_next_run
 from .._core.runs import Brief, Reason, Report
 from .._core.tools import ToolResult
-from .._engine.call_batch import INTERRUPTED
+from .._engine.call_batch import is_cut_off_result
 from .._engine.child_report import NO_SUMMARY, REPORT_CAP
 from .._engine.inbox.inbox import make_end_id
 from .._projections.engine_text import quote, unquote
@@ -55,7 +55,8 @@ class CallRecord:
     @property
     def is_interrupted(self) -> bool:
         """True if the result only says that the call was interrupted."""
-        return self.result is not None and self.result.error and self.result.text == INTERRUPTED
+        result = self.result
+        return result is not None and result.error and is_cut_off_result(result.text)
 
 
 class ActiveTime:
