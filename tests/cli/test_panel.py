@@ -67,6 +67,11 @@ def make_events(first: str, second: str) -> list[AnyEvent]:
 
 
 @dataclass
+class ShownLines:
+    queued: tuple[str, ...] = ()
+
+
+@dataclass
 class ShownConversation:
     """The part of a conversation that the panel shows, with a run that works."""
 
@@ -74,7 +79,7 @@ class ShownConversation:
     pending_text: str = ""
     is_busy: bool = True
     background_work: tuple[str, ...] = ()
-    queued: tuple[str, ...] = ()
+    lines: ShownLines = field(default_factory=lambda: ShownLines())
     printed_runs: tuple[str, ...] = ()
     approvals: ApprovalPrompt | None = None
     tree: RunTree = field(default_factory=RunTree)
@@ -92,7 +97,7 @@ def make_panel(
     glyphs: Glyphs = UNICODE,
     queued: tuple[str, ...] = (),
 ) -> Panel:
-    conversation = ShownConversation(events, pending, queued=queued)
+    conversation = ShownConversation(events, pending, lines=ShownLines(queued))
     panel = Panel(glyphs)
     panel.conversation = conversation
     for event in events:

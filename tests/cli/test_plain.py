@@ -66,7 +66,8 @@ def test_start_retry_and_end_of_a_child_have_one_line_each():
         "explore (总结所有 .py 文件): retry 1 in 2.0s (HTTP 429)",
         "explore (总结所有 .py 文件): retry 2 in 4.0s (connection lost)",
         "explore (Testing framework): Done (1 tool use · 41.4k tokens · 29s)",
-        "explore (总结所有 .py 文件): Failed: the provider refused (0 tool uses · 0 tokens · 1m 04s)",
+        "explore (总结所有 .py 文件): Failed: the provider refused "
+        "(0 tool uses · 0 tokens · 1m 04s)",
     ]
 
 

@@ -164,8 +164,8 @@ def format_warning(report: Report) -> str:
 def _describe_budget(limit: LimitState | None) -> str:
     if limit is None:
         return "a run above it used up its tokens or its money"
-    maximum, spent = (limit.name.format_amounts(each) for each in (limit.maximum, limit.spent))
-    return f"the limit of {maximum} was reached ({spent} used)"
+    maximum, spent = map(limit.name.format_amounts, (limit.maximum, limit.spent))
+    return f"the limit of {maximum} was reached ({spent.removesuffix(f' {limit.name.unit}')} used)"
 
 
 def format_evidence(report: Report) -> str:

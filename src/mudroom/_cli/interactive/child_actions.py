@@ -83,10 +83,11 @@ class ChildActions:
         """Handle a key: `m` writes a message, `w` asks the child to wrap up, `x` stops it."""
         run_id = self._panel.child_run_id
         session = conversation.session
-        name = self._get_name(run_id)
-        if not run_id or self._panel.has_ended(run_id):
-            self._panel.hold_keys()
-            self._print(f"{name} has already ended." if run_id else "No child works.")
+        name = self._get_name(run_id) if run_id else ""
+        if not run_id:
+            self._panel.hold_keys()  # the status line says that no child works
+        elif self._panel.has_ended(run_id):
+            self._print(f"{name} has already ended.")
         elif self._panel.is_command_selected and key != "x":
             self._print(f"{name} takes no message; x stops it.")
         elif self._panel.is_idle(run_id) and key != "m":

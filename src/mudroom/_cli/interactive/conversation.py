@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec import Struct
 
 from ..._adapters.journals.sessions import stream_events
-from ..._core.events import AnyEvent, RunFinished, RunWaiting, StoredEvent
-from ..._core.run_ids import is_child_id
+from ..._core.events import AnyEvent, RunWaiting, StoredEvent
 from ..._core.runs import Report
 from ..._projections.current_team import list_names
 from ..._projections.file_changes import FileChanges
@@ -39,6 +38,7 @@ from ..output.report import (
 )
 from ..output.text import Line
 from .input_line.mentions import MentionCompletions
+from .input_lines import InputLines, NextStep
 from .prompts.file_prompts import run_prompt_file
 from .prompts.other_programs import describe_nearest
 from .prompts.server_prompts import run_server_prompt
@@ -55,20 +55,6 @@ EXIT_WORDS = ("q", "exit", "quit")
 
 # The turn that executes a line. Each has a task of its own.
 _turn: ContextVar[Turn[Any]] = ContextVar("turn")
-
-
-class NextStep(Struct, frozen=True, kw_only=True):
-    """What follows a conversation: exit, or another one.
-
-    Arguments:
-        exit_code: the program's exit code; None to open another session.
-        resume: id of the session to resume; "" for a new one.
-        is_cleared: the user ended the conversation with `/clear`.
-    """
-
-    exit_code: int | None = None
-    resume: str = ""
-    is_cleared: bool = False
 
 
 class Plan(Struct, frozen=True):
@@ -104,6 +90,40 @@ class SlashCommand(NamedTuple):
     waits: bool = False
 
 
+class _ShownWork:
+    """The work that the UI shows. Its parts contain each other.
+
+    Attributes:
+        stoppable: turns that prepare a prompt or run a shell command, which Esc stops first.
+    """
+
+    def __init__(self, ui: UI) -> None:
+        self.stoppable: list[Turn[Any]] = []
+        self._ui = ui
+        self._count = 0
+        self._display = ExitStack()
+
+    @property
+    def is_shown(self) -> bool:
+        return self._count > 0
+
+    @contextmanager
+    def show(self, stoppable: Turn[Any] | None = None) -> Generator[None]:
+        turns = [stoppable] if stoppable else []
+        if not self._count:
+            self._display.enter_context(self._ui.during_run())
+        self._count += 1
+        self.stoppable += turns
+        try:
+            yield
+        finally:
+            for turn in turns:
+                self.stoppable.remove(turn)
+            self._count -= 1
+            if not self._count:
+                self._display.close()
+
+
 class Conversation:
     """One conversation, shown in a UI; `async with` opens its session.
 
@@ -135,9 +155,15 @@ class Conversation:
         on_open: Callable[[Conversation], Awaitable[object]] | None = None,
         resumes: bool = False,
     ) -> None:
-        self._make_session = make_session
+        def prepare_session(plan: Plan, start: SessionStart) -> Session:
+            session = self.session = make_session(plan, start)
+            session.end_reason = "resume"  # unless the conversation ends with it
+            if start.id is None:
+                session.watch_history(self._apply_recorded)
+            return session
+
         self.driver = SessionDriver(
-            self._prepare_session,
+            prepare_session,
             plan,
             on_event=self._apply,
             on_open=None if on_open is None else lambda _: on_open(self),
@@ -160,24 +186,11 @@ class Conversation:
             self.list_teammate_names,
             lambda: [each.mention for each in self.session.mcp_resources],
         )
-        self.last_answer = ""
+        self.lines = InputLines(self.driver)
         self.resources = AsyncExitStack()
         self.approvals: ApprovalPrompt | None = None
         self._prompt_parts: list[str] = []
-        self._left_lines: list[str] = []
-        self._lines: set[Turn[NextStep | None]] = set()
-        self._stoppable: list[Turn[Any]] = []
-        self._work_count = 0
-        self._work_display = ExitStack()
-        self._ending: asyncio.Future[NextStep] = asyncio.get_running_loop().create_future()
-        self._has_changed = asyncio.Event()
-
-    def _prepare_session(self, plan: Plan, start: SessionStart) -> Session:
-        session = self.session = self._make_session(plan, start)
-        session.end_reason = "resume"  # unless the conversation ends with it
-        if start.id is None:
-            session.watch_history(self._apply_recorded)
-        return session
+        self._work = _ShownWork(ui)
 
     async def __aenter__(self) -> Conversation:
         await self.driver.__aenter__()
@@ -195,18 +208,18 @@ class Conversation:
         folds = (self.tree, self.ledgers, self.file_changes, self.status)
         for fold in (*folds, self.writer, self.ui):
             fold.apply(event)
-        self._store_answer(event)
         if isinstance(event, RunWaiting):
-            self._has_changed.set()
+            self.lines.note_change()
 
     def _apply_recorded(self, event: StoredEvent) -> None:
         for fold in (self.tree, self.ledgers, self.file_changes, self.status, self.recap):
             fold.apply(event)
-        self._store_answer(event)
 
-    def _store_answer(self, event: AnyEvent) -> None:
-        if isinstance(event, RunFinished) and not is_child_id(event.run):
-            self.last_answer = event.report.text
+    @property
+    def last_answer(self) -> str:
+        """The text of the last prompt that has ended."""
+        texts = (root.report.text for root in reversed(self.tree.roots) if root.report)
+        return next(texts, "")
 
     def _list_paths(self) -> Iterable[str]:
         return (file.path for file in self.session.workspace.walk())
@@ -275,56 +288,22 @@ class Conversation:
             first: a line to take before any line is read.
         """
         if self.session.unfinished_runs:
-            self._follow(self.driver.submit(self._finish))
+            self.lines.begin(self._finish)
         if first:
             self.take(first)
-        reading = asyncio.create_task(self._read_lines())
-        try:
-            await asyncio.wait({reading, self._ending}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            reading.cancel()
-            await asyncio.wait({reading})
-        if not (reading.cancelled() or self._ending.done()):
-            reading.result()
-        step = self._ending.result()
-        if step.exit_code is None:
-            self.ui.return_lines(self._left_lines)
-        if (current := self.driver.current) and self.driver.interrupt():
-            await asyncio.wait({current.task})
-        return step
-
-    async def _read_lines(self) -> None:
-        try:
-            while True:
-                line = await self.ui.read_line()
-                if self._ending.done():
-                    self._left_lines.append(line)
-                else:
-                    self.take(line)
-        except EOFError:
-            await self.driver.drain()
-            self._end(NextStep(exit_code=0))
-
-    def _end(self, step: NextStep) -> None:
-        if not self._ending.done():
-            self._ending.set_result(step)
-            # At once: the next line would begin in this conversation.
-            self._left_lines = self.take_back_queued()
+        return await self.lines.run(self.ui, self.take)
 
     def take(self, line: str) -> Turn[NextStep | None]:
         """Execute a line now if it needs no turn of the conversation, else queue it.
 
         While only background work continues, a prompt is a message to the model that waits for it.
         """
-        driver = self.driver
-        begin = driver.submit
-        if (driver.current or driver.waiting) and self._acts_at_once(line.strip()):
-            begin = driver.start
-        return self._follow(begin(lambda turn: self._execute(turn, line), key=line))
+        at_once = not self.lines.is_empty and self._acts_at_once(line.strip())
+        return self.lines.begin(lambda turn: self._execute(turn, line), line=line, at_once=at_once)
 
     def steer(self, line: str) -> None:
         """Send a line to the working model now. If it has just ended, the line is a prompt."""
-        self._follow(self.driver.start(lambda turn: self._execute(turn, line, steers=True)))
+        self.lines.begin(lambda turn: self._execute(turn, line, steers=True), at_once=True)
 
     def _acts_at_once(self, line: str) -> bool:
         if line.lower() in EXIT_WORDS or split_message(line, self.list_teammate_names())[0]:
@@ -334,41 +313,11 @@ class Conversation:
             return command is not None and not command.waits
         return self.is_waiting
 
-    def _follow(self, turn: Turn[NextStep | None]) -> Turn[NextStep | None]:
-        self._lines.add(turn)
-        turn.task.add_done_callback(lambda _: self._finish_line(turn))
-        return turn
-
-    def _finish_line(self, turn: Turn[NextStep | None]) -> None:
-        self._lines.discard(turn)
-        self._has_changed.set()
-        if turn.task.cancelled() or self._ending.done():
-            return
-        if error := turn.task.exception():
-            self._ending.set_exception(error)
-
-    @property
-    def queued(self) -> tuple[str, ...]:
-        """The lines that wait for their turn."""
-        return tuple(turn.key for turn in self.driver.waiting if turn.key)
-
-    def take_back_queued(self, *, only_first: bool = False) -> list[str]:
-        """Remove the lines that wait, or the first one; return them."""
-        turns = [turn for turn in self.driver.waiting if turn.key][: 1 if only_first else None]
-        return [turn.key for turn in turns if turn.stop() and turn.key]
-
     async def wait_until_ready(self) -> None:
         """Wait until a line would be executed at once, and those before it have been."""
-        while self._ending.done() or not self._is_ready:
-            self._has_changed.clear()
-            await self._has_changed.wait()
-
-    @property
-    def _is_ready(self) -> bool:
-        if not self._lines:
-            return True
-        is_alone = len(self._lines) == 1 and not self.driver.waiting
-        return is_alone and self.is_waiting and not self.tree.roots[-1].unread
+        await self.lines.wait_until_ready(
+            lambda: self.is_waiting and not self.tree.roots[-1].unread
+        )
 
     async def handle_line(self, line: str) -> NextStep | None:
         """Take one line, and wait until it has been executed."""
@@ -379,10 +328,7 @@ class Conversation:
     ) -> NextStep | None:
         _turn.set(turn)
         text = self.ui.begin_line(line, is_shown=not steers).strip()
-        step = await self._report_errors(self._act(text, steers=steers))
-        if step:
-            self._end(step)
-        return step
+        return await self._report_errors(self._act(text, steers=steers))
 
     async def _act(self, line: str, *, steers: bool) -> NextStep | None:
         if line.lower() in EXIT_WORDS:
@@ -444,12 +390,8 @@ class Conversation:
     ) -> T | None:
         """Await work that Esc stops; print `stopped` and return None if it was stopped."""
         turn = _turn.get()
-        with self._show_work():
-            self._stoppable.append(turn)
-            try:
-                result = await turn.prepare(work)
-            finally:
-                self._stoppable.remove(turn)
+        with self._work.show(turn):
+            result = await turn.prepare(work)
             if turn.is_stopped:
                 self.print_text(stopped, "yellow")
                 return None
@@ -463,10 +405,8 @@ class Conversation:
         return self.status.receipts.list_rules(*self._prompt_parts)
 
     async def _finish(self, turn: Turn[Any]) -> NextStep | None:
-        step = await self._report_errors(self._resume(turn))
-        if step:
-            self._end(step)
-        return step
+        _turn.set(turn)
+        return await self._report_errors(self._resume(turn))
 
     async def _resume(self, turn: Turn[Any]) -> None:
         """Continue the runs that the record leaves open."""
@@ -477,14 +417,14 @@ class Conversation:
             else "Finishing the interrupted run."
         )
         self.print_text(text, "dim")
-        with self._show_work():
+        with self._work.show():
             report = await turn.resume()
         if report:
             self.print_ending(report)
 
     async def run_prompt(self, line: str, filled: FilledPrompt | None = None) -> None:
         """Send a prompt. `filled`: outputs to put into it, and its model."""
-        with self._show_work():
+        with self._work.show():
             prompt = await self._prepare(line, filled)
             if prompt is None:
                 return
@@ -536,29 +476,16 @@ class Conversation:
         Arguments:
             focus: what the summary must keep.
         """
-        with self._show_work():
+        with self._work.show():
             report = await _turn.get().call(lambda session: session.compact(focus))
         if report is None:
             return
         self.print_ending(report)
 
-    @contextmanager
-    def _show_work(self) -> Generator[None]:
-        """Show that the prompt works. The actions that do it contain each other."""
-        if not self._work_count:
-            self._work_display.enter_context(self.ui.during_run())
-        self._work_count += 1
-        try:
-            yield
-        finally:
-            self._work_count -= 1
-            if not self._work_count:
-                self._work_display.close()
-
     @property
     def is_busy(self) -> bool:
         """True while a prompt, a compaction or a shell command works."""
-        return self._work_count > 0
+        return self._work.is_shown
 
     @property
     def _last_root(self) -> RunView | None:
@@ -568,7 +495,9 @@ class Conversation:
     def is_waiting(self) -> bool:
         """True while nothing works but background children and commands of the last prompt."""
         root = self._last_root
-        if root is None or root.report or self._stoppable or (self.is_busy and root.is_interrupted):
+        if root is None or root.report or self._work.stoppable:
+            return False
+        if root.is_interrupted and self.is_busy:  # the next prompt is on its way to it
             return False
         return root.state is RunState.WAITING and not root.open_calls
 
@@ -615,8 +544,8 @@ class Conversation:
 
         Returns False if idle.
         """
-        if self._stoppable:
-            return self._stoppable[-1].stop()
+        if self._work.stoppable:
+            return self._work.stoppable[-1].stop()
         return self.is_busy and self.driver.interrupt()
 
     def stop_all(self) -> bool:

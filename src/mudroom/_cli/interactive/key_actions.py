@@ -76,7 +76,7 @@ class KeyActions:
 
     @property
     def _has_queued(self) -> bool:
-        return self.conversation is not None and bool(self.conversation.queued)
+        return self.conversation is not None and bool(self.conversation.lines.queued)
 
     @property
     def is_choosing(self) -> bool:
@@ -143,7 +143,7 @@ class KeyActions:
         if line:
             self.buffer.append_to_history()
             self.buffer.reset()
-        elif queued := conversation.take_back_queued(only_first=True):
+        elif queued := conversation.lines.take_back(only_first=True):
             (line,) = queued
         if line:
             conversation.steer(line)
@@ -341,7 +341,7 @@ class KeyActions:
             self.conversation.interrupt()
 
     def _return_queued_lines(self) -> None:
-        lines = self.conversation.take_back_queued() if self.conversation else ()
+        lines = self.conversation.lines.take_back() if self.conversation else ()
         if queued := "\n".join(lines):
             self.buffer.text = f"{queued}\n{self.buffer.text}".rstrip("\n")
             self.buffer.cursor_position = len(self.buffer.text)

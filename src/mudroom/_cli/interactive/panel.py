@@ -44,6 +44,15 @@ MAX_QUEUED_SHOWN = 3
 HELD_SECONDS = 2.0
 
 
+class QueuedLines(Protocol):
+    """The part of the input lines that the screen shows."""
+
+    @property
+    def queued(self) -> Sequence[str]:
+        """The lines that wait for their turn."""
+        ...
+
+
 class ConversationView(Protocol):
     """The part of a conversation that the screen shows."""
 
@@ -64,9 +73,7 @@ class ConversationView(Protocol):
         ...
 
     @property
-    def queued(self) -> Sequence[str]:
-        """The lines that wait for their turn."""
-        ...
+    def lines(self) -> QueuedLines: ...
 
     @property
     def printed_runs(self) -> Collection[str]:
@@ -182,7 +189,7 @@ class Panel:
 
     @property
     def _queued(self) -> Sequence[str]:
-        return self.conversation.queued if self.conversation else ()
+        return self.conversation.lines.queued if self.conversation else ()
 
     @property
     def _is_busy(self) -> bool:

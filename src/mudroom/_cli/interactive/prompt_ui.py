@@ -257,7 +257,7 @@ class PromptUI:
         self.exit_code = code
         self._lines.put_nowait(None)
         if self._conversation:
-            self._conversation.take_back_queued()
+            self._conversation.lines.take_back()
             self._conversation.interrupt()
         self._panel.answer_choice(None)
 
