@@ -158,8 +158,8 @@ async def runs(conversation: Conversation, _: str) -> None:
         conversation.print_text(truncate(text, columns))
     if conversation.is_busy or conversation.background_work:
         conversation.print_text(
-            "Up and Down on an empty line select one: enter opens it, m sends a message, w wraps "
-            "it up, x stops it, ctrl+b sends it to the background.",
+            "ctrl+t, up and down select one: enter opens it, m sends a message, w wraps it up, x "
+            "stops it, ctrl+b sends it to the background.",
             "dim",
         )
     conversation.print_text(
