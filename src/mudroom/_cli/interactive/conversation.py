@@ -39,13 +39,15 @@ from ..output.report import (
 from ..output.text import Line
 from .input_line.mentions import MentionCompletions
 from .input_lines import InputLines, NextStep
-from .prompts.file_prompts import run_prompt_file
-from .prompts.other_programs import describe_nearest
-from .prompts.server_prompts import run_server_prompt
-from .prompts.shell_lines import run_shell_line
 from .questions.approvals import ApprovalPrompt
 from .recap import Recap
 from .scrollback_writer import ScrollbackWriter
+from .special_lines import (
+    describe_nearest,
+    run_prompt_file,
+    run_server_prompt,
+    run_shell_line,
+)
 from .status_line import StatusLine
 from .ui import UI
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable, Coroutine
@@ -14,7 +15,6 @@ from prompt_toolkit.buffer import Buffer
 from ...errors import UsageError
 from ..output.scrollback import Scrollback
 from .child_actions import ChildActions, print_wrapped
-from .input_line.paste import PasteStore
 from .panel import Panel
 from .questions.choice import Choice, match_answer
 
@@ -26,6 +26,37 @@ DOUBLE_PRESS_SECONDS = 1.5
 
 # The line of Shift+Tab. It is not echoed, because it prints its own message.
 NEXT_MODE_COMMAND = "/mode next"
+
+# Line breaks and characters up to which a paste is inserted as it is.
+MAX_PASTED_LINES, MAX_PASTED_CHARACTERS = 3, 800
+
+_PLACEHOLDER = re.compile(r"\[Pasted text #(\d{1,9})(?!\d)[^\[\]\n]*+\]")
+
+
+class PasteStore:
+    """Long pastes: a short placeholder in the input line, the whole text in the prompt."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def add(self, text: str) -> str:
+        """Return what to insert for a paste: the text, or a placeholder if it is long."""
+        # Terminals paste line breaks as carriage returns.
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        breaks = text.rstrip("\n").count("\n")
+        if breaks < MAX_PASTED_LINES and len(text) <= MAX_PASTED_CHARACTERS:
+            return text
+        self._texts.append(text)
+        size = f"+{breaks} lines" if breaks else f"{len(text):,} characters"
+        return f"[Pasted text #{len(self._texts)} {size}]"
+
+    def expand(self, line: str) -> str:
+        return _PLACEHOLDER.sub(self._get_replacement, line)
+
+    def _get_replacement(self, match: re.Match[str]) -> str:
+        # The user may have typed a number that no paste has.
+        number = int(match[1])
+        return self._texts[number - 1] if 0 < number <= len(self._texts) else match[0]
 
 
 class KeyActions:

@@ -7,11 +7,13 @@ queue. `PromptUI` creates the first two and is the conversation's `UI`.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import signal
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.buffer import Buffer
@@ -26,7 +28,6 @@ from ..output.progress import should_color
 from ..output.text import Line, choose_glyphs
 from ..output.theme import use_theme
 from .completion import PromptCompleter
-from .input_line.input_history import create_history_file
 from .input_line.mentions import MentionCompletions, find_mention
 from .key_actions import NEXT_MODE_COMMAND, KeyActions
 from .key_bindings import make_key_bindings
@@ -64,7 +65,7 @@ class PromptUI:
         self._panel = Panel(glyphs)
         self._buffer = Buffer(
             multiline=True,
-            history=FileHistory(create_history_file(settings.home, cwd)),
+            history=FileHistory(_create_history_file(settings.home, cwd)),
             completer=ThreadedCompleter(PromptCompleter(self._get_mentions)),
             complete_while_typing=Condition(self._should_complete),
             # Editors choose their highlighting by it.
@@ -282,3 +283,22 @@ class PromptUI:
     def _should_complete(self) -> bool:
         before = self._buffer.document.text_before_cursor
         return (before.startswith("/") and " " not in before) or find_mention(before) is not None
+
+
+def _get_history_path(home: str, cwd: str) -> Path:
+    """Return the path of a folder's history file.
+
+    Arguments:
+        home: mudroom's state folder.
+    """
+    # Paths may have bytes that are not UTF-8.
+    folder = os.path.realpath(cwd).encode("utf-8", "surrogateescape")
+    return Path(home, "history", hashlib.sha256(folder).hexdigest()[:16])
+
+
+def _create_history_file(home: str, cwd: str) -> str:
+    """Create the history file if it is missing, readable only by the user; return its path."""
+    path = _get_history_path(home, cwd)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_APPEND, 0o600))
+    return str(path)
