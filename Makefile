@@ -1,10 +1,10 @@
 # `make demo` runs four children on this repository, `make test` the tests. Both install what they need.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-.PHONY: help demo install dev test check docs format lock bench figures reliability mutants clean attacks real merges fits fleet package pictures
+.PHONY: help demo install dev test test-fast check docs format lock bench figures reliability mutants clean attacks real merges fits fleet package pictures
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 demo: .venv/installed ## let four children read a part of this repository; needs no key
 	@scripts/demo
@@ -16,6 +16,9 @@ dev: .venv/developed ## create .venv with mudroom and all development tools
 
 test: dev ## run the tests
 	$(PY) -m pytest
+
+test-fast: dev ## run the tests that start no process: less than a minute
+	MUDROOM_FAST=1 $(PY) -m pytest --timeout 20
 
 check: dev docs ## check style, types, import contracts and documentation links
 	.venv/bin/ruff check .
@@ -50,7 +53,7 @@ reliability: dev ## run the long fault tests and print their figures (one to two
 		tests/engine/test_replay_trees.py \
 		tests/integrations/test_hook_pairs.py \
 		tests/batches/test_interruptions.py tests/engine/test_normalize.py tests/agent_files \
-		tests/permissions/test_agent_patterns.py tests/scope/test_templates.py
+		tests/permissions/test_agent_patterns.py tests/scope/test_templates.py tests/growth
 
 merges: dev ## let children change the packages of a folder at once, then run their tests: make merges FOLDER=...
 	MUDROOM_LONG=1 MUDROOM_SUBJECTS=$(abspath $(FOLDER)) $(PY) -m pytest tests/reliability/test_real_repositories.py

@@ -15,7 +15,7 @@ import sys
 import time
 
 from benchmarks.subject import measure
-from mudroom._platform.garbage_collector import collect_garbage_less_often
+from mudroom._platform.own_process import collect_garbage_less_often
 
 _SAMPLE_SECONDS = 0.01
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from mudroom import Session
-from mudroom._platform.garbage_collector import collect_garbage_less_often
+from mudroom._platform.own_process import collect_garbage_less_often
 
 
 def prepare_process() -> None:

@@ -18,8 +18,7 @@ from tempfile import TemporaryDirectory
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from mudroom._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces
-from mudroom._adapters.workspaces.isolated.received_store import describe_source
+from mudroom._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces, describe_source
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._core.ports import SourceFacts
 from mudroom._core.runs import Work

@@ -23,7 +23,7 @@ import tracemalloc
 import urllib.request
 
 from mudroom import Session
-from mudroom._platform.garbage_collector import collect_garbage_less_often
+from mudroom._platform.own_process import collect_garbage_less_often
 
 _NO_ANSWER = 3_600_000
 """Milliseconds before an answer that does not come."""

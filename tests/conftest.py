@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
+from .fast_suite import FastSuite
 from .postgres_server import PostgresServer, find_program
 
 PROGRAMS = {
@@ -44,10 +45,12 @@ def describe_missing(
     return f"skipped because a program is missing: {tests}; apt install {' '.join(sorted(counts))}"
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Undo settings of the caller that the programs of the tests would inherit."""
     stop_ignoring_interrupts()
     write_bytecode()
+    if os.environ.get("MUDROOM_FAST"):
+        config.pluginmanager.register(FastSuite(config))
 
 
 def stop_ignoring_interrupts() -> None:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ._core.runs import Reason, Report
     from ._core.tools import Effect, Tool, ToolResult
     from ._projections.ledger import Ledger
-    from ._projections.open_work import OpenWork
+    from ._projections.run_tree import OpenWork
     from ._session.options import SessionOptions
     from ._session.run_stream import RunStream
     from ._session.session import Session
@@ -81,7 +81,7 @@ _NAMES_BY_MODULE = {
     "_session.options": "SessionOptions",
     "permissions.rules": "Permissions",
     "_projections.ledger": "Ledger",
-    "_projections.open_work": "OpenWork",
+    "_projections.run_tree": "OpenWork",
     "_session.run_stream": "RunStream",
     # Names of the public module `mudroom.scope`; they can be imported from here, too.
     "scope": (

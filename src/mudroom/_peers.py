@@ -2,15 +2,14 @@
 
 Editors, agent SDKs, worker processes and the driver of a cluster all talk to mudroom through these
 parts. `Peer` knows which requests are open in either direction. `Mailbox` and `Outbox` hold
-messages on their way in and out. JSON lines and msgpack frames are the two encodings.
+messages on their way in and out, and `FrameDecoder` reads those that are msgpack.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import deque
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from functools import partial
 from itertools import count
 from types import UnionType
@@ -26,7 +25,19 @@ Received = TypeVar("Received")
 
 
 class PeerGone(Exception):
-    """The other program answers no more requests."""
+    """The other program answers no more requests.
+
+    Example:
+        peer = Peer[dict[str, object], str](print)
+        peer.end()
+        try:
+            await peer.request(lambda number: {"id": number, "method": "ping"})
+        except PeerGone:
+            print("the client has closed its end")
+    """
+
+    def __init__(self) -> None:
+        super().__init__("the other program answers no more requests")
 
 
 class Peer(Generic[Message, Result]):
@@ -38,14 +49,17 @@ class Peer(Generic[Message, Result]):
     Arguments:
         send: sends a message to the other program.
 
-    Example:
-        peer = Peer[Question, bytes](channel.send)
-        answer = await peer.request(lambda number: Question(number, "How are you?"))
-        # Elsewhere, for each message that arrives:
-        peer.settle(message.number, message.answer)
-
     Attributes:
         is_gone: whether the other program answers no more.
+
+    Example:
+        peer = Peer[dict[str, object], str](lambda message: receive_answer(message["id"]))
+
+        def receive_answer(number: int) -> None:  # called for each message that arrives
+            peer.settle(number, "fine")
+
+        answer = await peer.request(lambda number: {"id": number, "text": "How are you?"})
+        answer == "fine"
     """
 
     def __init__(self, send: Callable[[Message], object]) -> None:
@@ -66,7 +80,7 @@ class Peer(Generic[Message, Result]):
     ) -> Result:
         """Send a request and wait for its answer.
 
-        Put `time_limit` around it if the other program may never answer.
+        Put a time limit around it if the other program may never answer.
 
         Arguments:
             make_request: returns the request with this number.
@@ -91,13 +105,23 @@ class Peer(Generic[Message, Result]):
             raise
 
     def settle(self, number: int, result: Result) -> None:
-        """Answer a request of this side."""
+        """Answer a request of this side.
+
+        Arguments:
+            number: of the request.
+            result: what `request` returns.
+        """
         future = self._asked.pop(number, None)
         if future is not None and not future.done():
             future.set_result(result)
 
     def fail(self, number: int, error: Exception) -> None:
-        """Answer a request of this side with an error."""
+        """Answer a request of this side with an error.
+
+        Arguments:
+            number: of the request.
+            error: what `request` raises.
+        """
         future = self._asked.pop(number, None)
         if future is not None and not future.done():
             future.set_exception(error)
@@ -135,11 +159,19 @@ class Peer(Generic[Message, Result]):
             on_error(error)
 
     def is_serving(self, key: Hashable) -> bool:
-        """Return whether a request of the other program with this id is open."""
+        """Return whether a request of the other program is open.
+
+        Arguments:
+            key: the other program's id of the request.
+        """
         return key in self._served
 
     def cancel(self, key: Hashable) -> bool:
-        """Cancel a request that the other program withdraws. Return False if none is open."""
+        """Cancel a request that the other program withdraws. Return False if it is not open.
+
+        Arguments:
+            key: the other program's id of the request.
+        """
         task = self._served.get(key)
         return task is not None and task.cancel()
 
@@ -284,12 +316,3 @@ class FrameDecoder(Generic[Received]):
             start = end
         del unread[:start]
         return messages
-
-
-# JSON lines: one object a line.
-
-
-def encode_json_line(message: Mapping[str, Any]) -> bytes:
-    """Return a message as a line with its line feed. Lone surrogates become question marks."""
-    text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace") + b"\n"

@@ -32,13 +32,12 @@ Example:
     latest: Event | None = None
     session.watch(lambda event: print(describe(event)))
 
-    body = encode_event(RunWaiting(run="r1", at=0.0))  # as journals store it
-    decode_event(body).run == "r1"
+    body = encode_event(RunWaiting(run="1.3.2", at=0.0))  # as journals store it
+    decode_event(body).run == "1.3.2"
 """
 
 from __future__ import annotations
 
-from ._core.event_encoding import decode_event, encode_event
 from ._core.events import (
     AnyEvent,
     CheckFinished,
@@ -69,6 +68,8 @@ from ._core.events import (
     TurnFinished,
     TurnStarted,
     WorkMerged,
+    decode_event,
+    encode_event,
 )
 from ._core.runs import RecordedTask
 

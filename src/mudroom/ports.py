@@ -42,6 +42,14 @@ Example:
         files: list[FileInfo] = list(workspace.walk())
         return sum(file.size for file in files)
 
+    def show(data: bytes) -> ToolResult:
+        "The result of a tool that makes pictures."
+        image = parse_sendable_image(data)
+        return ToolResult("a picture", images=(image,)) if image else ToolResult("none", error=True)
+
+    def needs_review(request: ApprovalRequest) -> bool:
+        return request.category is ToolCategory.WRITE
+
     async def run_elsewhere(worker: Worker, brief: Brief):
         handle: RunHandle = worker.start(brief, Grant(brief.run_id, brief.budget))
         handle.send(InboxMessage("m1", "Be brief."))
@@ -82,6 +90,7 @@ Example:
 
 from __future__ import annotations
 
+from ._adapters.tools._image_files import parse_sendable_image
 from ._core.budgets import Grant
 from ._core.messages import StopReason
 from ._core.ports import (
@@ -119,14 +128,15 @@ from ._core.ports import (
     Worker,
     Workspace,
 )
-from ._core.ports.input_forms import InputForm
-from ._core.runs import Brief, InboxMessage
-from ._core.session_names import (
+from ._core.ports.approval import InputForm
+from ._core.ports.journal import (
     check_session_name,
     make_busy_error,
     make_missing_session_error,
     select_session,
 )
+from ._core.runs import Brief, InboxMessage
+from ._core.tools import ToolCategory
 from ._engine.compaction.summary import SUMMARY_PROMPT
 from ._engine.structured_output import EMIT_TOOL
 from .errors import StoppedByHook
@@ -167,6 +177,7 @@ __all__ = [
     "StopReason",
     "StoppedByHook",
     "StreamChunk",
+    "ToolCategory",
     "ToolContext",
     "ToolHookDecision",
     "ToolSource",
@@ -176,5 +187,6 @@ __all__ = [
     "check_session_name",
     "make_busy_error",
     "make_missing_session_error",
+    "parse_sendable_image",
     "select_session",
 ]

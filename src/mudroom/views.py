@@ -1,7 +1,9 @@
 """The read side of a session: values that screens, servers, stores and exporters compute from it.
 
-Each is a fold of events, live from `Session.watch` or recorded in the journal, so two readers of
-one session always show the same.
+Most are folds of events, live from `Session.watch` or recorded in the journal, so two readers of
+one session always show the same. `stream_events` reads the recorded ones, and `redact_event` takes
+the secrets out of those that others may see. The rest makes safe text of what models, tools and
+files wrote.
 
 Example:
     tree = RunTree()
@@ -19,26 +21,129 @@ Example:
     assert find_folder(None, "") == ""
     transcript = build_transcript([], run_id="1")
     assert transcript == ()
+
+    # Ids of runs: "1.3.2" is the child that call 2 in turn 3 of run "1" started.
+    assert is_child_id("1.3.2") and not is_child_id("1")
+    assert find_root_id("1.3.2") == "1"
+    assert find_first_id("1.3.2~2") == "1.3.2"  # the second run of the same child
+
+    # A tool call, for a user who must decide on it.
+    arguments = {"file_path": "paper.md", "limit": 20}
+    print(make_call_title(arguments, find_builtin_tool("read")))  # paper.md
+    print(format_arguments(arguments))
+    assert len(escape_line("two" + chr(10) + "lines").splitlines()) == 1
+
+    # The same call in the terms of Claude Code.
+    assert get_claude_name("read") == "Read"
+    assert to_claude_arguments("read", arguments, "/work")["file_path"] == "/work/paper.md"
+
+    # A report for another model: what the engine knows of the run is around its words.
+    ended = Report(text="pytest", reason=Reason.TIMEOUT, run_id="1")
+    assert describe_end(ended) == "The run reached its time limit."
+    print(add_facts(ended, format_words(ended)))
 """
 
 from __future__ import annotations
 
-from ._engine.child_report import ParsedReport, parse_report
-from ._projections.run_tree import RunTree
-from ._projections.run_view import RunState, RunView
-from ._projections.safe_text import sanitize, sanitize_line
-from ._projections.session_summary import SummarySaver, find_folder
-from ._projections.transcript import build_transcript
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._adapters.journals.sessions import stream_events
+    from ._adapters.models.pricing import calculate_cost
+    from ._adapters.output_filters import Redactor
+    from ._adapters.tools import find_builtin_tool
+    from ._core.runs import find_first_id, find_root_id, is_child_id
+    from ._engine.child_report import ParsedReport, add_facts, format_words, parse_report
+    from ._projections.claude import get_claude_name, to_claude_arguments
+    from ._projections.engine_text import quote, wrap
+    from ._projections.ledger import LedgerBuilder
+    from ._projections.reason_words import describe_end
+    from ._projections.run_tree import RunTree
+    from ._projections.run_view import RunState, RunView
+    from ._projections.safe_text import (
+        escape_line,
+        format_arguments,
+        make_call_title,
+        redact_event,
+        sanitize,
+        sanitize_line,
+    )
+    from ._projections.session_summary import SummarySaver, find_folder
+    from ._projections.stream_json import StreamJson
+    from ._projections.transcript import build_transcript
+
+# A screen needs few of them, so each is loaded when it is first used.
+_EXPORTS = {
+    "LedgerBuilder": "_projections.ledger",
+    "ParsedReport": "_engine.child_report",
+    "Redactor": "_adapters.output_filters",
+    "RunState": "_projections.run_view",
+    "RunTree": "_projections.run_tree",
+    "RunView": "_projections.run_view",
+    "StreamJson": "_projections.stream_json",
+    "SummarySaver": "_projections.session_summary",
+    "add_facts": "_engine.child_report",
+    "build_transcript": "_projections.transcript",
+    "calculate_cost": "_adapters.models.pricing",
+    "describe_end": "_projections.reason_words",
+    "escape_line": "_projections.safe_text",
+    "find_builtin_tool": "_adapters.tools",
+    "find_first_id": "_core.runs",
+    "find_folder": "_projections.session_summary",
+    "find_root_id": "_core.runs",
+    "format_arguments": "_projections.safe_text",
+    "format_words": "_engine.child_report",
+    "get_claude_name": "_projections.claude",
+    "is_child_id": "_core.runs",
+    "make_call_title": "_projections.safe_text",
+    "parse_report": "_engine.child_report",
+    "quote": "_projections.engine_text",
+    "redact_event": "_projections.safe_text",
+    "sanitize": "_projections.safe_text",
+    "sanitize_line": "_projections.safe_text",
+    "stream_events": "_adapters.journals.sessions",
+    "to_claude_arguments": "_projections.claude",
+    "wrap": "_projections.engine_text",
+}
 
 __all__ = [
+    "LedgerBuilder",
     "ParsedReport",
+    "Redactor",
     "RunState",
     "RunTree",
     "RunView",
+    "StreamJson",
     "SummarySaver",
+    "add_facts",
     "build_transcript",
+    "calculate_cost",
+    "describe_end",
+    "escape_line",
+    "find_builtin_tool",
+    "find_first_id",
     "find_folder",
+    "find_root_id",
+    "format_arguments",
+    "format_words",
+    "get_claude_name",
+    "is_child_id",
+    "make_call_title",
     "parse_report",
+    "quote",
+    "redact_event",
     "sanitize",
     "sanitize_line",
+    "stream_events",
+    "to_claude_arguments",
+    "wrap",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_EXPORTS[name]}", __package__), name)
+    globals()[name] = value
+    return value

@@ -21,7 +21,7 @@ from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, ca
 from mudroom._adapters.tools import BOARD_TOOLS
 from mudroom._adapters.tools import make_builtin_tools as built_in_tools
 from mudroom._core.agents import Mode, WorkspaceKind
-from mudroom._core.tool_patterns import select_tools
+from mudroom._core.tool_names import select_tools
 from mudroom._session.agent_catalog import KNOWN_TOOLS, find_agent
 from mudroom.errors import UnknownName
 

@@ -18,8 +18,8 @@ from tests.long_form import count_examples
 
 from mudroom._adapters import agent_files
 from mudroom._adapters.agent_files import Diagnostic
-from mudroom._adapters.agent_files.diagnostics import FileDiagnostics
 from mudroom._adapters.agent_files.frontmatter import parse_document
+from mudroom._adapters.agent_files.safe_read import FileDiagnostics
 from mudroom._session.agent_catalog import KNOWN_TOOLS
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from mudroom._adapters.agent_files import load_agent_files
 from mudroom._adapters.agent_files.commands import check_commands, load_commands
-from mudroom._adapters.agent_files.diagnostics import Diagnostic, FileDiagnostics, Severity
 from mudroom._adapters.agent_files.frontmatter import parse_document
 from mudroom._adapters.agent_files.output_styles import load_output_styles
+from mudroom._adapters.agent_files.safe_read import Diagnostic, FileDiagnostics, Severity
 from mudroom._adapters.agent_files.skills import load_skills
 
 TEXT = "---\nname: zed\ndescription: Finds names.\n---\nDo it.\n"

@@ -9,8 +9,7 @@ import pytest
 
 from mudroom._adapters.agent_files import check_commands, load_commands
 from mudroom._adapters.agent_files.commands import find_by_name
-from mudroom._adapters.agent_files.prompt_pieces import ShellText
-from mudroom._adapters.agent_files.prompt_template import PromptTemplate, load_template
+from mudroom._adapters.agent_files.prompt_template import PromptTemplate, ShellText, load_template
 
 
 def fill(text: str, arguments: str, **fields: object) -> str:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._adapters.agent_files.prompt_pieces import ShellText
-from mudroom._adapters.agent_files.prompt_template import PromptTemplate
+from mudroom._adapters.agent_files.prompt_template import PromptTemplate, ShellText
 
 SHELL = shutil.which("bash") or "/bin/sh"
 HOSTILE = [

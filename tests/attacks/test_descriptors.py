@@ -15,7 +15,7 @@ from mudroom._adapters.integrations.hook_programs.hook_set import HookProgram
 from mudroom._adapters.integrations.mcp_servers.server_process import start_server_process
 from mudroom._adapters.integrations.mcp_servers.spec import ServerPlace, ServerSpec
 from mudroom._adapters.sandboxes.unsandboxed import Unsandboxed
-from mudroom._platform.programs import start_program
+from mudroom._platform.child_programs import start_program
 
 from ..waiting import wait_until
 from .conftest import SECRET, Arena

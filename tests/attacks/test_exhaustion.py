@@ -24,7 +24,7 @@ from mudroom._adapters.integrations.config_files import Finding, read_json, read
 from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom._adapters.tools import bash
 from mudroom._adapters.workspaces.isolated.git_store import GitStore
-from mudroom._adapters.workspaces.isolated.trees import WorkingFiles
+from mudroom._adapters.workspaces.isolated.store import WorkingFiles
 from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.events import AnyEvent, ToolCallFinished
 from mudroom._platform.scratch_dirs import remove_tree

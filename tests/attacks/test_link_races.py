@@ -23,7 +23,7 @@ from mudroom._adapters.agent_files.skills import load_skills
 from mudroom._adapters.workspaces.copy import make_temporary_copy
 from mudroom._adapters.workspaces.isolated.checkout import copy_included
 from mudroom._adapters.workspaces.isolated.git_store import GitStore
-from mudroom._adapters.workspaces.isolated.trees import WorkingFiles
+from mudroom._adapters.workspaces.isolated.store import WorkingFiles
 from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.ports import FileChangedError
 from mudroom.errors import WorkspaceError

@@ -15,9 +15,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from mudroom._adapters.boards import file
-from mudroom._adapters.boards.board import TaskBoard
+from mudroom._adapters.boards.board import TaskBoard, find_cycle
 from mudroom._adapters.boards.file import find_file_system, get_board_path
-from mudroom._adapters.boards.tasks import find_cycle
 from mudroom.errors import BoardError, UsageError
 
 ORDINARY_USER = 54_321

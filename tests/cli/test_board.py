@@ -13,12 +13,8 @@ from mudroom._cli.main import run
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    project = tmp_path / "project"
-    (project / ".git").mkdir(parents=True)
+def project(project: Path) -> Path:
     (project / "src").mkdir()
-    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(project)
     return project
 
 

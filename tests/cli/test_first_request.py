@@ -104,7 +104,7 @@ LATER = {
     "rich",
     "shlex",
     "yaml",
-    "mudroom._engine.children.start_child",
+    "mudroom._engine.children.child_run",
     "mudroom._engine.children.team",
     "mudroom._engine.compaction.shortening",
     "mudroom._engine.resume",

@@ -20,7 +20,7 @@ from mudroom._cli.main import run
 from mudroom._platform.regular_files import MAX_BYTES
 from mudroom._session.config import load_home
 from mudroom.errors import UsageError
-from mudroom.permissions.settings import load_permission_files
+from mudroom.permissions.rules import load_permission_files
 from mudroom.permissions.trust import TRUST_FILE, load_trusted
 
 PLACES: dict[str, Callable[[Path], None]] = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +14,10 @@ from mudroom._cli.actions.load_permissions import load_permissions
 from mudroom._cli.actions.load_settings import load_settings
 from mudroom._cli.actions.programs.json_text import add_member, remove_member
 from mudroom._cli.actions.programs.load_programs import list_server_names, load_programs
-from mudroom._cli.main import run
 from mudroom._session.config import Settings
 
 from ..integrations.mcp_servers.servers import QUICK_SERVER, count_starts, make_quick
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("sys.stdin", None)
-    project = tmp_path / "project"
-    (project / ".git").mkdir(parents=True)
-    monkeypatch.chdir(project)
-    return project
-
-
-@pytest.fixture
-def call(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = run(list(arguments))
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+from .conftest import Run
 
 
 def write(path: Path, content: Any) -> Path:

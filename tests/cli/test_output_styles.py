@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,32 +26,15 @@ from mudroom.permissions.trust import trust_folder, untrust_folder
 
 from ..plugin_folder import write, write_plugin
 from ..shown_session import show
-
-Run = Callable[..., tuple[int, str, str]]
+from .conftest import Run
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("sys.stdin", None)
-    project = tmp_path / "project"
-    (project / ".git").mkdir(parents=True)
+def project(project: Path, tmp_path: Path) -> Path:
     write(project / ".claude/output-styles/limerick.md", "Answer as a limerick.")
     write(tmp_path / "user/.claude/output-styles/terse.md", "Be terse.")
-    monkeypatch.chdir(project)
     trust_folder(str(tmp_path / "state"), str(project))
     return project
-
-
-@pytest.fixture
-def call(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = run(list(arguments))
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 def make_session(**flags: Any) -> Session:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,33 +12,10 @@ from mudroom._cli.actions.load_permissions import load_permissions
 from mudroom._cli.actions.load_settings import load_settings
 from mudroom._cli.actions.open_session import create_session
 from mudroom._cli.actions.programs.load_programs import load_programs
-from mudroom._cli.main import run
 
 from ..plugin_folder import write, write_plugin
 from ..shown_session import show
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("sys.stdin", None)
-    project = tmp_path / "project"
-    (project / ".git").mkdir(parents=True)
-    monkeypatch.chdir(project)
-    return project
-
-
-@pytest.fixture
-def call(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*arguments: str) -> tuple[int, str, str]:
-        code = run(list(arguments))
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+from .conftest import Run
 
 
 def test_the_list_says_where_a_plugin_is_and_why_one_is_not_used(call: Run, project: Path) -> None:

@@ -48,16 +48,10 @@ class ScriptedAnswers:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(project: Path, tmp_path: Path) -> Path:
     """Return a folder whose servers and hooks create files beside it when they start."""
-    monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("sys.stdin", None)
-    project = tmp_path / "project"
-    (project / ".git").mkdir(parents=True)
     (project / ".claude" / "agents").mkdir(parents=True)
     (project / "a.txt").write_text("one\n")
-    monkeypatch.chdir(project)
     server = {"command": "touch", "args": [str(tmp_path / "server-started")]}
     remote = {"url": "http://127.0.0.1:9/mcp", "headersHelper": f"touch {tmp_path}/helper-started"}
     text = json.dumps({"mcpServers": {"local": server, "remote": remote}})

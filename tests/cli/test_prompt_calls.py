@@ -36,17 +36,6 @@ Which testing framework does this project use?
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("sys.stdin", None)
-    project = tmp_path / "project"
-    (project / ".git").mkdir(parents=True)
-    monkeypatch.chdir(project)
-    return project
-
-
-@pytest.fixture
 def ask(project: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
     def ask(prompt: str, *flags: str) -> tuple[int, str]:
         fixed = ["-m", "offline", "--sandbox", "off", "--permission-mode", "dontAsk"]
@@ -63,6 +52,21 @@ def test_a_command_of_the_user_runs_shell_commands_by_its_own_rules(
     _, err = ask("/make new.txt")
     assert "is refused" not in err
     assert (project / "new.txt").exists()
+
+
+def test_a_command_of_a_plugin_runs_the_programs_beside_it(ask: Ask, project: Path) -> None:
+    """As `ralph-loop` of Claude Code's plugins does."""
+    root = project.parent / "my-plugin"
+    write(root / ".claude-plugin/plugin.json", {"name": "loop"})
+    script = root / "scripts/setup.sh"
+    write(script, '#!/bin/sh\necho "$CLAUDE_PLUGIN_ROOT $1" >loop.txt\n')
+    script.chmod(0o755)
+    block = '```!\n"${CLAUDE_PLUGIN_ROOT}/scripts/setup.sh" $ARGUMENTS\n```\n'
+    rule = "Bash(${CLAUDE_PLUGIN_ROOT}/scripts/setup.sh:*)"
+    write(root / "commands/start.md", f"---\nallowed-tools: ['{rule}']\n---\n{block}Go.\n")
+    _, err = ask("/loop:start now", "--plugin-dir", str(root))
+    assert "is refused" not in err
+    assert (project / "loop.txt").read_text() == f"{root} now\n"
 
 
 def test_rules_of_a_folder_that_is_not_trusted_do_not_count(ask: Ask, project: Path) -> None:

@@ -19,7 +19,7 @@ from mudroom._cli.main import run
 from mudroom._session import config
 from mudroom._session.config import Settings
 from mudroom._session.options import SessionOptions, SharedOptions
-from mudroom.permissions import settings as permission_files
+from mudroom.permissions import rules as permission_files
 from mudroom.permissions.rules import Permissions
 
 NO_SETTINGS = {

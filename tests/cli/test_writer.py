@@ -14,6 +14,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from mudroom import Session
+from mudroom._adapters.models.pricing import get_context_window
 from mudroom._cli.actions.prompts.mentions import (
     describe_unknown_mentions,
     expand_mentions,
@@ -41,9 +42,8 @@ from mudroom._core.events import (
 from mudroom._core.messages import AssistantMessage, ToolCallBlock, Usage
 from mudroom._core.runs import InboxMessage, Reason
 from mudroom._core.tools import ToolResult
-from mudroom._engine.inbox.inbox import make_notification
+from mudroom._engine.inbox import make_notification
 from mudroom._projections.run_tree import RunTree
-from mudroom._session.pricing import get_context_window
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,

@@ -7,7 +7,7 @@ import pytest
 from mudroom import Session, UsageError
 from mudroom._cli.actions.load_settings import describe_unknown_variables
 from mudroom._cli.actions.parse_json_flags import load_json_schema
-from mudroom._core.session_names import select_session
+from mudroom._core.ports.journal import select_session
 from mudroom.errors import UnknownName
 
 IDS = [f"{n:08x}-d31a-4446-8fb1-3ffcecb3e3f8" for n in range(0xAB00, 0xAB00 + 200)]

@@ -14,7 +14,7 @@ from mudroom._core.events import (
     RunStarted,
     StoredEvent,
 )
-from mudroom._projections.context_size.receipt import ContextReceipts, describe_receipt
+from mudroom._projections.context_size import ContextReceipts, describe_receipt
 from mudroom._projections.run_tree import RunTree
 from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations

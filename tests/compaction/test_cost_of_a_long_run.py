@@ -9,10 +9,10 @@ from typing import NamedTuple
 import pytest
 
 from mudroom import TextBlock
+from mudroom._adapters.models.pricing import calculate_cost
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.messages import Message, Usage
 from mudroom._engine.compaction import shortening as compaction
-from mudroom._session.pricing import calculate_cost
 
 from .conftest import Stage, is_summary, list_message_texts
 

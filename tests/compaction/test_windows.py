@@ -14,7 +14,7 @@ from mudroom._adapters.models import model_facts
 from mudroom._adapters.models.refusals.overflow import find_stated_sizes
 from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._engine.context_policy import ContextPolicy
-from mudroom._platform.system_clock import SystemClock
+from mudroom._platform.time_limits import SystemClock
 from mudroom._session.context_windows import FILE_NAME, ContextWindows, LearntWindows
 from mudroom._session.model_registry import ModelRegistry
 

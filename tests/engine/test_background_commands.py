@@ -16,7 +16,7 @@ from mudroom._adapters.journals.sqlite.journal import SqliteJournal
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import MessageDelivered, MessageSent, StoredEvent, ToolCallFinished
-from mudroom._engine.inbox.background import STILL_RUNNING
+from mudroom._engine.background import STILL_RUNNING
 from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 

@@ -8,18 +8,16 @@ import pytest
 from tests.engine.conftest import Stage
 
 from mudroom import Agent, Session
-from mudroom._adapters.boards.board import TaskBoard
+from mudroom._adapters.boards.board import TaskBoard, is_owner_alive
 from mudroom._adapters.boards.file import get_board_path
-from mudroom._adapters.boards.owner_lock import is_owner_alive
-from mudroom._adapters.boards.run_changes import delete_answers
-from mudroom._adapters.boards.session_board import SessionBoard
+from mudroom._adapters.boards.session_board import SessionBoard, delete_answers
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.agents import Mode
 from mudroom._core.events import NoteInjected, SessionOpened, StoredEvent
 from mudroom._core.ports import Board
 from mudroom._core.ports.board import TaskChange
-from mudroom._projections.facts import collect_facts, format_facts
+from mudroom._engine.compaction.compactor import collect_facts, format_facts
 from mudroom._replay import replay
 from mudroom.errors import BoardError, UsageError
 from mudroom.permissions.rules import Permissions

@@ -17,7 +17,7 @@ from mudroom._adapters.journals.sqlite.journal import SqliteJournal
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import MessageSent, RunFinished, StoredEvent, ToolCallFinished
-from mudroom._engine.inbox.inbox import make_notification
+from mudroom._engine.inbox import make_notification
 from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations
 

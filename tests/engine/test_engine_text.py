@@ -21,7 +21,7 @@ from tests.engine.test_teams import name, send
 import mudroom
 from mudroom import Agent, ToolResult
 from mudroom._adapters.models.scripted import Answer, Request, call
-from mudroom._adapters.output_filters.injection_marker import mark_page
+from mudroom._adapters.output_filters import mark_page
 from mudroom._core.events import CheckFinished, StoredEvent
 from mudroom._core.messages import TextBlock, ToolCallBlock
 from mudroom._core.ports import Hooks, ToolHookDecision
@@ -30,7 +30,8 @@ from mudroom._core.runs import Brief, InboxMessage, Reason, Report
 from mudroom._engine.child_report import add_facts, format_evidence, format_warning, format_words
 from mudroom._engine.children.checks import describe_check
 from mudroom._engine.children.task_tool import make_task_tool
-from mudroom._engine.inbox.inbox import format_message, make_notification
+from mudroom._engine.compaction.compactor import ConversationFacts, format_facts
+from mudroom._engine.inbox import format_message, make_notification
 from mudroom._engine.team_registry import format_shutdown
 from mudroom._projections.board_lines import format_details, format_prompt, format_task
 from mudroom._projections.engine_text import (
@@ -41,7 +42,6 @@ from mudroom._projections.engine_text import (
     unquote,
     wrap,
 )
-from mudroom._projections.facts import ConversationFacts, format_facts
 from mudroom._replay import replay
 from mudroom.errors import ModelRefused
 from mudroom.testing.invariants import find_violations

@@ -15,9 +15,9 @@ from mudroom._adapters.journals.sqlite.folder import get_session_path
 from mudroom._adapters.journals.sqlite.journal import SqliteJournal
 from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom._adapters.workspaces.shared import SharedWorkspace
-from mudroom._engine.call_batch import CallOutcome
-from mudroom._engine.changes import snapshot, watch
+from mudroom._engine.changes import watch
 from mudroom._engine.child_report import format_evidence
+from mudroom._engine.conversation import CallOutcome
 from mudroom._engine.evidence import Evidence
 from mudroom._replay import replay
 from mudroom.events import ToolCallFinished, ToolCallStarted
@@ -261,7 +261,7 @@ async def test_the_record_of_the_session_itself_is_not_a_change(stage: Stage) ->
 async def test_a_folder_that_is_too_large_is_tried_once_and_said(
     stage: Stage, scans: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "MAX_FILES", 2)
+    monkeypatch.setattr(watch, "MAX_FILES", 2)
     for number in range(3):
         (stage.folder / f"{number}.txt").touch()
     child = [call_bash("echo > made.txt"), call_bash("true"), "done"]
@@ -275,8 +275,8 @@ async def test_a_folder_that_is_too_large_is_tried_once_and_said(
 async def test_a_folder_that_is_too_slow_is_said(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "SCAN_SECONDS", 0)
-    monkeypatch.setattr(snapshot, "_CLOCK_INTERVAL", 1)
+    monkeypatch.setattr(watch, "SCAN_SECONDS", 0)
+    monkeypatch.setattr(watch, "_CLOCK_INTERVAL", 1)
     report = await stage.run({"PARENT": [call_bash("echo > made.txt"), "done"]})
     assert list_gaps(report) == "listing the folder takes more than 0 s"
 
@@ -318,7 +318,7 @@ async def test_changed_ignore_rules_hide_nothing_and_add_nothing(stage: Stage) -
 async def test_a_large_ignored_folder_is_tried_once_and_named(
     stage: Stage, scans: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "MAX_FILES", 20)
+    monkeypatch.setattr(watch, "MAX_FILES", 20)
     add_ignored_files(stage.folder, 30)
     child = [call_bash("touch deps/new new.log"), call_bash("true"), "done"]
     report = await stage.run({"PARENT": [call_task("CHILD"), "done"], "CHILD": child})
@@ -333,7 +333,7 @@ async def test_a_large_ignored_folder_is_tried_once_and_named(
 async def test_a_command_that_makes_a_large_ignored_folder_is_seen(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "MAX_FILES", 20)
+    monkeypatch.setattr(watch, "MAX_FILES", 20)
     (stage.folder / ".gitignore").write_text("deps/\n")
     child = [call_bash("mkdir deps; cd deps; touch $(seq 30)"), call_bash("rm -r deps"), "done"]
     report = await stage.run({"PARENT": [call_task("CHILD"), "done"], "CHILD": child})
@@ -345,8 +345,8 @@ async def test_a_command_that_makes_a_large_ignored_folder_is_seen(
 async def test_a_slow_ignored_folder_is_named(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "IGNORED_SECONDS", 0)
-    monkeypatch.setattr(snapshot, "_CLOCK_INTERVAL", 4)
+    monkeypatch.setattr(watch, "IGNORED_SECONDS", 0)
+    monkeypatch.setattr(watch, "_CLOCK_INTERVAL", 4)
     add_ignored_files(stage.folder, 4)
     report = await stage.run({"PARENT": [call_bash("touch deps/new other"), "done"]})
     assert report.files_changed == ("other",)

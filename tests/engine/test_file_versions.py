@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,7 @@ import pytest
 from mudroom import Session
 from mudroom._adapters.journals.sessions import open_store
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._engine.changes.versions import FileVersions, find_versions_folder
-from mudroom._projections.file_changes import FileChanges
+from mudroom._projections.differences import FileChanges
 
 from ..worker_kinds import WORKERS
 
@@ -41,19 +39,20 @@ async def test_contents_before_each_write_are_kept_until_the_session_is_deleted(
     ) as session:
         session.watch(changes.apply)
         assert (await session.run("PARENT do it")).ok
-    by_path = {change.path: change for change in changes.list_changes()}
-    assert set(by_path) == {"a.txt", "new.txt"}
-    versions = FileVersions(find_versions_folder(home, session.id))
-    assert versions.read(by_path["a.txt"].before) == b"one\n"
-    assert by_path["new.txt"].before == "" and versions.read("") == b""
-    kept = list(Path(versions.folder).iterdir())
+        by_path = {change.path: change for change in changes.list_changes()}
+        assert set(by_path) == {"a.txt", "new.txt"}
+        assert session.read_version(by_path["a.txt"].before) == b"one\n"
+        assert by_path["new.txt"].before == "" and session.read_version("") == b""
+    folder = Path(home, "versions", session.id)
+    kept = list(folder.iterdir())
     assert [file.stat().st_mode & 0o777 for file in kept] == [0o600] * 2
     await open_store(home).delete(session.id)
-    assert not os.path.exists(versions.folder)
+    assert not folder.exists()
 
 
 async def test_a_session_in_memory_keeps_no_contents(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
+    changes = FileChanges()
     model = ScriptedModel([[call("write", file_path="a.txt", content="two\n")], "Done."])
     async with Session(
         model=model,
@@ -63,5 +62,8 @@ async def test_a_session_in_memory_keeps_no_contents(tmp_path: Path) -> None:
         sandbox="off",
         environ={},
     ) as session:
+        session.watch(changes.apply)
         await session.run("write")
+        (change,) = changes.list_changes()
+        assert change.before and session.read_version(change.before) is None
     assert not (tmp_path / "home" / "versions").exists()

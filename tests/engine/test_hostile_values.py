@@ -16,13 +16,14 @@ from mudroom import AnyEvent, AssistantMessage, Effect, Reason, Report, Session,
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models._errors import extract_error_text
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._core.event_encoding import decode_event, encode_event
 from mudroom._core.events import (
     MessageDelivered,
     RunStarted,
     StoredEvent,
     ToolCallFinished,
     TurnFinished,
+    decode_event,
+    encode_event,
 )
 from mudroom._core.json_values import MAX_DEPTH, clean_json, clean_text, find_json_fault
 from mudroom._core.messages import TextBlock, ThinkingBlock, ToolCallBlock

@@ -12,8 +12,7 @@ from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom._cli.actions.export.export_session import redact_events, write_transcripts
 from mudroom._cli.output.session_markdown import render_session_markdown
 from mudroom._cli.output.transcript_lines import render_transcript
-from mudroom._core.event_encoding import decode_event, encode_event
-from mudroom._core.events import Delta, StoredEvent, ToolCallFinished
+from mudroom._core.events import Delta, StoredEvent, ToolCallFinished, decode_event, encode_event
 from mudroom._core.messages import ImageBlock
 from mudroom._projections.stream_json import StreamJson
 from mudroom._projections.transcript import build_transcript

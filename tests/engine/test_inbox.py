@@ -24,7 +24,7 @@ from mudroom._core.events import (
 )
 from mudroom._core.messages import TextBlock, UserMessage
 from mudroom._core.runs import InboxMessage
-from mudroom._engine.inbox.inbox import format_message
+from mudroom._engine.inbox import format_message
 from mudroom._projections.transcript import build_transcript
 from mudroom.testing.invariants import find_violations
 

@@ -24,7 +24,7 @@ from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.budgets import Limit
 from mudroom._core.events import ToolCallFinished, TurnFailed
-from mudroom._engine.call_batch import INTERRUPTED
+from mudroom._engine.conversation import INTERRUPTED
 from mudroom._engine.finish import NOT_RUN
 from mudroom._engine.meters.run_timer import GRACE_SECONDS
 from mudroom._replay import replay

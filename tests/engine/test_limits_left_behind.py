@@ -23,9 +23,9 @@ from mudroom import (
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.budgets import Limit
 from mudroom._core.messages import StopReason
+from mudroom._engine.meters.account import RequestPlan
 from mudroom._engine.meters.meter import Meter
 from mudroom._engine.meters.pool import Forecast
-from mudroom._engine.meters.request_plan import RequestPlan
 from mudroom.testing.clock import run_virtual
 
 from ..long_form import count_examples

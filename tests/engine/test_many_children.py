@@ -19,9 +19,9 @@ from mudroom import Agent, Budget, Effect, Usage, tool
 from mudroom._core.budgets import Limit
 from mudroom._core.events import RunFinished, SessionClosed, StoredEvent, ToolCallFinished
 from mudroom._core.messages import ToolCallBlock
-from mudroom._engine.call_batch import CallBatch
+from mudroom._engine.conversation import CallBatch
 from mudroom._engine.meters.meter import Meter
-from mudroom._engine.meters.registry import Meters
+from mudroom._engine.meters.request_gate import Meters
 from mudroom._engine.run_context import RunContext
 from mudroom.errors import BudgetExceeded
 from mudroom.testing import Answer, MemoryJournal, Request, call

@@ -26,7 +26,7 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import RequestConfig
-from mudroom._engine.normalize import EMPTY_MESSAGE, NO_RESULT, normalize_conversation
+from mudroom._engine.conversation import EMPTY_MESSAGE, NO_RESULT, normalize_conversation
 from mudroom.testing.clock import FakeClock
 
 words = st.text(st.sampled_from("ab \n\0\ud800é世😀"), max_size=4)

@@ -10,7 +10,14 @@ import pytest
 from mudroom import Budget, Reason, Session
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import AnyEvent, RunFinished, RunResumed, TurnFinished
-from mudroom._core.messages import Usage
+from mudroom._core.messages import (
+    AssistantMessage,
+    StopReason,
+    TextBlock,
+    ToolCallBlock,
+    Usage,
+)
+from mudroom._engine.compaction.summary import SUMMARY_PROMPT
 from mudroom._replay import replay
 from mudroom.ports import Hooks
 from mudroom.testing import MemoryJournal
@@ -63,5 +70,73 @@ async def test_they_end_before_it_and_their_tokens_are_charged(tmp_path: Path, l
     answers = [event.message.usage for event in journal.events if isinstance(event, TurnFinished)]
     assert report.usage == sum(answers, Usage())
     assert len(answers) == (2 if last == "RunStarted" else 3)
+    assert not find_violations(journal.events)
+    assert await replay(journal.events) == journal.events
+
+
+@pytest.mark.parametrize("last", ["RunStarted", "TurnFinished", "RunFinished"])
+async def test_a_summary_that_is_no_longer_needed_ends_and_is_charged(
+    tmp_path: Path, last: str
+) -> None:
+    """The run was killed beside its summary, and the next process has a larger window."""
+
+    def answer_at_length(request: Request) -> Answer:
+        usage = Usage(8_000 + request.turn, 10)
+        if request.turn or SUMMARY_PROMPT in str(request.messages[-1]):
+            return AssistantMessage((TextBlock("the end"),), StopReason.END, usage)
+        blocks = (TextBlock("word " * 2_000), ToolCallBlock("c1", "todo", {"todos": []}))
+        return AssistantMessage(blocks, StopReason.CALLS, usage)
+
+    options: dict[str, Any] = {"cwd": str(tmp_path), "home": str(tmp_path / "home")}
+    options |= {"sandbox": "off"}
+    whole = MemoryJournal()
+    model = ScriptedModel(answer_at_length)
+    async with Session(model=model, journal=whole, context_window=9_000, **options) as session:
+        await session.run("go")
+    kinds = [(type(event).__name__, event.run) for event in whole.events]
+    journal = MemoryJournal()
+    await journal.append(*whole.events[: kinds.index((last, "1.1.c1")) + 1])
+    options |= {"journal": journal, "resume": session.id, "context_window": 200_000}
+    async with Session(model=ScriptedModel(answer_at_length), **options) as session:
+        report = await session.resume_unfinished()
+    assert report and report.reason is Reason.GOAL
+    answers = [event.message.usage for event in journal.events if isinstance(event, TurnFinished)]
+    assert report.usage == sum(answers, Usage())
+    assert len(answers) == (2 if last == "RunStarted" else 3)
+    ends = [event.run for event in journal.events if isinstance(event, RunFinished)]
+    assert sorted(ends) == ["1", "1.1.c1"]
+    violations = [each.description for each in find_violations(journal.events)]
+    assert violations == ["its parent continued without its notes"]  # it no longer needs them
+    assert await replay(journal.events) == journal.events
+
+
+@pytest.mark.parametrize("last", ["ToolCallFinished", "RunFinished"])
+async def test_the_files_of_a_background_child_are_told_by_its_stopped_parent(
+    tmp_path: Path, last: str
+) -> None:
+    (tmp_path / "a.txt").write_text("a")
+
+    def start_a_reader(request: Request) -> Answer:
+        if request.prompt == "look":
+            return "seen" if request.turn else [call("read", file_path="a.txt")]
+        if request.turn:
+            return "started"
+        return [call("task", prompt="look", agent="general", background=True)]
+
+    options: dict[str, Any] = {"cwd": str(tmp_path), "home": str(tmp_path / "home")}
+    options |= {"sandbox": "off"}
+    whole = MemoryJournal()
+    model = ScriptedModel(start_a_reader)
+    async with Session(model=model, journal=whole, **options) as session:
+        await session.run("go")
+    kinds = [(type(event).__name__, event.run) for event in whole.events]
+    journal = MemoryJournal()
+    await journal.append(*whole.events[: kinds.index((last, "1.1.1")) + 1])
+    resumed = Session(model=model, journal=journal, resume=session.id, **options)
+    resumed.watch(lambda event: resumed.cancel() if isinstance(event, RunResumed) else None)
+    async with resumed:
+        report = await resumed.resume_unfinished()
+    assert report and report.reason is Reason.CANCELLED
+    assert report.files_read == ("a.txt",)
     assert not find_violations(journal.events)
     assert await replay(journal.events) == journal.events

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom._core.run_ids import (
+from mudroom._core.runs import (
     count_above,
     find_first_id,
     find_parent_id,

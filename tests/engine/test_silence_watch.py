@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from mudroom._engine.meters.silence_watch import SilenceWatch
+from mudroom._engine.meters.run_timer import SilenceWatch
 from mudroom.testing import run_virtual
 
 

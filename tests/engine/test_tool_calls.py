@@ -14,8 +14,7 @@ from tests.engine.conftest import Stage, block_texts
 
 from mudroom import ApprovalDecision, ApprovalRequest, Budget, Effect, Tool, ToolCallBlock, tool
 from mudroom._adapters.models.scripted import Answer, Request, call
-from mudroom._engine.tool_calls.execution import OUTPUT_CAP
-from mudroom._engine.tool_calls.run_calls import ALL_FAILED
+from mudroom._engine.tool_calls import ALL_FAILED, OUTPUT_CAP
 from mudroom.events import ToolCallStarted
 from mudroom.testing.clock import run_virtual
 

@@ -17,18 +17,17 @@ import mcp_types
 from mcp.shared.exceptions import MCPError
 
 from mudroom import Permissions, Session
-from mudroom._servers.listening import ListenOptions, ServerAddress
-from mudroom._servers.mcp import protocol
-from mudroom._servers.mcp.following import Context, get_owner
-from mudroom._servers.mcp.host_task import Owner
-from mudroom._servers.mcp.protocol import CallResult, McpProtocol
-from mudroom._servers.mcp.results import ToolAnswer
-from mudroom._servers.mcp.server import McpServer, ServerOptions
-from mudroom._servers.mcp.task_request import TaskArguments
-from mudroom._servers.mcp.task_states import EXTENSION, accepts_tasks
+from mudroom.driving import ListenOptions, ServerAddress
 from mudroom.errors import ModelRefused
 from mudroom.ports import Approver
 from mudroom.testing import Request, ScriptedModel, call
+from mudroom_hosts.mcp import protocol
+from mudroom_hosts.mcp.following import Context, get_owner
+from mudroom_hosts.mcp.host_task import Owner
+from mudroom_hosts.mcp.protocol import EXTENSION, CallResult, McpProtocol, accepts_tasks
+from mudroom_hosts.mcp.results import ToolAnswer
+from mudroom_hosts.mcp.server import McpServer, ServerOptions
+from mudroom_hosts.mcp.task_request import TaskArguments
 
 TOOLS = (
     "greet",
@@ -141,8 +140,7 @@ async def main(folder: Path) -> None:
         print(address.url, flush=True)
 
     protocol.McpProtocol = SuiteProtocol  # type: ignore[misc]
-    options = ServerOptions(home=str(folder / "home"))
-    server = McpServer(make_session, options, print_notice)
+    server = McpServer(make_session, ServerOptions(), print_notice)
     serving = asyncio.create_task(server.serve_http(ListenOptions(port=0), find_owner, show))
     await asyncio.to_thread(sys.stdin.read)
     server.stop()

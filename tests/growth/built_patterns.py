@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from mudroom._adapters import output_filters
 from mudroom._adapters.agent_files.prompt_template import PromptTemplate, _Filler
 from mudroom._adapters.integrations.hook_programs.matcher import _translate
 from mudroom._adapters.models import model_facts
 from mudroom._adapters.models.openai.responses import _CALL_ID
 from mudroom._adapters.models.refusals import overflow
-from mudroom._adapters.output_filters import redaction
-from mudroom._adapters.workspaces._ignore import _compile_patterns
+from mudroom._adapters.workspaces._listing import _compile_patterns
 from mudroom._cli.output import markdown
 from mudroom.permissions import program_table
 from mudroom_offline import catalog, requests, technologies
@@ -64,7 +64,7 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
         for names in ((), ("name",), NAMES)
     ],
     (
-        "mudroom/_adapters/agent_files/toml_document.py",
+        "mudroom/_adapters/agent_files/frontmatter.py",
         'f"""^[ \\\\t]*+\\\\[*+[ \\\\t]*+["\']?{re.escape(key)}\\\\b"""',
     ): lambda: _fill("""(?m)^[ \\t]*+\\[*+[ \\t]*+["']?NAME\\b"""),
     ("mudroom/_adapters/integrations/hook_programs/matcher.py", "_translate(text)"): lambda: [
@@ -81,27 +81,27 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
     ("mudroom/_adapters/models/refusals/overflow.py", "f'(?i){pattern}'"): lambda: [
         f"(?i){window.pattern}" for window in overflow._STATED_WINDOWS
     ],
-    ("mudroom/_adapters/output_filters/redaction.py", "re.escape(prefix) + rest"): lambda: [
-        redaction._compile_pattern(prefix, rest)
-        for _, prefixes, rest in redaction.SECRET_PATTERNS
+    ("mudroom/_adapters/output_filters.py", "re.escape(prefix) + rest"): lambda: [
+        output_filters._compile_pattern(prefix, rest)
+        for _, prefixes, rest in output_filters.SECRET_PATTERNS
         for prefix in prefixes.split("|")
     ],
     (
-        "mudroom/_adapters/output_filters/redaction.py",
+        "mudroom/_adapters/output_filters.py",
         "f\"{first}(?<!{first}{first})(?:{'|'.join(choices)})\"",
-    ): lambda: map(redaction._compile_test, redaction._BY_CHARACTER),
+    ): lambda: map(output_filters._compile_test, output_filters._BY_CHARACTER),
     (
-        "mudroom/_adapters/output_filters/redaction.py",
+        "mudroom/_adapters/output_filters.py",
         "f\"(?:{'|'.join(map(re.escape, sorted(parts)))})\\\\Z\"",
-    ): lambda: [redaction._compile_partial()],
-    ("mudroom/_adapters/output_filters/redaction.py", "rest"): lambda: [
-        *redaction._compile_unfinished().values()
+    ): lambda: [output_filters._compile_partial()],
+    ("mudroom/_adapters/output_filters.py", "rest"): lambda: [
+        *output_filters._compile_unfinished().values()
     ],
-    ("mudroom/_adapters/output_filters/redaction.py", "ordinary"): lambda: [
+    ("mudroom/_adapters/output_filters.py", "ordinary"): lambda: [
         r"[a-z]+|[A-Z]+|\d+|(/[\w.+-]+)+/?|true|false"
     ],
     ("mudroom/_adapters/tools/grep.py", "special"): lambda: [r"[][\\.+*?()|{}^$#&~-]"],
-    ("mudroom/_adapters/workspaces/_ignore.py", "'|'.join(run[1])"): lambda: [
+    ("mudroom/_adapters/workspaces/_listing.py", "'|'.join(run[1])"): lambda: [
         *(ignored := _list_ignored()),
         "|".join(ignored),
     ],
@@ -112,17 +112,17 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
         markdown.BREAKS,
         markdown._BREAKS_IN_TABLES,
     ],
-    ("mudroom/_platform/lazy_pattern.py", "self._source"): lambda: (),  # each use has its place
-    ("mudroom/_platform/name_patterns.py", "fnmatch.translate(name)"): lambda: map(
+    ("mudroom/_platform/patterns.py", "self._source"): lambda: (),  # each use has its place
+    ("mudroom/_platform/patterns.py", "fnmatch.translate(name)"): lambda: map(
         fnmatch.translate, ("*", "a*b*c*d*e", "*.py", "[!a]*?", "*a" * 40)
     ),
     ("mudroom/_projections/engine_text.py", "f'(</[ \\\\t]*)(?={tag}\\\\b)'"): lambda: [
         f"(?i)(</[ \\t]*)(?={tag}\\b)" for tag in ("file", "message", "task-notification")
     ],
-    ("mudroom/permissions/program_approvals.py", "approval.operands"): lambda: [
+    ("mudroom/permissions/program_risk.py", "approval.operands"): lambda: [
         f"(?s){approval.operands}" for approval in program_table.APPROVALS.values()
     ],
-    ("mudroom/permissions/program_approvals.py", "approval.flags"): lambda: [
+    ("mudroom/permissions/program_risk.py", "approval.flags"): lambda: [
         approval.flags for approval in program_table.APPROVALS.values()
     ],
     ("mudroom/permissions/program_risk.py", "risky_flag"): lambda: [
@@ -135,10 +135,10 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
         r"-[ioe]\w+|--(input|output|error)=\w+",
         r"-[nPL]\d+",
     ],
-    ("mudroom/permissions/program_writes.py", "writing.recursive"): lambda: [
+    ("mudroom/permissions/program_risk.py", "writing.recursive"): lambda: [
         writing.recursive for writing in program_table.WRITING_PROGRAMS.values()
     ],
-    ("mudroom/permissions/program_writes.py", "writing.flags"): lambda: [
+    ("mudroom/permissions/program_risk.py", "writing.flags"): lambda: [
         writing.flags for writing in program_table.WRITING_PROGRAMS.values()
     ],
     ("mudroom_offline/catalog.py", "'|'.join((f'(?:{pattern})' for pattern in patterns))"): (

@@ -51,6 +51,10 @@ FLOOR = 0.005
 """Seconds. Shorter times say nothing about growth."""
 WORST_RATIO = 8
 """Four times the text may take this many times as long; quadratic time takes 16 times as long."""
+WORST_RATIO_OF_LARGE = 12
+"""The same above `_CACHED` characters, whose text and results no longer fit the processor's cache:
+linear code took up to 9 times as long there while other programs ran."""
+_CACHED = 65_536
 _LENGTHS = (16, 24, 32, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576)
 
 
@@ -75,9 +79,10 @@ def find_quadratic_growth(
         # A machine under load makes one measurement too long, hardly each of five.
         long = min(_measure(read, write(length)) for _ in range(3))
         short = min(_measure(read, write(length // 4)) for _ in range(5))
-        if long > FLOOR and long > WORST_RATIO * short:
+        most = short * (WORST_RATIO if length <= _CACHED else WORST_RATIO_OF_LARGE)
+        if long > FLOOR and long > most:
             long = min(long, *(_measure(read, write(length)) for _ in range(3)))
-            if long > FLOOR and long > WORST_RATIO * short:
+            if long > FLOOR and long > most:
                 return f"{length // 4:,} characters {short:.5f} s, {length:,} {long:.5f} s"
     return None
 

@@ -9,22 +9,21 @@ from typing import Any
 import pytest
 
 from mudroom import AssistantMessage, TextBlock
-from mudroom._adapters.agent_files.diagnostics import FileDiagnostics
 from mudroom._adapters.agent_files.frontmatter import parse_document
+from mudroom._adapters.agent_files.safe_read import FileDiagnostics
 from mudroom._adapters.models._written_calls import find_written_call
-from mudroom._adapters.output_filters.injection_marker import mark_injection, mark_page
-from mudroom._adapters.output_filters.redaction import Redactor
+from mudroom._adapters.output_filters import Redactor, mark_injection, mark_page
 from mudroom._adapters.tools._glob_match import compile_glob, list_names, unescape
 from mudroom._adapters.tools._terminal_text import TerminalText
 from mudroom._adapters.tools.text.edits import find_replacements, fold_look_alikes, read_numbers
 from mudroom._adapters.tools.text.file_text import decode_file
-from mudroom._adapters.workspaces._ignore import compile_pattern
+from mudroom._adapters.workspaces._listing import compile_pattern
 from mudroom._cli.actions.prompts.attachments import list_image_paths, remove_attachments
 from mudroom._cli.actions.prompts.mentions import find_mentions
 from mudroom._cli.output.markdown import render_markdown
 from mudroom._cli.output.text import wrap, wrap_indented
-from mudroom._core.schemas.lenient import find_json, read_leniently
-from mudroom._platform.argument_paths import read_path_argument
+from mudroom._core.schemas import find_json, read_leniently
+from mudroom._platform.paths import read_path_argument
 from mudroom._projections.engine_text import quote, unquote
 from mudroom._projections.safe_text import escape_hidden, sanitize, sanitize_line
 from mudroom.permissions.program_wrappers import extract_texts
@@ -34,6 +33,8 @@ from mudroom.permissions.shell_words import has_expansion, parse_word
 
 from ..long_form import count_examples
 from .hostile_text import UNITS, find_quadratic_growth, repeat
+
+pytestmark = pytest.mark.timeout(count_examples(120, 1_800))
 
 LONGEST = count_examples(4_096, 1_048_576)
 

@@ -17,6 +17,8 @@ from .built_patterns import BUILT
 from .hostile_text import find_quadratic_growth, list_texts
 from .patterns import SOURCE, Pattern, list_patterns
 
+pytestmark = pytest.mark.timeout(count_examples(120, 1_800))
+
 LONGEST = count_examples(4_096, 1_048_576)
 """Characters. Quadratic time shows earlier: a test stops as soon as a text takes 5 ms."""
 
@@ -25,7 +27,7 @@ BOUNDED = {
     "mudroom/_adapters/integrations/hook_programs/matcher.py": 2_000,
     "mudroom/_adapters/integrations/mcp_servers/unusable_lines.py": 4_096,
     "mudroom/_adapters/models/_errors.py": 10_000,
-    "mudroom/_adapters/workspaces/_ignore.py": 4_096,
+    "mudroom/_adapters/workspaces/_listing.py": 4_096,
     "mudroom/_adapters/models/refusals/": 4_000,
     # The offline model answers no prompt with a longer word.
     "mudroom_offline/": 1_000,
@@ -37,7 +39,7 @@ AT_ONE_PLACE = {
     # A parser that stops at the first place where its pattern does not match.
     "mudroom/_platform/git_folders.py",
     # They match names of files and folders as a whole.
-    "mudroom/_platform/name_patterns.py",
+    "mudroom/_platform/patterns.py",
 }
 
 PARTS = sorted(

@@ -16,7 +16,7 @@ from mudroom._adapters.integrations.hook_programs.tool_shapes import (
 )
 from mudroom._core.messages import ToolCallBlock
 from mudroom._core.tools import ToolResult
-from mudroom._projections.claude.tool_terms import get_claude_name
+from mudroom._projections.claude import get_claude_name
 
 MATCHING = (
     ("", "Bash"),

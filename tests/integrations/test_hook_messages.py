@@ -12,7 +12,7 @@ from tests.integrations.test_hook_functions import Recorder, make_options
 from mudroom import Reason, Session
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import Delta, MessageDelivered, MessageSent, NoteInjected, StoredEvent
-from mudroom._engine.inbox.message_hooks import REFUSED_MESSAGE
+from mudroom._engine.inbox import REFUSED_MESSAGE
 from mudroom._replay import replay
 from mudroom.testing import MemoryJournal
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from mudroom._adapters.agent_files import LoadedAgents, load_agent_files, load_commands
+from mudroom._adapters.agent_files.output_styles import load_output_styles
+from mudroom._adapters.agent_files.prompt_template import ShellText
 from mudroom._adapters.integrations.config_files import Finding
 from mudroom._adapters.integrations.plugins.load import read_plugin
 from mudroom._adapters.integrations.plugins.spec import Plugin
@@ -80,6 +82,34 @@ def test_a_folder_of_a_flag_gives_all_its_parts(machine: Machine) -> None:
     assert server.env["CLAUDE_PLUGIN_ROOT"] == str(root)
     assert server.scope == hook.scope == "plugin"
     assert programs.notices == ()
+
+
+def test_variables_are_filled_in_the_texts_of_all_parts(machine: Machine) -> None:
+    """But those of the user's options, which may be secrets, and what has no value."""
+    root = write_plugin(machine.base / "a plugin")
+    text = "See ${CLAUDE_PLUGIN_ROOT}/x, ${CLAUDE_PLUGIN_DATA}, ${user_config.key}, ${HOME}."
+    data = machine.base / "state/plugins/a plugin"
+    filled = f"See {root}/x, {data}, ${{user_config.key}}, ${{HOME}}."
+    for path in ("agents/reviewer.md", "skills/style/SKILL.md", "output-styles/short.md"):
+        write(root / path, (root / path).read_text() + text)
+    shell = '!`"${CLAUDE_PLUGIN_ROOT}/x" $1 ${HOME}`'
+    rule = "Bash(${CLAUDE_PLUGIN_ROOT}/x:*)"
+    write(root / "commands/release.md", f"---\nallowed-tools: {rule}\n---\n{text}\n{shell}\n")
+    plugins = machine.load(root).plugins
+    loaded = load_agent_files(
+        str(machine.project), user_home="", tools=KNOWN_TOOLS, plugins=plugins
+    )
+    assert filled in loaded.agents[0].instructions
+    assert filled in loaded.skills["tools:style"].load_text()
+    styles = load_output_styles(str(machine.project), user_home="", plugins=plugins)
+    assert filled in styles.by_name["tools:Short"].text
+    command = load_commands(str(machine.project), user_home="", plugins=plugins)["tools:release"]
+    template = command.load_template()
+    assert template.allowed_tools == (f"Bash({root}/x:*)",)
+    words, block, _ = template.fill("1.0; ls")
+    assert words == f"{filled}\n"
+    assert isinstance(block, ShellText)
+    assert block.command == f"\"{root}/x\" '1.0;' ${{HOME}}"
 
 
 def test_agents_of_plugins_bring_no_mode_hooks_or_servers(machine: Machine) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Generator
 import pytest
 from tests.waiting import wait_until
 
-from mudroom._adapters.journals.sqlite.batches import read_in_batches
+from mudroom._adapters.journals.sqlite.reader import read_in_batches
 from mudroom._core.events import StoredEvent
 
 

@@ -3,9 +3,14 @@ import os
 from pathlib import Path
 from threading import Thread
 
-from mudroom._adapters.journals.sqlite.folder import get_session_path, list_sessions, read_info
+from mudroom._adapters.journals.sqlite.folder import (
+    get_session_path,
+    list_sessions,
+    lock,
+    read_info,
+    unlock,
+)
 from mudroom._adapters.journals.sqlite.journal import SqliteJournal
-from mudroom._adapters.journals.sqlite.lock import lock, unlock
 from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom.testing.sample_events import every_event
 

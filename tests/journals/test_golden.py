@@ -13,13 +13,14 @@ from mudroom._adapters.journals.sqlite.repair import check_journal, repair_journ
 from mudroom._adapters.journals.sqlite.schema import SCHEMA_VERSION
 from mudroom._adapters.models.scripted import Request, ScriptedModel
 from mudroom._cli.commands._command_table import ALL_COMMANDS
-from mudroom._core.event_encoding import decode_event, encode_event
 from mudroom._core.events import (
     MessageSent,
     RunFinished,
     RunStarted,
     SessionOpened,
     ToolCallStarted,
+    decode_event,
+    encode_event,
 )
 from mudroom.errors import JournalError
 from mudroom.testing.sample_events import every_event

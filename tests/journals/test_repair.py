@@ -15,7 +15,7 @@ from mudroom import Session
 from mudroom._adapters.journals.sqlite.journal import TORN_TAIL_NOTICE, SqliteJournal
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.journals.sqlite.repair import LOST_TEXT, check_journal, repair_journal
-from mudroom._adapters.journals.sqlite.write_ahead_log import has_torn_tail
+from mudroom._adapters.journals.sqlite.schema import has_torn_tail
 from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._cli.actions.session_maintenance import _describe_losses
 from mudroom._core.agents import Agent

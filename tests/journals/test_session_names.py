@@ -2,7 +2,7 @@
 
 import pytest
 
-from mudroom._core.session_names import check_session_name, select_session
+from mudroom._core.ports.journal import check_session_name, select_session
 from mudroom.errors import UnknownName, UsageError
 
 IDS = [f"aa{n}" for n in range(6)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mudroom import Reason, Session
-from mudroom._adapters.output_filters.redaction import Redactor
+from mudroom._adapters.output_filters import Redactor
 from mudroom._cli.actions.export.export_session import redact_events
 from mudroom._core.events import NoteInjected, ToolCallStarted
 from mudroom._core.messages import ToolCallBlock

@@ -26,9 +26,10 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import Model, RequestConfig
-from mudroom._core.tools import Tool, ToolResult
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import ModelServer
+
+from .wires import make_tool
 
 if TYPE_CHECKING:
     # The import of all of them takes five seconds: each function imports what it needs.
@@ -56,14 +57,7 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def make_tool(name: str) -> Tool:
-    async def run(_context: object, _arguments: object) -> ToolResult:
-        return ToolResult("")
-
-    return Tool(name=name, description=f"Does {name}.", parameters=SCHEMA, parse=dict, run=run)
-
-
-TOOLS = (make_tool("read"), make_tool("grep"))
+TOOLS = (make_tool("read", SCHEMA), make_tool("grep", SCHEMA))
 SIGNED = "c2lnbmF0dXJl"
 LOCAL_OPENAI = "openai:127.0.0.1:1"
 IMAGE = ImageBlock("image/png", b"\x89PNG of a duck", 640, 480)

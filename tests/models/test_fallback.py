@@ -8,10 +8,10 @@ import pytest
 
 from mudroom import Reason, Report, Session
 from mudroom._adapters.models.fallback import FallbackModel
+from mudroom._adapters.models.pricing import calculate_cost
 from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._core.events import AnyEvent, ModelCallRetried, TurnFinished
 from mudroom._core.messages import TextBlock, ThinkingBlock, ToolCallBlock
-from mudroom._session.pricing import calculate_cost
 from mudroom.errors import ModelRefused, UnknownName, UsageError
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.strict_provider import strict_script

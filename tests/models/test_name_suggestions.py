@@ -16,7 +16,7 @@ from mudroom._adapters.models.providers import PROVIDERS, parse_model_name
 from mudroom._cli.actions.load_settings import describe_unknown_variables
 from mudroom._cli.commands._command_line import describe_usage_error
 from mudroom._cli.commands.root import root_command
-from mudroom._core.session_names import select_session
+from mudroom._core.ports.journal import select_session
 from mudroom._session import config
 from mudroom._session.agent_catalog import find_agent
 from mudroom._session.options import make_options

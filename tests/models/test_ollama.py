@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from mudroom import Reason, Session
-from mudroom._adapters.models._http import HttpClient, LineParser, StreamCut, StreamError
+from mudroom._adapters.models._http import HttpClient, LineParser, StreamError
 from mudroom._adapters.models._tool_names import ToolNames
 from mudroom._adapters.models.ollama import OllamaModel, OllamaReader
 from mudroom._adapters.models.openai.chat import OpenAIModel
@@ -30,14 +30,14 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import RequestConfig, StreamChunk
-from mudroom._core.tools import Tool, ToolResult
 from mudroom._session.model_registry import ModelRegistry
-from mudroom.errors import ContextOverflow, ModelGarbled
+from mudroom.errors import ContextOverflow
 from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 
+from .wires import SCHEMA, make_tool
+
 WIRE = "ollama:127.0.0.1:1"
-SCHEMA = {"type": "object", "properties": {"file_path": {"type": "string"}}}
 LAST = {"model": "qwen3:8b", "done": True, "prompt_eval_count": 26, "eval_count": 8}
 CALL = ToolCallBlock("c1", "read", {"file_path": "notes.txt"})
 TOO_LONG = {
@@ -48,13 +48,6 @@ TOO_LONG = {
         "type": "exceed_context_size_error",
     }
 }
-
-
-def make_tool(name: str) -> Tool:
-    async def run(_context: object, _arguments: object) -> ToolResult:
-        return ToolResult("")
-
-    return Tool(name=name, description="Reads.", parameters=SCHEMA, parse=dict, run=run)
 
 
 def make_chunk(done: Mapping[str, Any] | None = None, **message: object) -> dict[str, Any]:
@@ -152,7 +145,7 @@ def test_a_conversation_goes_back_with_thinking_calls_and_results() -> None:
         {"role": "user", "content": "Go.", "images": ["iVBORw=="]},
         {"role": "assistant", "content": "", "tool_calls": [call]},
     ]
-    function = {"name": "read", "description": "Reads.", "parameters": SCHEMA}
+    function = {"name": "read", "description": "Does read.", "parameters": SCHEMA}
     assert body["tools"] == [{"type": "function", "function": function}]
     assert "tools" not in build_body(answer, tools=False, config=config)
 
@@ -182,28 +175,9 @@ def test_an_answer_has_thinking_text_calls_and_usage() -> None:
     assert [part.kind for part in chunks] == ["thinking", "text", "text", "call", "call"]
 
 
-@pytest.mark.parametrize(
-    ("reason", "expected"),
-    [("stop", StopReason.END), ("length", StopReason.LENGTH), ("load", StopReason.OTHER)],
-)
-def test_the_stop_reason_has_a_meaning(reason: str, expected: StopReason) -> None:
-    answer, _ = read_answer(make_chunk(content="Hi."), {**LAST, "done_reason": reason})
-    assert answer.stop_reason is expected
-
-
-def test_an_answer_without_its_last_line_is_cut() -> None:
-    with pytest.raises(StreamCut):
-        read_answer(make_chunk(content="Hi."))
-
-
 def test_an_error_line_is_an_error() -> None:
     with pytest.raises(StreamError, match="out of memory"):
         read_answer({"error": "llama runner: out of memory"})
-
-
-def test_lines_of_another_protocol_are_garbled() -> None:
-    with pytest.raises(ModelGarbled, match="Ollama"):
-        read_answer({"choices": []})
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])

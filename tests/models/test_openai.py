@@ -27,24 +27,11 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import RequestConfig, StreamChunk
-from mudroom._core.tools import Tool, ToolResult
-from mudroom.errors import ModelGarbled
 from mudroom.testing.clock import FakeClock
 
+from .wires import make_tool
+
 LOCAL = "http://127.0.0.1:1/v1"
-
-
-def make_tool(name: str) -> Tool:
-    async def run(_context: object, _arguments: object) -> ToolResult:
-        return ToolResult("")
-
-    return Tool(
-        name=name,
-        description=f"Does {name}.",
-        parameters={"type": "object", "properties": {}},
-        parse=dict,
-        run=run,
-    )
 
 
 TOOLS = (make_tool("read"), make_tool("self.emitvalue"))
@@ -118,17 +105,6 @@ def test_a_tool_name_with_a_dot_survives_a_round_trip() -> None:
     answer, chunks = read(called, DONE, names=["self.emitvalue"])
     assert answer.tool_calls[0].name == "self.emitvalue"
     assert chunks == [StreamChunk("call", "{}")]
-
-
-def test_empty_messages_are_not_sent() -> None:
-    body = decode_body(
-        UserMessage((TextBlock(""), TextBlock("\0"))),
-        AssistantMessage((TextBlock(""),)),
-        UserMessage(()),
-        config=RequestConfig(system=""),
-    )
-    assert body["messages"] == []
-    assert "tools" not in body
 
 
 def test_results_become_tool_messages_before_the_text() -> None:
@@ -214,19 +190,6 @@ def test_a_strict_server_gets_no_field_it_refuses() -> None:
     ]
 
 
-def test_nul_and_lone_surrogates_are_not_sent() -> None:
-    body = decode_body(
-        user_message("a\0b\ud800c😀"),
-        AssistantMessage((ToolCallBlock("1", "read", {"p": "\udc00\0"}),)),
-        config=RequestConfig(system="s\ud800"),
-    )
-    assert body["messages"][0]["content"] == "s\ufffd"
-    assert body["messages"][1]["content"] == "ab\ufffdc😀"
-    assert json.loads(body["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {
-        "p": "\ufffd"
-    }
-
-
 def test_the_last_turn_forbids_calls_after_the_messages() -> None:
     body = decode_body(user_message("x"), tools=False)
     assert list(body)[-2:] == ["messages", "tool_choice"]
@@ -268,55 +231,12 @@ def test_other_servers_get_max_tokens() -> None:
     assert "max_completion_tokens" not in body
 
 
-def test_each_body_extends_the_previous_one_and_conversations_share_the_prefix() -> None:
-    model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=LOCAL)
-    config = RequestConfig(system="Be brief.", tools=TOOLS)
-    conversation = model.start_conversation(config)
-    sibling = model.start_conversation(config)
-    turns: list[Message] = [
-        user_message("a"),
-        AssistantMessage((ToolCallBlock("1", "read", {"p": 1}),)),
-        UserMessage((ToolResultBlock("1", "read", "x" * 99),)),
-        AssistantMessage((TextBlock("b"),)),
-    ]
-    before = conversation.build_body()
-    assert before == sibling.build_body()
-    for message in turns:
-        conversation.append(message)
-        now = conversation.build_body()
-        assert now.startswith(before.removesuffix(b"]}"))
-        before = now
-    assert conversation.build_body(tools=False).startswith(before.removesuffix(b"]}"))
-
-
 def test_a_key_is_a_bearer_token_and_none_is_sent_without_one() -> None:
     http = HttpClient(clock=FakeClock())
     assert OpenAIModel("m", http=http, key="k").headers["Authorization"] == "Bearer k"
     assert "Authorization" not in OpenAIModel("m", http=http).headers
     assert OpenAIModel("m", http=http, base_url=LOCAL + "/").url == LOCAL + "/chat/completions"
     assert OpenAIModel("m", http=http).name == "openai:m"
-
-
-def test_text_and_usage_are_read() -> None:
-    usage = {
-        "prompt_tokens": 100,
-        "completion_tokens": 9,
-        "prompt_tokens_details": {"cached_tokens": 64},
-        "completion_tokens_details": {"reasoning_tokens": 4},
-    }
-    last: dict[str, Any] = {"id": "c1", "choices": [], "usage": usage}
-    answer, chunks = read(
-        make_delta(role="assistant", content=""),
-        make_delta(content="Hel"),
-        make_delta(content="lo"),
-        make_delta("stop"),
-        last,
-        DONE,
-    )
-    assert answer == AssistantMessage(
-        (TextBlock("Hello"),), StopReason.END, Usage(100, 9, 64, 0, 4), "m-1", "openai", "c1"
-    )
-    assert chunks == [StreamChunk("text", "Hel"), StreamChunk("text", "lo")]
 
 
 def test_fragments_of_parallel_calls_are_joined_by_index() -> None:
@@ -363,14 +283,6 @@ def test_calls_without_ids_get_unique_ones() -> None:
     assert answer.tool_calls[1].arguments == {"p": 1}
 
 
-@pytest.mark.parametrize("raw", ['{"a":', "[1]", '"text"', "nonsense"])
-def test_arguments_that_are_no_object_are_kept_as_received(raw: str) -> None:
-    answer, _ = read(
-        make_delta("tool_calls", tool_calls=[make_call_part(raw, index=0, id="a", name="read")])
-    )
-    assert answer.tool_calls == (ToolCallBlock("a", "read", {}, malformed=raw),)
-
-
 def test_lone_surrogates_are_replaced_and_split_pairs_are_joined() -> None:
     torn = [
         b'{"choices":[{"delta":{"content":"%b"}}]}' % half
@@ -413,51 +325,14 @@ def test_an_answer_needs_a_finish_reason_or_done() -> None:
             read(*chunks)
 
 
-@pytest.mark.parametrize(
-    ("finish", "stop"),
-    [
-        ("length", StopReason.LENGTH),
-        ("content_filter", StopReason.REFUSAL),
-        ("eos", StopReason.END),
-        ("COMPLETE", StopReason.END),
-        ("something_new", StopReason.OTHER),
-        ("stop", StopReason.END),
-    ],
-)
-def test_the_stop_reason_is_mapped(finish: str, stop: StopReason) -> None:
-    assert read(make_delta(finish, content="a"))[0].stop_reason is stop
-
-
 def test_a_refusal_is_read_as_text_with_its_stop_reason() -> None:
     answer, _ = read(make_delta(refusal="I won't."), make_delta("stop"))
     assert (answer.text, answer.stop_reason) == ("I won't.", StopReason.REFUSAL)
 
 
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        ({"code": 502, "message": "m"}, 502),
-        ({"code": "429", "message": "m"}, 429),
-        ({"code": "rate_limit_exceeded", "message": "m"}, 429),
-        ({"code": None, "type": "invalid_request_error", "message": "m"}, 400),
-        ({"type": "server_error", "message": "m"}, 500),
-        ("m", 500),
-    ],
-)
-def test_an_error_in_the_stream_has_its_status(error: object, status: int) -> None:
-    with pytest.raises(StreamError, match="m") as refused:
-        read({"error": error})
-    assert refused.value.status == status
-
-
 def test_a_finish_reason_of_error_is_an_error() -> None:
     with pytest.raises(StreamError):
         read(make_delta("error", content="half"))
-
-
-def test_another_protocol_is_garbled() -> None:
-    with pytest.raises(ModelGarbled):
-        read({"type": "message_start"}, {"type": "message_stop"})
 
 
 # --- reasoning with signatures, and ids of other providers

@@ -25,11 +25,12 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import Model, RequestConfig, RetryNotice, StreamChunk
-from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.wire_formats import WireAnswer, google_stream, openai_stream
+
+from .wires import make_tool
 
 WIRES = ["openai", "google"]
 KEY = "sk-very-secret"
@@ -44,19 +45,6 @@ READERS: dict[str, Callable[[], StreamReader]] = {
     "openai": lambda: OpenAIReader("m", ToolNames(["self.emitvalue"])),
     "google": lambda: GoogleReader("m", ToolNames(["self.emitvalue"])),
 }
-
-
-def make_tool(name: str) -> Tool:
-    async def run(_context: object, _arguments: object) -> ToolResult:
-        return ToolResult("")
-
-    return Tool(
-        name=name,
-        description=f"Does {name}.",
-        parameters={"type": "object", "properties": {}},
-        parse=dict,
-        run=run,
-    )
 
 
 CONFIG = RequestConfig(system="Be brief.", tools=(make_tool("read"), make_tool("self.emitvalue")))

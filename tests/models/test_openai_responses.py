@@ -14,7 +14,7 @@ from pydantic_ai.direct import model_request_stream
 from pydantic_ai.models.openai import OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from mudroom._adapters.models._http import HttpClient, SseParser, StreamCut, StreamError
+from mudroom._adapters.models._http import HttpClient, SseParser, StreamError
 from mudroom._adapters.models._tool_names import ToolNames
 from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._adapters.models.openai.responses import WIRE, ResponsesModel, ResponsesReader
@@ -33,27 +33,19 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import RequestConfig, StreamChunk
-from mudroom._core.tools import Tool, ToolResult
 from mudroom._session.model_registry import ModelRegistry
-from mudroom.errors import ModelGarbled
 from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import ModelServer
 from mudroom.testing.wire_formats import WireAnswer, responses_stream
 
+from .wires import SCHEMA, make_tool
+
 LOCAL_WIRE = f"{WIRE}:127.0.0.1:1"
-SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 IMAGE = ImageBlock("image/png", b"\x89PNG of a duck", 640, 480)
 
 
-def tool(name: str) -> Tool:
-    async def run(_context: object, _arguments: object) -> ToolResult:
-        return ToolResult("")
-
-    return Tool(name=name, description=f"Does {name}.", parameters=SCHEMA, parse=dict, run=run)
-
-
-TOOLS = (tool("read"), tool("self.emitvalue"))
+TOOLS = (make_tool("read"), make_tool("self.emitvalue"))
 CALL = ToolCallBlock("a1", "read", {"path": "x.py"})
 RESULT = UserMessage((ToolResultBlock("a1", "read", "one\ntwo"),))
 THOUGHT = ThinkingBlock("Look first.", "gAAAA-ciphertext")
@@ -155,11 +147,6 @@ def test_call_ids_of_other_servers_have_at_most_64_characters() -> None:
 def test_the_phase_of_a_text_goes_back() -> None:
     answer = AssistantMessage((TextBlock("I look.", "commentary"), CALL), wire=LOCAL_WIRE)
     assert sent(user_message("Go"), answer, RESULT)["input"][1]["phase"] == "commentary"
-
-
-def test_a_forbidden_tool_call_changes_only_the_end_of_the_body() -> None:
-    messages = (user_message("Go"),)
-    assert sent(*messages, tools=False) == {**sent(*messages), "tool_choice": "none"}
 
 
 def test_images_are_sent_in_prompts_and_in_results() -> None:
@@ -334,20 +321,6 @@ def test_deltas_are_shown_while_they_come() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("reason", "expected"),
-    [
-        ("max_output_tokens", StopReason.LENGTH),
-        ("content_filter", StopReason.REFUSAL),
-        ("something_new", StopReason.OTHER),
-    ],
-)
-def test_an_incomplete_answer_says_why(reason: str, expected: StopReason) -> None:
-    response = {"incomplete_details": {"reason": reason}}
-    answer, _ = read_events({"type": "response.incomplete", "response": response})
-    assert answer.stop_reason is expected
-
-
 def test_a_refusal_is_a_refusal() -> None:
     answer, _ = read_events(completed({"type": "message", "content": [{"refusal": "No."}]}))
     assert (answer.text, answer.stop_reason) == ("No.", StopReason.REFUSAL)
@@ -368,16 +341,6 @@ def test_an_error_in_the_stream_has_the_status_of_a_response(
     with pytest.raises(StreamError) as error:
         read_events(event)
     assert error.value.status == status
-
-
-def test_a_stream_without_its_last_event_is_cut() -> None:
-    with pytest.raises(StreamCut):
-        read_events({"type": "response.output_text.delta", "delta": "Hi."})
-
-
-def test_a_stream_of_another_protocol_is_garbled() -> None:
-    with pytest.raises(ModelGarbled):
-        read_events({"choices": [{"delta": {"content": "Hi."}}]})
 
 
 ANSWER = WireAnswer(

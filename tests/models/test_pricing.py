@@ -13,8 +13,8 @@ import pytest
 from mudroom import Session, Usage
 from mudroom._adapters.models._http import HttpClient
 from mudroom._adapters.models.openai.chat import OpenAIModel
+from mudroom._adapters.models.pricing import calculate_cost, find_price_limit
 from mudroom._core.ports import RequestConfig
-from mudroom._session.pricing import calculate_cost, find_price_limit
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer
 
@@ -128,7 +128,7 @@ def test_openrouter_is_asked_for_the_price() -> None:
 USES_FILE = """
 import sys
 from mudroom import Usage
-from mudroom._session.pricing import PriceFile
+from mudroom._adapters.models.pricing import PriceFile
 prices = PriceFile(sys.argv[1])
 usages = [Usage(1000, 9), Usage(90_000, 500, 60_000, 20_000), Usage(9, 9, searches=2)]
 assert prices.calculate_cost("replay:a", usages[0]) is None and "genai_prices" not in sys.modules

@@ -6,6 +6,7 @@ from mudroom._adapters.models.providers import (
     PROVIDERS,
     choose_default_model,
     find_key_variable,
+    find_server,
     get_base_url,
     get_headers,
     get_key,
@@ -169,3 +170,23 @@ def test_custom_headers_are_lines_of_name_and_value() -> None:
         "X-Team": "mud: 7",
         "X-Other": "1",
     }
+
+
+@pytest.mark.parametrize(
+    ("model", "environ", "server"),
+    [
+        ("anthropic:x", {}, ("api.anthropic.com", 443)),
+        ("anthropic:x", {"ANTHROPIC_BASE_URL": "http://127.0.0.1:8080/a"}, ("127.0.0.1", 8080)),
+        ("ollama:x", {}, ("127.0.0.1", 11434)),
+        ("ollama:x", {"OLLAMA_HOST": "box"}, ("box", 11434)),
+        ("openai:x", {"OPENAI_BASE_URL": "http://[::1]/v1"}, ("::1", 80)),
+        ("openai:x", {"OPENAI_BASE_URL": "nonsense"}, None),
+        ("openai:x", {"OPENAI_BASE_URL": "http://a:port"}, None),
+        ("scripted", {}, None),
+        ("unknown:x", {}, None),
+    ],
+)
+def test_the_server_of_a_model_is_known(
+    model: str, environ: dict[str, str], server: tuple[str, int] | None
+) -> None:
+    assert find_server(environ, model) == server

@@ -33,7 +33,6 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
-from mudroom._core.tools import Tool, ToolResult
 from mudroom._session.model_registry import ModelRegistry
 from mudroom.errors import (
     ContextOverflow,
@@ -46,20 +45,9 @@ from mudroom.errors import (
 from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 
+from .wires import make_tool
+
 Stream = AsyncIterator[str | dict[int, Any]]
-
-
-def make_tool(name: str) -> Tool:
-    async def run(_context: object, _arguments: object) -> ToolResult:
-        return ToolResult("")
-
-    return Tool(
-        name=name,
-        description=f"Does {name}.",
-        parameters={"type": "object", "properties": {}},
-        parse=dict,
-        run=run,
-    )
 
 
 CONFIG = RequestConfig(

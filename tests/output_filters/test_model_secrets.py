@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mudroom import Output, Session
 from mudroom._adapters.models.scripted import Request, ScriptedModel, call
-from mudroom._adapters.output_filters.redaction import Redactor
+from mudroom._adapters.output_filters import Redactor
 from mudroom._cli.main import main
 from mudroom._core.agents import Mode
 from mudroom._core.events import Delta, StoredEvent

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mudroom import Session
 from mudroom._adapters.models.scripted import ScriptedModel, call
-from mudroom._adapters.output_filters.redaction import Redactor, is_secret_name
+from mudroom._adapters.output_filters import Redactor, is_secret_name
 from mudroom._adapters.tools.bash import RedactingStream
 
 A20, A36 = "aB3dE6gH9jK2mN5pQ8rS", "aB3dE6gH9jK2mN5pQ8rSaB3dE6gH9jK2mN5p"

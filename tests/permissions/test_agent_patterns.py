@@ -19,7 +19,7 @@ from mudroom._core.budgets import Budget
 from mudroom._core.messages import ToolCallBlock
 from mudroom._core.ports import PermissionVerdict
 from mudroom._core.runs import Brief
-from mudroom._core.tool_patterns import list_call_patterns, select_tools
+from mudroom._core.tool_names import list_call_patterns, select_tools
 from mudroom._core.tools import Tool
 from mudroom._engine.children.task_tool import make_task_tool
 from mudroom.permissions.policy import RulePolicy

@@ -7,7 +7,7 @@ from typing import Any
 
 from mudroom._cli.interactive.questions.approvals import ApprovalPrompt
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
-from mudroom._core.ports.input_forms import InputForm
+from mudroom._core.ports.approval import InputForm
 from mudroom.permissions.rules import Permissions
 
 from .test_approvals import ScriptedUI

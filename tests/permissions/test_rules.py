@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from mudroom import ToolResult
 from mudroom._adapters.tools import make_builtin_tools
 from mudroom._core.agents import Mode
+from mudroom._core.tool_names import parse_tool_pattern
 from mudroom._core.tools import Effect, Tool, ToolCategory
 from mudroom.errors import UsageError
 from mudroom.permissions.rules import (
@@ -589,6 +590,28 @@ def test_domains_are_compared_whole(spec: str, url: str, fit: bool) -> None:
         tier=lambda: "off",
     )
     assert policy.decide(tool, {"url": url}, Mode.DEFAULT).verdict == ("allow" if fit else "ask")
+
+
+@pytest.mark.parametrize(
+    ("text", "named", "others"),
+    [
+        ("mcp__*", "mcp__git__log mcp__a-b__c", "bash mcp_call"),
+        ("mcp__git*", "mcp__git__log mcp__github__push", "mcp__time__now"),
+        ("mcp__*__read", "mcp__git__read", "mcp__git__log read"),
+        ("mcp__git__l*", "mcp__git__log", "mcp__git__push"),
+        ("*", "bash mcp__git__log", ""),
+    ],
+)
+def test_a_star_stands_for_any_part_of_the_name_of_a_tool(
+    text: str, named: str, others: str
+) -> None:
+    """In rules as in the tools of an agent."""
+    rule = parse_rule(text, Verdict.ALLOW) if text != "*" else Rule(Verdict.ALLOW, "*")
+    pattern = parse_tool_pattern(text)
+    for tool in named.split():
+        assert rule.names(tool) and pattern.matches_tool(tool), tool
+    for tool in others.split():
+        assert not rule.names(tool) and not pattern.matches_tool(tool), tool
 
 
 def test_a_denied_tool_is_not_offered_to_the_model(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from mudroom import Session
 from mudroom._core.agents import Mode
 from mudroom._session.config import load_settings as settings_of
 from mudroom.errors import UsageError
-from mudroom.permissions import settings, trust
+from mudroom.permissions import rules, trust
 
 
 def test_a_folder_and_all_below_it_are_trusted(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_the_users_settings_apply_in_full_a_projects_only_narrow(tmp_path: Path)
         defaultMode="bypassPermissions",
     )
     write(project / ".claude/settings.local.json", allow=["Bash(make)"])
-    loaded = settings.load_permission_files(str(project), user_home=str(user_home))
+    loaded = rules.load_permission_files(str(project), user_home=str(user_home))
     assert [(rule.verdict, rule.tool, rule.pattern) for rule in loaded.rules] == [
         ("deny", "read", ".env"),
         ("allow", "bash", "npm test"),
@@ -92,7 +92,7 @@ def test_the_users_settings_apply_in_full_a_projects_only_narrow(tmp_path: Path)
 
 def test_a_project_may_narrow_the_mode(tmp_path: Path) -> None:
     write(tmp_path / ".claude/settings.json", defaultMode="plan")
-    assert settings.load_permission_files(str(tmp_path), user_home="").mode is Mode.PLAN
+    assert rules.load_permission_files(str(tmp_path), user_home="").mode is Mode.PLAN
 
 
 def test_a_file_cannot_enable_bypass_but_can_forbid_it(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_file_cannot_enable_bypass_but_can_forbid_it(tmp_path: Path) -> None:
         defaultMode="bypassPermissions",
         disableBypassPermissionsMode="disable",
     )
-    loaded = settings.load_permission_files(str(tmp_path), user_home=str(tmp_path))
+    loaded = rules.load_permission_files(str(tmp_path), user_home=str(tmp_path))
     assert loaded.mode is Mode.ACCEPT_EDITS and loaded.forbids_bypass and loaded.notices
 
 
@@ -110,7 +110,7 @@ def test_project_settings_are_found_up_to_the_repository(tmp_path: Path) -> None
     (tmp_path / "repo" / "a" / "b").mkdir(parents=True)
     write(tmp_path / "repo" / ".claude/settings.json", deny=["Bash(curl:*)"])
     write(tmp_path / ".claude/settings.json", deny=["Bash(wget:*)"])
-    loaded = settings.load_permission_files(str(tmp_path / "repo" / "a" / "b"), user_home="")
+    loaded = rules.load_permission_files(str(tmp_path / "repo" / "a" / "b"), user_home="")
     assert [rule.pattern for rule in loaded.rules] == ["curl:*"]
 
 
@@ -128,7 +128,7 @@ def test_project_settings_are_found_up_to_the_repository(tmp_path: Path) -> None
 def test_a_broken_settings_file_is_reported_and_skipped(tmp_path: Path, text: str) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text(text, encoding="latin-1")
-    loaded = settings.load_permission_files(str(tmp_path), user_home="")
+    loaded = rules.load_permission_files(str(tmp_path), user_home="")
     assert not loaded.rules and loaded.notices and str(tmp_path) in loaded.notices[0]
 
 

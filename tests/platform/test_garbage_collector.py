@@ -2,7 +2,7 @@
 
 import gc
 
-from mudroom._platform.garbage_collector import collect_garbage_less_often
+from mudroom._platform.own_process import collect_garbage_less_often
 
 
 def test_the_first_collection_comes_later_than_the_others() -> None:

@@ -20,16 +20,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from mudroom._platform.http1.connection import MAX_UNREAD
-from mudroom._platform.http1.errors import (
+from mudroom._platform.http1.parser import (
     CannotConnect,
     ConnectionLost,
     HttpError,
     InvalidRequest,
     MalformedResponse,
+    ResponseParser,
     SilentServer,
     UntrustedServer,
 )
-from mudroom._platform.http1.parser import ResponseParser
 from mudroom._platform.http1.pool import ConnectionPool, parse_url
 
 from ..waiting import SECONDS

@@ -13,8 +13,7 @@ from mudroom._adapters.models._http import HttpClient
 from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._core.messages import AssistantMessage, user_message
 from mudroom._core.ports import RequestConfig
-from mudroom._platform.http1.compression import Decompressor
-from mudroom._platform.http1.errors import MalformedResponse
+from mudroom._platform.http1.parser import Decompressor, MalformedResponse
 from mudroom.errors import ModelError
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer

@@ -12,8 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mudroom._platform.http1.connection import Connection, make_shared_parts
-from mudroom._platform.http1.errors import ConnectionLost, HttpError, MalformedResponse
-from mudroom._platform.http1.parser import ResponseParser
+from mudroom._platform.http1.parser import (
+    ConnectionLost,
+    HttpError,
+    MalformedResponse,
+    ResponseParser,
+)
 
 from ..long_form import count_examples
 from ..waiting import SECONDS

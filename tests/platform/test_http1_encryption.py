@@ -9,12 +9,7 @@ from pathlib import Path
 import pytest
 
 from mudroom._platform.event_loop import run_event_loop
-from mudroom._platform.http1.errors import (
-    CannotConnect,
-    ConnectionLost,
-    HttpError,
-    UntrustedServer,
-)
+from mudroom._platform.http1.parser import CannotConnect, ConnectionLost, HttpError, UntrustedServer
 from mudroom._platform.http1.pool import ConnectionPool
 
 from ..waiting import SECONDS

@@ -9,7 +9,7 @@ import pytest
 
 from mudroom._platform.http1 import connection as pacer_module
 from mudroom._platform.http1.connection import Connection, Pacer, make_shared_parts
-from mudroom._platform.http1.errors import ConnectionLost
+from mudroom._platform.http1.parser import ConnectionLost
 from mudroom._platform.http1.pool import ConnectionPool
 
 from ..waiting import SECONDS, wait_until

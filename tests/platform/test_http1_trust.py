@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from mudroom._platform.http1.errors import CannotConnect, UntrustedServer
+from mudroom._platform.http1.parser import CannotConnect, UntrustedServer
 from mudroom._platform.http1.pool import ConnectionPool, parse_url
 
 from ..waiting import SECONDS

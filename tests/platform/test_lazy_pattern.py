@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mudroom._platform.lazy_pattern import compile_later
+from mudroom._platform.patterns import compile_later
 
 
 def test_a_pattern_has_the_attributes_of_the_compiled_one() -> None:

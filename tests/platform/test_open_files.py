@@ -65,7 +65,7 @@ def run_python(code: str) -> str:
     ("module", "function"),
     [
         ("mudroom._cli.main", "main"),
-        ("mudroom._platform.open_files", "raise_open_file_limit"),
+        ("mudroom._platform.own_process", "raise_open_file_limit"),
     ],
 )
 def test_the_program_raises_its_limit_of_open_files(module: str, function: str) -> None:

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from mudroom._platform.path_text import path_from_text, path_to_text
+from mudroom._platform.paths import path_from_text, path_to_text
 
 PIECES = (b"\\", b"x", b"5c", b"e9", b"\xe9", b"\xc3", b"\xa9", b"\\x5c", b"/", b"\xc3\xa9")
 

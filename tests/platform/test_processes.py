@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from mudroom._platform.child_programs import end_program, start_program
 from mudroom._platform.processes import (
     count_user_threads,
     kill_process,
@@ -24,7 +25,6 @@ from mudroom._platform.processes import (
     read_process,
     reap_process,
 )
-from mudroom._platform.programs import end_program, start_program
 
 from ..slow_program import needs_slow_program, write_slow_program
 from ..waiting import SECONDS, block_until, is_alive

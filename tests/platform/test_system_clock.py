@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from mudroom._platform.system_clock import SystemClock
+from mudroom._platform.time_limits import SystemClock
 from mudroom.testing.clock import run_virtual
 
 

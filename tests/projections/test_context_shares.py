@@ -10,8 +10,8 @@ from mudroom import Session
 from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
 from mudroom._core.runs import Reason
-from mudroom._projections.context import ConversationContext
-from mudroom._projections.context_size.shares import ContextShares
+from mudroom._projections.context_size import ContextShares
+from mudroom._projections.transcript import ConversationContext
 from mudroom._session.config import Settings
 from mudroom._session.conversation_state import ConversationState
 from mudroom.events import ConversationRewound, StoredEvent

@@ -5,13 +5,13 @@ from __future__ import annotations
 from mudroom._core.events import StoredEvent, TeamMessageSent, ToolCallFinished
 from mudroom._core.runs import InboxMessage, Reason
 from mudroom._core.tools import ToolResult
-from mudroom._projections.current_team import (
+from mudroom._projections.run_tree import (
+    RunTree,
     describe_state,
     list_idle,
     list_teammates,
     list_unread,
 )
-from mudroom._projections.run_tree import RunTree
 from mudroom.testing.event_builders import run_finished, run_started
 
 

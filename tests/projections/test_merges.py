@@ -7,9 +7,8 @@ import pytest
 from mudroom import Reason
 from mudroom._cli.output.tree_lines import describe_outcome
 from mudroom._core.runs import Report, Work
-from mudroom._projections.merges import describe_merge
 from mudroom._projections.run_tree import RunTree
-from mudroom._projections.run_view import RunView
+from mudroom._projections.run_view import RunView, describe_merge
 from mudroom.events import CheckFinished, CheckStarted, RunFinished, WorkMerged
 from mudroom.testing.event_builders import run_started
 

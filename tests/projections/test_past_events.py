@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mudroom._projections.past_events import PastEvents
+from mudroom._engine.recorded_conversations import PastEvents
 from mudroom.testing.event_builders import run_started
 
 RUNS = ("1", "1.1.1", "1.1.1.2.1", "1.1.1~2", "1.1.10", "1.0.alice~1", "10", "10.1.1")

@@ -14,16 +14,23 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import Histogram, InMemoryMetricReader, Metric
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes, mcp_attributes
-from opentelemetry.semconv.attributes import error_attributes, http_attributes
+from opentelemetry.semconv.attributes import error_attributes, http_attributes, server_attributes
 
 from mudroom import TextBlock, Usage
 from mudroom._adapters.integrations import tracing
 from mudroom._adapters.integrations.tracing.metrics import SpanMetrics
-from mudroom._core.events import ModelCallRetried, RunResumed, SessionOpened, StoredEvent
+from mudroom._core.events import (
+    Delta,
+    ModelCallRetried,
+    RunResumed,
+    SessionOpened,
+    StoredEvent,
+    TurnStarted,
+)
 from mudroom._core.runs import RequestHead, ToolDescription
 from mudroom._projections import spans as span_projection
 from mudroom._projections.spans import ContentCapture, SessionSpans, Span
-from mudroom._projections.spans.attributes import split_model
+from mudroom._projections.spans.span import split_model
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,
@@ -38,7 +45,7 @@ from mudroom.testing.sample_events import every_event
 LIST = json.loads(Path(__file__).with_name("span_conventions.json").read_text())
 ATTRIBUTES: dict[str, dict[str, Any]] = LIST["attributes"]
 METRICS: dict[str, dict[str, Any]] = LIST["metrics"]
-PREFIXES = ("gen_ai.", "mcp.", "error.", "http.")
+PREFIXES = ("gen_ai.", "mcp.", "error.", "http.", "server.")
 OWN_PREFIXES = ("mudroom.", "session.id", "openinference.span.kind")
 TYPES = {"string": str, "boolean": bool, "int": int, "any": str, "string[]": tuple}
 """Types of values in spans; a value of the type `any` is JSON there."""
@@ -78,7 +85,17 @@ def make_events() -> list[StoredEvent]:
 
 
 def fold() -> list[Span]:
-    return SessionSpans(capture=ContentCapture(str)).apply_all(make_events())
+    """Fold the events, and the parts of an answer that arrive between them."""
+    spans = SessionSpans(
+        capture=ContentCapture(str), find_server=lambda model: ("models.test", 443)
+    )
+    ended: list[Span] = []
+    for event in make_events():
+        ended += spans.apply(event)
+        if isinstance(event, TurnStarted):
+            spans.apply(Delta(at=event.at + 0.5, run=event.run, kind="text", text="do"))
+            spans.apply(Delta(at=event.at + 0.7, run=event.run, kind="text", text="ne"))
+    return ended + spans.finish()
 
 
 def list_attributes(spans: Iterable[Span]) -> list[tuple[str, object]]:
@@ -131,6 +148,7 @@ def test_every_metric_has_the_name_unit_and_attributes_of_the_conventions() -> N
         assert METRICS[metric.name]["instrument"] == "histogram"
         assert isinstance(metric.data, Histogram)
         for point in metric.data.data_points:
+            assert list(point.explicit_bounds) == METRICS[metric.name]["bounds"]
             for name, value in (point.attributes or {}).items():
                 check_attribute(name, value)
 
@@ -165,7 +183,13 @@ def test_the_list_agrees_with_the_constants_of_the_published_package() -> None:
     """The package is older than the list: it may lack names, and it names what it dropped."""
     constants = {
         value
-        for module in (gen_ai_attributes, mcp_attributes, error_attributes, http_attributes)
+        for module in (
+            gen_ai_attributes,
+            mcp_attributes,
+            error_attributes,
+            http_attributes,
+            server_attributes,
+        )
         for value in vars(module).values()
         if isinstance(value, str)
     }

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mudroom import TextBlock, Usage
-from mudroom._adapters.output_filters.redaction import Redactor
+from mudroom._adapters.output_filters import Redactor
 from mudroom._core.events import (
     Compacted,
     ModelCallRetried,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mudroom._core.events import AnyEvent, MessageDelivered
-from mudroom._projections.context_size.receipt import ContextReceipts
-from mudroom._projections.user_rules import find_rules, list_rules
+from mudroom._projections.context_size import ContextReceipts
+from mudroom._projections.transcript import find_rules, list_rules
 from mudroom.testing.event_builders import run_started
 
 

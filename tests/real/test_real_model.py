@@ -14,7 +14,7 @@ import pytest
 
 from mudroom import Agent, Reason, Session
 from mudroom._adapters.models._wire import WireModel
-from mudroom._platform.system_clock import SystemClock
+from mudroom._platform.time_limits import SystemClock
 from mudroom._session.model_registry import ModelRegistry
 from mudroom.testing import load_replay_model
 

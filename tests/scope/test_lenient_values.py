@@ -17,9 +17,8 @@ import pytest
 from mudroom import OutputConfig, PromptConfig, Tool, tool
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._adapters.tools.function import declare_tool
-from mudroom._core.schemas.lenient import NOT_JSON, find_json, read_leniently
-from mudroom._engine.output_types import parse_output_type
-from mudroom._engine.structured_output import OutputCollector
+from mudroom._core.schemas import NOT_JSON, find_json, read_leniently
+from mudroom._engine.structured_output import OutputCollector, parse_output_type
 
 from .conftest import Open, emit
 

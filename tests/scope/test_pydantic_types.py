@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from mudroom import OutputConfig, PromptConfig, Reason, ToolCallBlock
 from mudroom._adapters.models.scripted import Answer, Request
-from mudroom._engine.output_types import parse_output_type
+from mudroom._engine.structured_output import parse_output_type
 from mudroom._replay import replay
 from mudroom.errors import UsageError
 from mudroom.events import NoteInjected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -15,20 +16,22 @@ from msgspec.structs import replace
 from tests.waiting import SECONDS, wait_until
 
 from mudroom import ServerSpec, Session
+from mudroom._adapters.integrations.hook_programs.event_rules import RULES
 from mudroom._adapters.integrations.plugins.spec import Plugin
+from mudroom._adapters.models.providers import list_usable_models
+from mudroom._cli.actions.agent_sdk.chosen_servers import choose_servers
 from mudroom._cli.actions.parse_json_flags import parse_inline_agents
 from mudroom._core.agents import Mode
-from mudroom._servers.agent_sdk.chosen_servers import choose_servers
-from mudroom._servers.agent_sdk.server import AgentSdkServer
-from mudroom._servers.agent_sdk.setup import (
+from mudroom.permissions.rules import Permissions
+from mudroom.testing import ScriptedModel
+from mudroom_hosts.agent_sdk.server import AgentSdkServer
+from mudroom_hosts.agent_sdk.setup import (
     PlannedSession,
     ServerOptions,
     SessionParts,
     SessionPlan,
 )
-from mudroom._servers.file_prompts import FilePrompt
-from mudroom.permissions.rules import Permissions
-from mudroom.testing import ScriptedModel
+from mudroom_hosts.file_prompts import FilePrompt
 
 from .leftovers import Resources
 
@@ -99,7 +102,9 @@ class SdkHost:
         self.plugins: list[Plugin] = []
         self.answers: dict[str, Callable[[Line], object]] = {}
         self._folder = folder
-        self._options = replace(options, home=str(folder / "home"), user_home=str(folder))
+        self._options = replace(
+            options, hook_events=tuple(RULES), list_models=lambda: list_usable_models(os.environ)
+        )
         self._permissions = Permissions(mode=Mode(mode), can_ask=options.asks_host)
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._written = asyncio.Condition()
@@ -118,7 +123,7 @@ class SdkHost:
             model=plan.model or self.model,
             agents=parse_inline_agents(agents, str(self._folder), []).agents,
             cwd=str(self._folder),
-            home=self._options.home,
+            home=str(self._folder / "home"),
             sandbox="off",
             permissions=permissions,
             approver=parts.approver,

@@ -12,9 +12,9 @@ from claude_agent_sdk._internal.message_parser import parse_message
 from tests.waiting import is_alive, wait_until
 
 from mudroom._adapters.integrations.plugins.spec import Plugin
-from mudroom._servers.file_prompts import FilePrompt
 from mudroom.errors import UsageError
 from mudroom.testing import Request, call
+from mudroom_hosts.file_prompts import FilePrompt
 
 from .conftest import SUBTYPES, MakeHost
 

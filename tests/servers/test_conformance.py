@@ -22,13 +22,13 @@ from tests.waiting import SECONDS, wait_until
 
 from mudroom import Session
 from mudroom._core.budgets import Budget
-from mudroom._servers.agent_sdk.setup import PlannedSession, SessionParts, SessionPlan
-from mudroom._servers.agent_sdk.setup import ServerOptions as SdkOptions
-from mudroom._servers.mcp.server import ServerOptions as McpOptions
 from mudroom.driving import Questions, SessionStart
 from mudroom.errors import SessionPaused
 from mudroom.permissions import Permissions
 from mudroom.testing import Request, ScriptedModel, call
+from mudroom_hosts.agent_sdk.setup import PlannedSession, SessionParts, SessionPlan
+from mudroom_hosts.agent_sdk.setup import ServerOptions as SdkOptions
+from mudroom_hosts.mcp.server import ServerOptions as McpOptions
 
 from .acp.conftest import SUBAGENTS, Editor
 from .conftest import SdkHost
@@ -293,7 +293,7 @@ class McpClient(Client):
     @asynccontextmanager
     async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
         self.project.mkdir(exist_ok=True)
-        options = McpOptions(home=str(self.folder / "home"), parallel=1)
+        options = McpOptions(parallel=1)
         host = McpHost(self.project, self.script.answer, options, "default")
         async with host.connect("legacy", elicitation_callback=self._ask) as self.client:
             yield

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.waiting import SECONDS, block_until, wait_until
 
-from mudroom._servers.line_output import LineOutput
+from mudroom_hosts.line_streams import LineOutput
 
 PIPE_BYTES = 4096
 SDK_FLAGS = ("-p", "--output-format", "stream-json", "--verbose", "--input-format", "stream-json")

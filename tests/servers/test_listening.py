@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._servers.listening import (
+from mudroom.driving.listening import (
     ListenOptions,
     make_address,
     make_listen_error,

@@ -12,9 +12,9 @@ import pytest
 from mudroom import Session
 from mudroom._core.events import AnyEvent, Delta, RunFinished, StoredEvent, TurnFinished
 from mudroom._core.messages import ToolCallBlock
-from mudroom._servers.agent_sdk.resume_point import ResumePoint, make_message_id
 from mudroom.errors import UsageError
 from mudroom.testing import Request, ScriptedModel, call
+from mudroom_hosts.agent_sdk.resume_point import ResumePoint, make_message_id
 
 from .conftest import MakeHost
 

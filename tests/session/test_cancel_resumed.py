@@ -20,7 +20,7 @@ from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.process.connection import ProcessConnection, ProcessTransport
 from mudroom._core.events import RunFinished, RunResumed, StoredEvent, ToolCallFinished
-from mudroom._core.run_ids import is_child_id
+from mudroom._core.runs import is_child_id
 from mudroom.testing.invariants import find_violations
 
 SESSION = str(uuid.UUID(int=1))

@@ -24,10 +24,10 @@ from mudroom import (
     ToolCallBlock,
     Usage,
 )
+from mudroom._adapters.models.pricing import calculate_cost
 from mudroom._core.budgets import SHARED_LIMITS, Limit
 from mudroom._core.events import RunStarted, TurnFinished, TurnStarted
 from mudroom._core.messages import StopReason
-from mudroom._session.pricing import calculate_cost
 from mudroom.testing import Request, ScriptedModel, run_virtual
 
 from .conftest import IsolatedOptions

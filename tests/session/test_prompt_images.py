@@ -12,7 +12,7 @@ import pytest
 
 from mudroom import ImageBlock, Session, TextBlock, UsageError
 from mudroom._core.messages import UserBlock
-from mudroom._projections.claude.transcripts import ClaudeTranscripts
+from mudroom._projections.claude import ClaudeTranscripts
 from mudroom._projections.transcript import build_transcript
 from mudroom._replay import replay
 from mudroom.events import RunStarted

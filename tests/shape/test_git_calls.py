@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src"
-RUNNER = "mudroom/_adapters/workspaces/isolated/git/__init__.py"
+RUNNER = "mudroom/_adapters/workspaces/isolated/git.py"
 MAKERS = {RUNNER, "mudroom/_adapters/workspaces/isolated/git_store.py"}
 """Modules that may say that a git folder is mudroom's own: they make it."""
 

@@ -132,7 +132,7 @@ def add_grace_turn(events: Events) -> None:
 
 
 def lose_a_message(events: Events) -> None:
-    from mudroom._engine.call_batch import INTERRUPTED
+    from mudroom._engine.conversation import INTERRUPTED
 
     add_delivery(text=INTERRUPTED, error=True, detail={})(events)
 

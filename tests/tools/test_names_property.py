@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from tests.tools.conftest import Call, Run
 
-from mudroom._platform.argument_paths import read_path_argument
-from mudroom._platform.path_text import path_to_text
+from mudroom._platform.paths import path_to_text, read_path_argument
 from mudroom.errors import WorkspaceError
 
 from ..long_form import count_examples

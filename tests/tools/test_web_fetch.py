@@ -13,12 +13,12 @@ from tests.tools.conftest import Run
 
 from mudroom import Session
 from mudroom._adapters.models.scripted import ScriptedModel, call
-from mudroom._adapters.output_filters.injection_marker import mark_page
+from mudroom._adapters.output_filters import mark_page
 from mudroom._adapters.tools import web_fetch
 from mudroom._adapters.tools._html_text import convert_html
 from mudroom._adapters.tools.web_fetch import is_public_address, make_web_fetch_tool
 from mudroom._core.tools import ToolResult
-from mudroom._platform.http1.errors import ForbiddenAddress
+from mudroom._platform.http1.parser import ForbiddenAddress
 from mudroom._platform.http1.pool import ConnectionPool
 from mudroom.permissions.rules import Permissions
 

@@ -16,19 +16,19 @@ from mudroom._adapters.agent_files.agents import parse_agent_keys
 from mudroom._adapters.integrations.mcp_servers.load import parse_servers
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.tools import make_builtin_tools
-from mudroom._core.schemas.mismatch import explain_mismatch
+from mudroom._core.schemas import explain_mismatch
 from mudroom._core.tools import Tool
 from mudroom._engine.children.task_tool import make_task_tool
-from mudroom._engine.output_types import parse_output_type
 from mudroom._engine.run_tools import RUN_TOOLS
 from mudroom._engine.run_tools.merge_tool import MERGE_TOOL
-from mudroom._servers.acp import params as acp_params
-from mudroom._servers.acp.errors import RequestError as AcpError
-from mudroom._servers.http import bodies
-from mudroom._servers.http.errors import RequestError as HttpError
-from mudroom._servers.mcp import task_request
+from mudroom._engine.structured_output import parse_output_type
 from mudroom._session.config import SETTING_NAMES, validate_value
 from mudroom._session.options import make_options
+from mudroom_hosts.acp import params as acp_params
+from mudroom_hosts.acp.errors import RequestError as AcpError
+from mudroom_hosts.mcp import task_request
+from mudroom_serve import request_bodies
+from mudroom_serve.request_errors import RequestError as HttpError
 
 RAW = re.compile(r"Expected `|got `|at `|\$\.|Object (?:contains|missing)|validation error")
 """Texts of the packages that check types; they know neither the reader nor its words."""
@@ -125,7 +125,9 @@ async def test_the_model_reads_what_is_wrong_with_a_task(
 REFUSALS = (MudroomError, AcpError, HttpError)
 WIRES: dict[ModuleType, Callable[[Any, Any], object]] = {
     acp_params: lambda kind, values: acp_params.parse_params(values, kind),
-    bodies: lambda kind, values: bodies.parse_body(kind, msgspec.json.encode(values)),
+    request_bodies: lambda kind, values: request_bodies.parse_body(
+        kind, msgspec.json.encode(values)
+    ),
     task_request: lambda kind, values: task_request.parse_arguments(kind, values, "task"),
 }
 

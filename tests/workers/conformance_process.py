@@ -23,9 +23,9 @@ from mudroom._adapters.workers.remote.serve import RunServer
 from mudroom._adapters.workers.remote.session_calls import RemoteTeams
 from mudroom._adapters.workers.remote.shared_messages import ShareProcess
 from mudroom._adapters.workers.shared.serve import SharedServer
-from mudroom._engine.meters.registry import Meters
+from mudroom._engine.meters.request_gate import Meters
+from mudroom._engine.recorded_conversations import PastEvents
 from mudroom._engine.session_context import Watchers
-from mudroom._projections.past_events import PastEvents
 from mudroom.testing.worker_stage import WorkerStage
 
 

@@ -21,11 +21,11 @@ from mudroom._adapters.workers.remote.messages import (
 )
 from mudroom._adapters.workers.remote.remote_services import RemoteParentMeter, SessionLink
 from mudroom._core.budgets import Limit
+from mudroom._engine.meters.account import Admission, Permit, RequestPlan
 from mudroom._engine.meters.meter import Meter
 from mudroom._engine.meters.request_gate import RequestGate
-from mudroom._engine.meters.request_plan import Admission, Permit, RequestPlan
 from mudroom._peers import encode
-from mudroom._session.session_runs.meter import SessionMeter
+from mudroom._session.briefs import SessionMeter
 from mudroom.testing.clock import LoopClock
 from mudroom.testing.event_builders import run_started
 

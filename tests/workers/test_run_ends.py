@@ -17,8 +17,8 @@ from mudroom._adapters.workers.remote.messages import RunReply, StartRun
 from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._core.ports import RunHandle
 from mudroom._core.runs import Report
+from mudroom._engine.recorded_conversations import PastEvents
 from mudroom._engine.session_context import SessionServices
-from mudroom._projections.past_events import PastEvents
 from mudroom.testing.event_builders import run_started
 from mudroom.testing.worker_stage import WorkerStage
 

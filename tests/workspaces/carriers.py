@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from mudroom._adapters.workspaces.isolated.received_store import describe_source
+from mudroom._adapters.workspaces.isolated.node_workspaces import describe_source
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._core.ports import SourceFacts
 from mudroom._core.runs import Work

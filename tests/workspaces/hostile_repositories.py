@@ -11,8 +11,7 @@ from pathlib import Path
 from tests.workspaces.git_projects import ENVIRONMENT, make_repository, run_git, write_files
 
 from mudroom._adapters.workspaces.isolated.git import require_git
-from mudroom._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces
-from mudroom._adapters.workspaces.isolated.received_store import describe_source
+from mudroom._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces, describe_source
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom.errors import WorkspaceError
 

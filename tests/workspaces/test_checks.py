@@ -23,8 +23,14 @@ from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._cli.output.report import describe_changed_files
 from mudroom._core.agents import WorkspaceKind
-from mudroom._core.events import CheckFinished, RunFinished, StoredEvent, WorkMerged
-from mudroom._core.merge_events import count_merges, describe_merges
+from mudroom._core.events import (
+    CheckFinished,
+    RunFinished,
+    StoredEvent,
+    WorkMerged,
+    count_merges,
+    describe_merges,
+)
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.runs import MergeCounts
 from mudroom._replay import replay

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.workspaces.git_projects import make_repository, open_store, write_files
 
-from mudroom._adapters.workspaces.isolated.received_store import ReceivedStore
+from mudroom._adapters.workspaces.isolated.node_workspaces import ReceivedStore
 from mudroom._core.ports import SourceFacts
 
 PATTERNS = [f"/{name}" for name in range(40)]

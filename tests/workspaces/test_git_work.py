@@ -25,8 +25,7 @@ from mudroom._adapters.workspaces.isolated import git_work
 from mudroom._adapters.workspaces.isolated.kept_work import list_kept, remove_abandoned
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._cli.main import run
-from mudroom._core.events import RunFinished, StoredEvent, WorkMerged
-from mudroom._core.merge_events import count_merges, describe_merges
+from mudroom._core.events import RunFinished, StoredEvent, WorkMerged, count_merges, describe_merges
 from mudroom._core.runs import Work
 from mudroom.testing.invariants import find_violations
 

@@ -66,7 +66,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_pipe_in_a_repository_is_not_waited_for(
     tmp_path: Path, template: Path, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mudroom._adapters.workspaces.isolated.git.progress.LOOK_AFTER", 0.2)
+    monkeypatch.setattr("mudroom._adapters.workspaces.isolated.git.LOOK_AFTER", 0.2)
     project = tmp_path / "project"
     shutil.copytree(template, project, symlinks=True)
     _replace_with_pipe(project / path)

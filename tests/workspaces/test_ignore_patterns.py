@@ -8,7 +8,7 @@ from typing import Any
 
 from pathspec import GitIgnoreSpec
 
-from mudroom._adapters.workspaces._ignore import IgnoreRules, compile_pattern
+from mudroom._adapters.workspaces._listing import IgnoreRules, compile_pattern
 
 from ..long_form import count_examples
 

@@ -13,8 +13,8 @@ from tests.workspaces.git_projects import make_repository, read_files
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._core.ports import FileChangedError, LinkTarget
-from mudroom._engine.changes.content_hashes import hash_present
 from mudroom._engine.changes.merged_files import ChangedMeanwhileError, write_merged_files
+from mudroom._engine.file_writes import hash_present
 from mudroom._session.environments import IsolatedFiles
 
 PATHS = ("a", "b", "folder/a", "folder/b", "folder/deep/a")

@@ -18,8 +18,8 @@ from tests.workspaces.git_projects import (
 
 from mudroom._adapters.workspaces.isolated.checkout import check_out
 from mudroom._adapters.workspaces.isolated.git_store import GitStore
+from mudroom._adapters.workspaces.isolated.kept_work import find_overlaps, match_lines
 from mudroom._adapters.workspaces.isolated.merge import merge_trees
-from mudroom._adapters.workspaces.isolated.overlap import find_overlaps, match_lines
 from mudroom._core.runs import Work
 
 LINES = [f"line {number}\n" for number in range(200)]

@@ -22,7 +22,7 @@ from tests.workspaces.git_projects import (
 
 from mudroom._adapters.workspaces.isolated import git as git_module
 from mudroom._adapters.workspaces.isolated.git_store import GitStore
-from mudroom._adapters.workspaces.isolated.trees import WorkingFiles
+from mudroom._adapters.workspaces.isolated.store import WorkingFiles
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._platform.scratch_dirs import remove_tree
 from mudroom.errors import WorkspaceError
@@ -360,7 +360,7 @@ def test_a_disk_without_room_is_an_error_that_says_so(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    module = "mudroom._adapters.workspaces.isolated.contents"
+    module = "mudroom._adapters.workspaces.isolated.git_store"
     monkeypatch.setattr(f"{module}.tempfile.TemporaryFile", refuse)
     with pytest.raises(WorkspaceError, match="No space left on device"):
         store.store_files(WorkingFiles(str(project)), "index")

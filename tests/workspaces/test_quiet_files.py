@@ -12,7 +12,7 @@ from tests.workspaces.test_isolated_children import get_results, run_children, r
 
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._adapters.workspaces.shared import SharedWorkspace
-from mudroom._engine.changes.quiet_files import wait_until_quiet
+from mudroom._engine.changes.merged_files import wait_until_quiet
 from mudroom._session import build
 from mudroom.testing import FakeClock
 

@@ -13,11 +13,10 @@ from mudroom import Budget, Report, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._cli.output.tree_lines import describe_task
+from mudroom._core.agents import FileConflict
 from mudroom._core.events import RunStarted, StoredEvent, WorkMerged
-from mudroom._core.file_conflicts import FileConflict
 from mudroom._core.messages import TextBlock
-from mudroom._engine.children.resolutions import read_resolutions
-from mudroom._engine.children.return_text import make_return_prompt
+from mudroom._engine.children.returned_work import make_return_prompt, read_resolutions
 from mudroom._projections.run_tree import RunTree
 from mudroom._replay import replay
 from mudroom.testing.invariants import find_violations

@@ -12,9 +12,10 @@ from mudroom._adapters.workspaces.isolated import node_workspaces
 from mudroom._adapters.workspaces.isolated.git_store import GitStore
 from mudroom._adapters.workspaces.isolated.node_workspaces import (
     NodeWorkspaces,
+    ReceivedStore,
+    describe_source,
     remove_old_sessions,
 )
-from mudroom._adapters.workspaces.isolated.received_store import ReceivedStore, describe_source
 from mudroom._adapters.workspaces.isolated.workspaces import IsolatedWorkspaces
 from mudroom._core.agents import WorkspaceSpec
 from mudroom._core.ports import FilesLostError

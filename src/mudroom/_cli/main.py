@@ -7,8 +7,7 @@ import io
 import os
 import sys
 
-from .._platform.garbage_collector import collect_garbage_less_often
-from .._platform.open_files import raise_open_file_limit
+from .._platform.own_process import collect_garbage_less_often, raise_open_file_limit
 from .._version import __version__
 from .output.standard_output import STREAM_NAMES, discard_stdout, make_streams_safe
 

@@ -10,8 +10,7 @@ from msgspec import Struct, field
 
 from ..errors import UsageError
 from .budgets import Budget, check_amount
-from .file_conflicts import FileConflict
-from .tool_patterns import list_call_patterns
+from .tool_names import list_call_patterns
 from .type_checks import NamedFields
 
 
@@ -201,3 +200,25 @@ def choose_child_model(models: Mapping[str, str], agent: str, parent_model: str)
         models: agent name -> model string, "" for the parent's; "*" covers all other agents.
     """
     return models.get(agent, models.get("*", "")) or parent_model
+
+
+class FileConflict(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A file that a child and its parent both changed in ways no merge can combine.
+
+    It stays open until a run of the child changes one of its paths or names it in its report.
+
+    Arguments:
+        path: relative to the workspace.
+        kind: see `MergeConflict`.
+        paths: all paths of the conflict, such as the old and both new names of a file that both
+            sides renamed; a decision about one of them is a decision about all.
+        base: id of the content before both changes; "" for none.
+        version: what the child's folder has at the path: the "parent" version, the "child"
+            version, "both" between conflict marks, or "" for no file.
+    """
+
+    path: str
+    kind: str
+    paths: tuple[str, ...]
+    base: str = ""
+    version: str = ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from .token_counts import CHARACTERS_PER_TOKEN
+from .messages import CHARACTERS_PER_TOKEN
 
 # Share of the context window that all lists together may take: every request pays for it.
 _FRACTION = 0.01

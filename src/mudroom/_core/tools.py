@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..errors import MudroomError
 from .json_values import OBJECT_TYPES, clean_json, clean_text, is_clean_json
 from .messages import ImageBlock, ToolResultBlock
-from .schemas.lenient import read_leniently
+from .schemas import read_leniently
 from .type_checks import NamedFields
 
 
@@ -268,18 +268,17 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         this tool cannot do.
         """
         aliases = self.argument_aliases
-        if not aliases.keys().isdisjoint(arguments):
+        if None in arguments.values():
             arguments = {
                 key: value
                 for key, value in arguments.items()
                 if value is not None or key not in aliases
             }
+        renamed = self.rename_arguments(arguments)
+        if len(renamed) < len(arguments):
             self._check_given_once(arguments)
-        renamed = {
-            name: value
-            for name, value in self.rename_arguments(arguments).items()
-            if name not in self.ignored_arguments
-        }
+        for name in self.ignored_arguments:
+            renamed.pop(name, None)
         read = read_leniently(self.parameters, renamed)
         assert isinstance(read, dict)
         return self.adapt((called or self.name).lower(), read) if self.adapt else read
@@ -308,6 +307,7 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
             return ()
 
     def has_category(self, category: ToolCategory) -> bool:
+        """Return whether the tool acts on this. A pure tool without a category reads."""
         if self.category is None:
             return category is ToolCategory.READ and self.effect is Effect.PURE
         return self.category is category

@@ -13,17 +13,16 @@ from .._core.agents import WorkspaceKind
 from .._core.events import FileWriteIntended
 from .._core.messages import ToolCallBlock
 from .._core.ports import ApprovalDecision, ApprovalRequest, Workspace
-from .._core.ports.input_forms import InputForm
-from .._core.run_ids import join_run_id
+from .._core.ports.approval import InputForm
+from .._core.runs import join_run_id
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult, clean_result
 from .._platform.private_files import make_spill_file
-from .changes.content_hashes import hash_entry
 from .changes.watch import ChangeWindow, WriteWindow
 from .evidence import CallWindow
-from .file_writes import RecordedWorkspace, run_from_any_thread
+from .file_writes import RecordedWorkspace, hash_entry, run_from_any_thread
+from .mcp_tools import ask_approver
 from .run_context import RunContext
-from .server_tools.user_input import ask_approver
 
 SHOWN_LINES = 5
 """Last lines of the output of a call that screens get."""

@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._core.budgets import LimitState
+from .._core.events import describe_merges
 from .._core.listings import count_noun
-from .._core.merge_events import describe_merges
 from .._core.messages import Usage
 from .._core.runs import Reason, Report
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
 from .._projections.engine_text import format_value, quote
 from .._projections.safe_text import sanitize_line
 from .call_context import CallContext
@@ -107,7 +107,11 @@ def _join(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def format_words(report: Report) -> str:
-    """Return what a child wrote: its text and its outputs, quoted."""
+    """Return what a child wrote: its text and its outputs, quoted.
+
+    Arguments:
+        report: of the child.
+    """
     parts = [quote(report.text.strip())]
     if report.outputs:
         parts.append(f"Outputs: {quote(msgspec.json.encode(report.outputs).decode())}")
@@ -118,6 +122,10 @@ def add_facts(report: Report, words: str) -> str:
     """Return the words of a child between what the engine knows of its run.
 
     The empty line keeps the evidence out of the last paragraph or list of the words.
+
+    Arguments:
+        report: of the child.
+        words: those of `format_words`, or their beginning.
     """
     text = f"{words}\n\n{format_evidence(report)}"
     return text if report.reason is Reason.GOAL else f"{format_warning(report)}\n{text}"

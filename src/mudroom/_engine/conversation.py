@@ -1,4 +1,8 @@
-"""Conversation of one run with its model."""
+"""Conversation of one run with its model, and the tool calls of its last answer.
+
+Every provider accepts it (S7): one result per call, unique call ids, no empty block. The model
+adapters clean the text in blocks.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,29 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .._core.events import Compacted
+from .._core.events import Compacted, FileWriteIntended
 from .._core.messages import (
+    CHARACTERS_PER_TOKEN,
     AssistantBlock,
     AssistantMessage,
+    ImageBlock,
     Message,
+    ProviderBlock,
     StopReason,
     TextBlock,
+    ThinkingBlock,
     ToolCallBlock,
     ToolResultBlock,
     UserBlock,
     UserMessage,
+    estimate_block_tokens,
+    estimate_tokens,
+    user_message,
 )
 from .._core.ports import ModelConversation, RequestConfig, RetryNotice, StreamChunk
-from .._core.token_counts import CHARACTERS_PER_TOKEN, estimate_block_tokens, estimate_tokens
-from .normalize import make_wire_id, normalize_conversation
+from .._core.tool_names import choose_result_name
+from .._core.tools import ToolResult
+from .._platform.patterns import compile_later
 
 REQUESTED_FOCUS = "compaction_focus"
 """Key in the detail of a tool result that requests a compaction when the turn ends."""
@@ -264,3 +276,178 @@ def _ensure_unused_id(call: ToolCallBlock, used: set[str], turn: int, index: int
     while make_wire_id(call.id) in used:
         call = replace(call, id=f"{call.id}_{turn}")
     return call
+
+
+_ILLEGAL_CHARACTERS = compile_later("[^A-Za-z0-9_-]")
+NO_RESULT = "No result of this call was recorded."
+EMPTY_MESSAGE = user_message("(Nothing was recorded here.)")
+
+
+def normalize_conversation(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Return the conversation without faults that a provider would refuse.
+
+    A valid conversation is returned unchanged.
+
+    User and assistant messages alternate, a user message comes first. User messages in a row become
+    one, the results first in the order of their calls. A result without a call is dropped; a call
+    without a result gets NO_RESULT.
+    """
+    normalized: list[Message] = []
+    user_blocks: list[UserBlock] = []
+    open_calls: list[tuple[str, ToolCallBlock]] = []
+    ids: set[str] = set()
+    for message in messages:
+        if isinstance(message, UserMessage):
+            user_blocks += message.content
+            continue
+        content = [block for block in message.content if _has_content(block)]
+        if not content:
+            continue
+        merged = _merge_user_blocks(user_blocks, open_calls)
+        if merged:
+            normalized.append(merged)
+        elif not normalized or isinstance(normalized[-1], AssistantMessage):
+            normalized.append(EMPTY_MESSAGE)
+        blocks, open_calls = _ensure_unique_ids(content, ids)
+        user_blocks = []
+        normalized.append(replace(message, content=blocks))
+    if merged := _merge_user_blocks(user_blocks, open_calls):
+        normalized.append(merged)
+    return tuple(normalized)
+
+
+def _has_content(block: AssistantBlock) -> bool:
+    if isinstance(block, ToolCallBlock | ProviderBlock) or block.text.strip("\0 \t\r\n"):
+        return True
+    return isinstance(block, ThinkingBlock) and bool(block.redacted or block.signature)
+
+
+def _merge_user_blocks(
+    blocks: Sequence[UserBlock], open_calls: Sequence[tuple[str, ToolCallBlock]]
+) -> UserMessage | None:
+    """Return the next user message; None if it would be empty.
+
+    Arguments:
+        open_calls: calls that need a result, each with its old id, which the result still has.
+    """
+    results_by_id: dict[str, list[ToolResultBlock]] = {}
+    for block in reversed(blocks):
+        if isinstance(block, ToolResultBlock):
+            results_by_id.setdefault(block.call_id, []).append(block)
+    content: list[UserBlock] = []
+    for old_id, call in open_calls:
+        results = results_by_id.get(old_id)
+        if results:
+            content.append(replace(results.pop(), call_id=call.id))
+        else:
+            content.append(ToolResultBlock(call.id, call.name, NO_RESULT, error=True))
+    for block in blocks:
+        if isinstance(block, ImageBlock) or (isinstance(block, TextBlock) and _has_content(block)):
+            content.append(block)
+    return UserMessage(tuple(content)) if content else None
+
+
+def _ensure_unique_ids(
+    content: Sequence[AssistantBlock], ids: set[str]
+) -> tuple[tuple[AssistantBlock, ...], list[tuple[str, ToolCallBlock]]]:
+    """Return the blocks with unused call ids, and pairs of old id and renamed call."""
+    blocks: list[AssistantBlock] = []
+    calls: list[tuple[str, ToolCallBlock]] = []
+    for block in content:
+        if isinstance(block, ToolCallBlock):
+            old_id = block.id
+            block = replace(block, id=_reserve_id(old_id or "call", ids))
+            calls.append((old_id, block))
+        blocks.append(block)
+    return tuple(blocks), calls
+
+
+def _reserve_id(call_id: str, ids: set[str]) -> str:
+    """Return an id that is unused also in the characters that wires accept; add it to `ids`."""
+    while (wire_id := make_wire_id(call_id)) in ids:
+        call_id += "_"
+    ids.add(wire_id)
+    return call_id
+
+
+def make_wire_id(call_id: str) -> str:
+    """Return a call id in the characters that every wire accepts."""
+    return _ILLEGAL_CHARACTERS.sub("_", call_id)
+
+
+INTERRUPTED = (
+    "Interrupted before it gave a result; whether it had an effect is unknown. "
+    "Check before you repeat it."
+)
+
+
+PARTIAL_OUTPUT = "\nPartial output until then:\n"
+
+
+def is_cut_off_result(text: str) -> bool:
+    """Return whether a result says that its call was cut off, perhaps with its partial output."""
+    return text == INTERRUPTED or text.startswith(INTERRUPTED + PARTIAL_OUTPUT)
+
+
+class CallOutcome(Struct, frozen=True, gc=False):
+    """Outcome of a tool call. `refused`: the call never acted."""
+
+    call_id: str
+    name: str
+    result: ToolResult
+    refused: bool = False
+
+
+class CallBatch:
+    """Tool calls of the last answer. Outcomes stay here when the run is cut off between two calls.
+
+    Attributes:
+        calls: the calls in order, by id.
+        restored_names: names in the calls of the model that were restored, by id.
+        started: ids of calls that an earlier process started, each with the file write that was
+            recorded for it, or None.
+        working: tool and start of the calls that work now, by id; seconds of a monotonic clock.
+        outputs: what calls have printed so far, by id.
+    """
+
+    def __init__(self, calls: Sequence[ToolCallBlock] = ()) -> None:
+        self.calls = {call.id: call for call in calls}
+        self.restored_names: dict[str, str] = {}
+        self.started: dict[str, FileWriteIntended | None] = {}
+        self.working: dict[str, tuple[str, float]] = {}
+        self.outputs: dict[str, str] = {}
+        self._outcomes: dict[str, CallOutcome] = {}
+
+    def restore_start(self, call: ToolCallBlock) -> None:
+        """Mark a call as started, with its recorded arguments; a hook may have changed them."""
+        self.started.setdefault(call.id)
+        if call.id in self.calls:
+            self.restored_names[call.id] = self.calls[call.id].name
+            self.calls[call.id] = call
+
+    def choose_result_name(self, outcome: CallOutcome) -> str:
+        """Return the name in the result of a call for the model."""
+        call_id = outcome.call_id
+        called = self.restored_names.get(call_id) or self.calls[call_id].name
+        return choose_result_name(called, outcome.name)
+
+    def add(self, outcome: CallOutcome) -> None:
+        """Keep the outcome of a call."""
+        self._outcomes[outcome.call_id] = outcome
+        self.working.pop(outcome.call_id, None)
+
+    def list_open_calls(self) -> list[tuple[int, ToolCallBlock]]:
+        """Return the calls without an outcome, each with its position from 1."""
+        return [
+            (position, call)
+            for position, call in enumerate(self.calls.values(), 1)
+            if call.id not in self._outcomes
+        ]
+
+    def list_outcomes(self) -> list[CallOutcome]:
+        """Return the outcomes in the order of the calls."""
+        return [self._outcomes[call_id] for call_id in self.calls if call_id in self._outcomes]
+
+
+UNKNOWN_AFTER_CRASH = "a call was interrupted"
+"""Reason why the changes of an interrupted call are not known."""

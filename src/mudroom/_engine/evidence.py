@@ -7,13 +7,12 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from .._core.merge_events import WorkMerged, count_merges
-from .._core.ports.board import update_claims
-from .._core.run_ids import is_run_above
-from .._core.runs import MergeCounts, Report
+from .._core.events import WorkMerged, count_merges
+from .._core.ports.board import CLAIM_DETAIL, update_claims
+from .._core.runs import MergeCounts, Report, is_run_above
 from .._core.tools import ToolResult, join_reasons
-from .call_batch import CallOutcome
-from .changes.snapshot import list_folders_above
+from .changes.watch import list_folders_above
+from .conversation import CallOutcome
 
 
 class CallWindow(Protocol):
@@ -167,7 +166,8 @@ class BoardReminder:
     def add(self, outcomes: Iterable[CallOutcome], turn: int) -> None:
         """Add the outcomes of a turn."""
         for outcome in outcomes:
-            if update_claims(self._claims, outcome.result.detail):
+            detail = outcome.result.detail
+            if CLAIM_DETAIL in detail and update_claims(self._claims, detail):
                 self._turn = turn
 
     def make_text(self, turn: int) -> str:

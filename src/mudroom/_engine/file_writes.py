@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from hashlib import sha256
+from pathlib import Path
 from stat import S_IFMT, S_ISLNK
 from typing import Any
 
 from .._core.ports import ContentCheck, Workspace, WorkspaceWrapper
+from .._platform.private_files import make_private_folder, replace_private_file
 from ..errors import WorkspaceError
-from .changes.content_hashes import hash_entry, hash_file, hash_link
 
 
 class RecordedWorkspace(WorkspaceWrapper):
@@ -119,3 +120,93 @@ def run_from_any_thread(
         on_loop()
     else:
         asyncio.run_coroutine_threadsafe(coroutine(), loop).result()
+
+
+_LINK = "link:"
+"""Start of the hash of a link: the sha256 of its path follows."""
+
+_BLOCK_SIZE = 1 << 20
+"""Bytes read at once to hash a file."""
+
+
+def hash_file(workspace: Workspace, path: str) -> str:
+    """Return the sha256 of a file's bytes, "" if it does not exist or cannot be read."""
+    digest = sha256()
+    offset = 0
+    try:
+        while block := workspace.read(path, offset, _BLOCK_SIZE):
+            digest.update(block)
+            offset += len(block)
+            if len(block) < _BLOCK_SIZE:
+                break
+    except WorkspaceError:
+        return ""
+    return digest.hexdigest()
+
+
+def hash_link(target: bytes) -> str:
+    """Return the hash of a link."""
+    return _LINK + sha256(target).hexdigest()
+
+
+def is_link_hash(text: str) -> bool:
+    """Return whether a hash is that of a link."""
+    return text.startswith(_LINK)
+
+
+def hash_entry(workspace: Workspace, path: str) -> str:
+    """Return the hash of a link itself; of anything else as `hash_file`."""
+    target = workspace.local.read_link(path) if workspace.local else None
+    return hash_file(workspace, path) if target is None else hash_link(target)
+
+
+def hash_present(workspace: Workspace, path: str, *recorded: str) -> str:
+    """Return the hash of a file, to compare it with those in the record of a write."""
+    has_link = any(map(is_link_hash, recorded))
+    return hash_entry(workspace, path) if has_link else hash_file(workspace, path)
+
+
+def read_entry(workspace: Workspace, path: str, size: int, *recorded: str) -> bytes:
+    """Return the first bytes of a file; of a link its path, if one of the hashes is of a link."""
+    if any(map(is_link_hash, recorded)) and workspace.local:
+        target = workspace.local.read_link(path)
+        if target is not None:
+            return target
+    return workspace.read(path, 0, size)
+
+
+MAX_VERSION_BYTES = 8 << 20
+"""Size of a file up to which its content is kept."""
+
+
+class FileVersions:
+    """Contents of files by sha256, in a folder that no tool and no sandbox reads."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def keep(self, workspace: Workspace, path: str, sha256: str) -> None:
+        """Keep the present content of a file. Larger files are left out.
+
+        Arguments:
+            sha256: of the content; "" for no file.
+        """
+        target = Path(self.folder, sha256)
+        if not sha256 or target.exists():
+            return
+        try:
+            data = read_entry(workspace, path, MAX_VERSION_BYTES + 1, sha256)
+            if len(data) <= MAX_VERSION_BYTES:
+                make_private_folder(target.parent)
+                replace_private_file(target, data)
+        except (OSError, WorkspaceError):
+            pass  # The write is allowed; a restore then says that the earlier content is missing.
+
+    def read(self, sha256: str) -> bytes | None:
+        """Return the content with this hash; b"" for no file, None if it was not kept."""
+        if not sha256:
+            return b""
+        try:
+            return Path(self.folder, sha256).read_bytes()
+        except OSError:
+            return None

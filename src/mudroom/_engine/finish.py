@@ -19,9 +19,8 @@ from .._core.tools import ToolResult
 from .._platform.time_limits import time_limit
 from .._projections.reason_words import describe_reason
 from ..errors import BoardError, JournalError, ModelError, MudroomError, StoppedByHook
-from .call_batch import INTERRUPTED, PARTIAL_OUTPUT, CallOutcome
 from .changes.watch import ELSEWHERE, NOT_STORED
-from .compaction.requests import finish_compaction
+from .conversation import INTERRUPTED, PARTIAL_OUTPUT, CallOutcome
 from .file_writes import WriteBarrier
 from .meters.run_timer import GRACE_SECONDS
 from .model_call import call_model, reserve_request
@@ -178,7 +177,7 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     else:
         await close_open_calls(run, INTERRUPTED, refused=False)
     await run.recorder.record()
-    await _end_past_children(run, ending)
+    await _end_past_children(run)
     if not summary and _allows_summary(run, ending):
         summary = await _request_summary(run, ending)
         await close_open_calls(run, NOT_RUN, refused=True)
@@ -223,11 +222,14 @@ async def _stop_background_work(run: RunContext, ending: Ending) -> None:
     await run.background.stop(grace, ending.reason if is_shared else run.control.stop_reason)
 
 
-async def _end_past_children(run: RunContext, ending: Ending) -> None:
-    """End the children of an earlier process that a run which is stopped has not continued."""
-    if not run.services.past_events or ending.reason is Reason.GOAL:
+async def _end_past_children(run: RunContext) -> None:
+    """End the children of an earlier process that the run has not continued.
+
+    A run that is stopped leaves any of them; every run leaves a summary that it no longer needed.
+    """
+    if not run.services.past_events:
         return
-    from .children.past_children import end_past_children
+    from .resume import end_past_children
 
     await end_past_children(run, _finish_cancelled)
 
@@ -445,3 +447,12 @@ async def wait_for_next_prompt(run: RunContext) -> None:
             raise asyncio.CancelledError  # stopped while the turn ended
         await run.background.wait_for_next_prompt()
     control.resume()
+
+
+async def finish_compaction(run: RunContext, notes: str) -> None:
+    """Record the compaction that the user asked for, when its run ends with notes."""
+    if not run.brief.is_compaction or run.brief.parent or not notes:
+        return
+    from .compaction.shortening import record_compaction
+
+    await record_compaction(run, notes)

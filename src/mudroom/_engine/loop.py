@@ -13,10 +13,9 @@ from .._core.messages import AssistantMessage, StopReason
 from .._core.ports.hooks import check_hook_result
 from .._core.runs import InboxMessage, Reason, Report
 from .._platform.time_limits import time_limit
-from ..errors import JournalError, ModelError, StoppedByHook, shorten_text
-from .call_batch import CallOutcome
-from .children.open_team import prepare_team
-from .compaction.requests import call_within_window, prepare_request
+from ..errors import ContextOverflow, JournalError, ModelError, StoppedByHook, shorten_text
+from .context_policy import choose_next_check
+from .conversation import CallOutcome
 from .finish import (
     INCOMPLETE_ANSWER,
     SUMMARY_CALLS_NO_TOOLS,
@@ -32,7 +31,7 @@ from .finish import (
 )
 from .loop_detection import STOP_AFTER, WARN_AFTER
 from .meters.meter import NEAR_LIMIT
-from .model_call import reserve_request
+from .model_call import call_model, reserve_request
 from .phase import Resumption
 from .run_context import RunContext
 from .structured_output import EMIT_TOOL, MAX_REMINDERS
@@ -132,8 +131,7 @@ async def start_or_resume(run: RunContext) -> Resumption:
     """Record that the run starts; or restore it from the events of an earlier process."""
     past = run.services.past_events.get(run.run_id)
     if past:
-        from .children.start_child import restart_background_work
-        from .resume import restore_run
+        from .resume import restart_background_work, restore_run
 
         resumption = await restore_run(run, past)
         await run.recorder.record(_make_resumed_event(run))
@@ -146,8 +144,10 @@ async def start_or_resume(run: RunContext) -> Resumption:
     head = run.describe_head()
     await run.recorder.record(run.recorder.make_event(RunStarted, brief=brief, head=head))
     _tell_new_folder(run, run.brief.continues)
-    if (team := prepare_team(run)) and not run.brief.is_compaction:
-        await team.start_due()
+    if run.services.teams.roster.list_teammates(run.run_id) and not run.brief.is_compaction:
+        from .children.start_child import open_team
+
+        await open_team(run).start_due()
     await _call_start_hook(run)
     return Resumption()
 
@@ -212,14 +212,16 @@ async def _act_and_judge(run: RunContext, answer: AssistantMessage) -> Ending | 
     """Run the tool calls of an answer; return the ending of the run if it ends after them."""
     if run.brief.is_compaction and answer.tool_calls:
         return await _refuse_calls_of_summary(run, answer)
-    from .tool_calls.run_calls import run_tool_calls  # after the first request is sent
+    from .tool_calls import run_tool_calls
 
     outcomes = await run_tool_calls(run)
     ending = judge(run, answer, outcomes)
     if ending and ending.reason is Reason.GOAL:
         ending = await _confirm_goal(run, ending)
+    if outcomes:
+        return ending
     ending = ending or limit_reminders(run, answer)
-    if not ending and not outcomes:
+    if not ending:
         # Show this turn before the next one starts.
         await run.recorder.record()
     return ending
@@ -261,9 +263,11 @@ async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
         run.add_note(note, origin="hook")
     if note or run.inbox.has_unread:
         return None
-    from .children.checks import find_failed_check
+    if (check := run.brief.check) is None:
+        return goal
+    from .children.checks import explain_failed_check
 
-    error = await find_failed_check(run)
+    error = await explain_failed_check(run, check)
     return Ending(Reason.ERROR, error) if error else goal
 
 
@@ -370,3 +374,58 @@ def warn_near_limit(run: RunContext) -> None:
     """Add a note, once, when the run comes near a limit."""
     if state := run.meter.take_warning(run.timer.age):
         run.add_note(NEAR_LIMIT.format(limit=state.name.replace("_", " ")))
+
+
+async def prepare_request(run: RunContext) -> None:
+    """Show new messages of the user to the hooks, and shorten the conversation if it is necessary.
+
+    It is if the next request may be too long, or was refused as too long.
+
+    Raises ContextOverflow if a refused request cannot be made shorter, and StoppedByHook.
+    """
+    if run.services.hooks:
+        if run.conversation.shortening.awaits_hook:
+            from .compaction.compactor import call_compaction_hook
+
+            await call_compaction_hook(run)
+        await run.judge_messages()
+    if not await _must_shorten(run):
+        return
+    from .compaction.shortening import shorten_conversation
+
+    await shorten_conversation(run)
+
+
+async def _must_shorten(run: RunContext) -> bool:
+    """Return whether the conversation has to be shortened; most turns need no more than this."""
+    state = run.conversation.shortening
+    if state.overflow_error or run.services.recorded_edits is not None:
+        return True
+    if state.requested_focus is not None:
+        return True
+    is_first = not run.recorder.turn and not run.brief.history
+    size = 0 if is_first else run.estimate_request_tokens()
+    if is_first or size < state.next_check:
+        return False
+    policy = run.services.context_policy
+    # A summary run reads the whole conversation; the reserve of the window is meant for it.
+    if run.brief.is_compaction or not policy.is_automatic:
+        return False
+    await policy.load_window(run.brief.model, size)
+    thresholds = run.find_thresholds(size)
+    state.next_check = choose_next_check(size, thresholds)
+    return thresholds is not None and size > thresholds.clear_at
+
+
+async def call_within_window(run: RunContext) -> AssistantMessage | None:
+    """Call the model; return None if it refused the request as too long.
+
+    `prepare_request` then shortens the conversation.
+    """
+    try:
+        return await call_model(run)
+    except ContextOverflow as error:
+        from .compaction.shortening import reopen_request
+
+        await reopen_request(run, error)
+        return None

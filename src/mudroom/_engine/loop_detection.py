@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._core.messages import AssistantMessage
-from .._platform.lazy_pattern import compile_later
-from .call_batch import CallOutcome
+from .._platform.patterns import compile_later
+from .conversation import CallOutcome
 
 WARN_AFTER = 4
 """Repeats of a pattern of turns between two warnings to the model."""

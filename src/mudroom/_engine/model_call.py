@@ -20,17 +20,17 @@ from .._core.messages import (
     ToolCallBlock,
     Usage,
     clean_answer,
+    estimate_message_tokens,
 )
 from .._core.ports import RetryNotice, StreamChunk
 from .._core.runs import Reason
-from .._core.token_counts import estimate_message_tokens
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolCategory
 from .._projections.safe_text import redact_answer
 from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelUnavailable
-from .call_batch import CallBatch
+from .conversation import CallBatch
+from .meters.account import RequestPlan
 from .meters.pool import SHORTEST_SUMMARY
-from .meters.request_plan import RequestPlan
 from .run_context import RunContext
 from .session_context import SessionServices
 

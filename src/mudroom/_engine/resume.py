@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
+from .._core.agents import WorkspaceSpec
 from .._core.budgets import Limit
 from .._core.events import (
     Compacted,
@@ -13,6 +17,8 @@ from .._core.events import (
     MessageSent,
     NoteInjected,
     ResultsCleared,
+    RunFinished,
+    RunResumed,
     RunStarted,
     RunWaiting,
     StoredEvent,
@@ -30,29 +36,27 @@ from .._core.messages import (
     Usage,
     UserBlock,
 )
-from .._core.run_ids import join_run_id
-from .._core.runs import Reason, Report
-from .._core.tools import Effect, Tool, ToolResult
-from .._projections.past_events import PastEvents
-from .call_batch import INTERRUPTED, CallOutcome
+from .._core.runs import Reason, Report, join_run_id, split_run_id
+from .._core.tool_names import normalize_tool_name
+from .._core.tools import ToolResult
+from .._projections.engine_text import quote
 from .call_context import CallContext
-from .changes.content_hashes import hash_present
+from .children.start_child import open_team
 from .compaction.record_file import rebuild_context
 from .compaction.shortening import apply_edit
-from .inbox.inbox import is_notification, make_notification
+from .conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH, CallOutcome
+from .inbox import is_notification, make_notification
+from .meters.account import Permit
 from .meters.meter import NEAR_LIMIT
-from .meters.request_plan import Permit
 from .meters.run_timer import sum_worked_seconds
 from .model_call import append_answer, charge
-from .phase import Phase, Resumption
-from .recorded_conversations import find_report, list_returned_runs
+from .phase import Phase, Resumption, RunControl
+from .recorded_conversations import PastEvents, find_report, list_returned_runs
 from .run_context import RunContext
 from .structured_output import EMIT_TOOL, REMINDER_START, OutputRefusal
+from .tool_calls import collect_reminders
 
 NEAR_LIMIT_NOTES = {NEAR_LIMIT.format(limit=limit.replace("_", " ")): limit for limit in Limit}
-
-UNKNOWN_AFTER_CRASH = "a call was interrupted"
-"""Reason why the changes of an interrupted call are not known."""
 
 
 async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumption:
@@ -275,14 +279,17 @@ class _Restorer:
         below = sum(1 for _ in past.walk_below(child))
         for returned in list_returned_runs(past, child):
             below += 1 + sum(1 for _ in past.walk_below(returned))
-        report = charge_past_child(self._run, child, 1 + below)
-        started = next(iter(past.get(child, ())), None)
-        if report is None:
-            return
-        if isinstance(started, RunStarted) and started.brief.workspace.has_own_files:
-            self._run.evidence.add_outside_changes(report)
-        else:
-            self._run.evidence.add_report(report)
+        if report := charge_past_child(self._run, child, 1 + below):
+            _add_evidence(self._run, child, report)
+
+
+def _add_evidence(run: RunContext, child: str, report: Report) -> None:
+    """Add the files of a background child of an earlier process to those of its parent."""
+    started = next(iter(run.services.past_events.get(child, ())), None)
+    if isinstance(started, RunStarted) and started.brief.workspace.has_own_files:
+        run.evidence.add_outside_changes(report)
+    else:
+        run.evidence.add_report(report)
 
 
 def charge_past_child(run: RunContext, child: str, children: int) -> Report | None:
@@ -313,29 +320,6 @@ def sum_estimates(past: PastEvents, run_id: str) -> Usage:
     return estimate
 
 
-def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> ToolResult | None:
-    """Return the result of a call that an earlier process started; None if it may run again."""
-    if tool.effect is Effect.EFFECTFUL:
-        return ToolResult(INTERRUPTED, error=True, unknown_changes=UNKNOWN_AFTER_CRASH)
-    write = run.batch.started[call.id]
-    if write is None:
-        return None
-    workspace = run.environment.workspace
-    workspace.remove_unfinished(write.path)
-    if tool.needs_children:
-        return None  # a merge of the child's files, which the call continues
-    current = hash_present(workspace, write.path, write.before, write.after)
-    if current == write.after:
-        text = f"{write.path} was changed as asked, right before an interruption."
-        return ToolResult(text, changes=(write.path,))
-    if current == write.before:
-        return None
-    text = (
-        f"{write.path} was changed by something else during an interruption. Read it again first."
-    )
-    return ToolResult(text, error=True)
-
-
 def report_interrupted(run: RunContext, work_id: str) -> None:
     """Send the notification of a command that an earlier process started."""
     if run.background.is_reported(work_id):
@@ -346,16 +330,6 @@ def report_interrupted(run: RunContext, work_id: str) -> None:
     run.inbox.put(message, result)
 
 
-def collect_reminders(run: RunContext) -> list[str]:
-    """Return the reminders that are due after a batch of calls."""
-    makers = [tool.make_reminder for tool in run.tools.values() if tool.make_reminder]
-    reminders = [run.evidence.board_reminder.make_text(run.recorder.turn)]
-    if makers:
-        context = CallContext(run)
-        reminders += [make_reminder(context) or "" for make_reminder in makers]
-    return [text for text in reminders if text]
-
-
 async def _restore_memo(
     run: RunContext, event: ToolCallFinished, calls: Mapping[str, ToolCallBlock]
 ) -> None:
@@ -364,3 +338,95 @@ async def _restore_memo(
     call = calls.get(event.call_id)
     if tool and call and tool.is_stateful and not event.result.error:
         await tool.run(CallContext(run, call), tool.parse_arguments(call.arguments))
+
+
+async def restart_background_work(run: RunContext) -> None:
+    """Continue the background children that an earlier process left without a notification.
+
+    A command cannot continue: its notification says so.
+    """
+    for run_id, call in run.background.interrupted.items():
+        tool = run.tools.get(normalize_tool_name(call.name))
+        if tool is None or not tool.needs_children:
+            report_interrupted(run, run_id)
+            continue
+        _, turn, position = split_run_id(run_id)
+        context = CallContext(run, call, position, turn)
+        arguments = tool.parse_arguments(call.arguments | {"background": True})
+        result = await tool.run(context, arguments)
+        if result.error:
+            title = str(call.arguments.get(tool.title_argument, call.name))
+            run.inbox.put(make_notification(run_id, "failed", title, quote(result.text)))
+    run.background.interrupted.clear()
+    if run.services.teams.roster.list_teammates(run.run_id):
+        await open_team(run).restart()
+    await asyncio.sleep(0)  # The children restore what they spent before the run spends more.
+
+
+async def end_past_children(
+    run: RunContext, finish: Callable[[RunContext], Awaitable[Report]]
+) -> None:
+    """End each such child of a run that ends (S10). What it spent is charged (S9).
+
+    A run that is stopped right after it is resumed has not continued its children. A run that was
+    killed while its conversation was summarised may go on without the summary.
+
+    Arguments:
+        finish: ends a run that was cancelled.
+    """
+    services = run.services
+    past = services.past_events
+    unfinished: list[str] = []
+    for child in past.list_children(run.run_id):
+        if not find_report(past[child]):
+            unfinished.append(child)
+        elif child not in services.meters.charged:
+            _charge_finished(run, child)
+    if not unfinished:
+        return
+    ends = services.journal.read(types=(RunFinished,))
+    ended = {event.run async for event in ends}
+    for child in unfinished:
+        if child not in ended:
+            await _end_child(run, child, finish)
+
+
+def _charge_finished(run: RunContext, child: str) -> None:
+    """Charge a child that ended in an earlier process, but whose result the run never got (S9)."""
+    past = run.services.past_events
+    starts = [past[each][0] for each in (child, *past.walk_below(child))]
+    counted = sum(isinstance(each, RunStarted) and not each.brief.is_compaction for each in starts)
+    report = charge_past_child(run, child, counted)
+    if report and child in run.background.interrupted:
+        _add_evidence(run, child, report)
+
+
+async def _end_child(
+    run: RunContext, child: str, finish: Callable[[RunContext], Awaitable[Report]]
+) -> None:
+    services = run.services
+    events = services.past_events[child]
+    first = events[0]
+    if not isinstance(first, RunStarted):
+        return
+    # It does nothing any more, and has no files of its own to store.
+    brief = replace(first.brief, workspace=WorkspaceSpec())
+    control = RunControl()
+    control.cancel(run.control.stop_reason)
+    grant = services.meters.open(child, brief.budget, run.meter)
+    try:
+        meter = services.meters.get(grant)
+        context = RunContext(
+            brief, meter, services, run.background.worker, control, run.environment
+        )
+        await restore_run(context, events)
+        await context.recorder.record(
+            context.recorder.make_event(RunResumed, head=context.describe_head())
+        )
+        report = await finish(context)
+    finally:
+        services.meters.close(grant)
+    # The result of a call that waited for it says what is not known; nothing else does for a
+    # child in the background.
+    if child in run.background.interrupted:
+        _add_evidence(run, child, report)

@@ -7,34 +7,34 @@ from typing import Any
 from .._core.budgets import Limit, LimitState
 from .._core.events import NoteInjected
 from .._core.json_values import clean_text
-from .._core.messages import AssistantMessage, ToolCallBlock, Usage
-from .._core.ports import Environment, RequestConfig, Worker
-from .._core.runs import Brief, Reason, Report, RequestHead, Work
-from .._core.token_counts import (
+from .._core.messages import (
+    AssistantMessage,
     TokenRange,
+    ToolCallBlock,
+    Usage,
     compute_block_range,
     compute_text_range,
     estimate_message_tokens,
     estimate_tokens,
 )
+from .._core.ports import Environment, RequestConfig, Worker
+from .._core.runs import Brief, Reason, Report, RequestHead, Work
 from .._core.tools import make_result_block
-from .._platform.argument_paths import read_path_argument
+from .._platform.paths import read_path_argument
 from .._projections.engine_text import quote_hook
 from ..errors import WorkspaceError
-from .call_batch import CallBatch, CallOutcome
+from .background import BackgroundWork
 from .context_policy import Thresholds
-from .conversation import REQUESTED_FOCUS, Conversation
+from .conversation import REQUESTED_FOCUS, CallBatch, CallOutcome, Conversation
 from .evidence import Evidence
-from .inbox.background import BackgroundWork
-from .inbox.inbox import Inbox, is_notification
+from .inbox import Inbox, is_notification
 from .loop_detection import LoopDetector
+from .mcp_tools import RunTools, ServerTools
+from .meters.account import LONGEST_ANSWER, LONGEST_CHILD_ANSWER
 from .meters.meter import Meter
-from .meters.request_plan import LONGEST_ANSWER, LONGEST_CHILD_ANSWER
 from .meters.run_timer import RunTimer
 from .phase import Phase, RunControl
-from .recorder import Recorder
-from .server_tools.toolset import RunTools, ServerTools
-from .session_context import SessionServices
+from .session_context import Recorder, SessionServices
 from .structured_output import EMIT_TOOL, OutputCollector, OutputRefusal
 from .team_registry import format_team
 
@@ -263,7 +263,7 @@ class RunContext:
     async def judge_messages(self) -> None:
         """Show the unread messages of the user to the hooks. Raises StoppedByHook."""
         if hooks := self.services.hooks:
-            from .inbox.message_hooks import judge_messages
+            from .inbox import judge_messages
 
             await judge_messages(self.inbox, hooks, self.brief)
 

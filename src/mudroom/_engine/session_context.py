@@ -1,4 +1,4 @@
-"""Services that all runs of a session share."""
+"""What all runs of a session share: services, watchers, and the recorder of their events."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct, field
 
 from .._core.agents import Agent, WorkspaceSpec
 from .._core.budgets import Budget, Limit
-from .._core.checks import CheckResults
 from .._core.events import (
     AnyEvent,
+    CheckFinished,
     Compacted,
+    Delta,
+    Event,
     ResultsCleared,
     RunResumed,
     RunStarted,
@@ -39,19 +41,137 @@ from .._core.ports import (
     ToolServers,
 )
 from .._core.runs import Brief, RequestHead, ToolDescription, Work
-from .._projections.past_events import PastEvents
 from .._projections.safe_text import redact_event
 from .._projections.trace_ids import TraceIds
 from ..errors import UsageError
 from .changes.live_overlaps import LiveOverlaps
-from .changes.versions import FileVersions
 from .changes.watch import ChangeWatch
 from .context_policy import ContextPolicy
+from .file_writes import FileVersions
 from .meters.meter import Meter
-from .meters.registry import Meters
-from .meters.silence_watch import SilenceWatch
+from .meters.request_gate import Meters
+from .meters.run_timer import SilenceWatch
+from .recorded_conversations import PastEvents
 from .structured_output import OutputChecks
 from .team_registry import Teams
+
+E = TypeVar("E", bound=Event)
+
+
+class Recorder:
+    """Writer of one run's events.
+
+    Attributes:
+        turn: number of the current turn; all events carry it.
+    """
+
+    def __init__(self, services: SessionServices, run_id: str) -> None:
+        self.turn = 0
+        self._run_id = run_id
+        self._prompt_id_prefix = f"{services.session}#{run_id}#"
+        self._journal = services.journal
+        self._clock = services.clock
+        self._watchers = services.watchers
+        self._watching = services.watchers.functions
+        self._forward = services.forward_events
+        self._observe = services.teams.observe
+        self._unsaved: list[StoredEvent] = []
+        self._unshown: list[StoredEvent] = []
+
+    def make_event(self, kind: type[E], /, **fields: Any) -> E:
+        """Return an event of this run with time, turn and prompt id."""
+        return kind(
+            at=self._clock.now(),
+            run=self._run_id,
+            turn=self.turn,
+            prompt_id=f"{self._prompt_id_prefix}{self.turn}",
+            **fields,
+        )
+
+    async def record(self, *events: StoredEvent) -> None:
+        """Store events and those kept by `record_later`; then show them.
+
+        If the calling task is cancelled, the journal still stores them; the next `record` shows
+        them.
+        """
+        unsaved = [*self._unsaved, *events]
+        unshown = [*self._unshown, *events]
+        self._unsaved = []
+        self._unshown = []
+        for event in unsaved:
+            self._observe(event)
+        if self._forward is not None:
+            await self._forward(unsaved, len(unsaved) - len(unshown))
+            return
+        try:
+            await self._journal.append(*unsaved)
+        except asyncio.CancelledError:
+            self._unshown[:0] = unshown
+            raise
+        if self._watching:
+            for event in unshown:
+                self._watchers.show(event)
+
+    def record_later(self, event: StoredEvent, *, show: bool = False) -> None:
+        """Store an event with the next `record`; for facts on which no effect depends.
+
+        Arguments:
+            show: show the event now, not when it is stored, unless an earlier one waits.
+        """
+        self._unsaved.append(event)
+        if not show or self._unshown:
+            self._unshown.append(event)
+        elif self._watching:
+            self._watchers.show(event)
+
+    def show_delta(self, kind: str, text: str) -> None:
+        """Show streamed text to the watchers."""
+        if self._watching:
+            self._watchers.show(self.make_event(Delta, kind=kind, text=text))
+
+
+# Stands where a tool's name would in permission decisions.
+CHECK = "merge check"
+
+
+class CheckResults:
+    """Check results of a session, and the check commands the user has allowed."""
+
+    def __init__(self) -> None:
+        self._allowed: set[str] = set()
+        self._is_unused_known = False
+        self._results: dict[tuple[str, str], CheckFinished] = {}
+
+    def observe(self, event: StoredEvent) -> None:
+        if type(event) is CheckFinished:
+            self._results[event.command, event.tree] = event
+
+    def find(
+        self, command: str, tree: str, past_events: Iterable[StoredEvent]
+    ) -> CheckFinished | None:
+        """Find the result of running a command on a tree; None if it has not run.
+
+        Arguments:
+            past_events: events recorded by an earlier process, read only if needed.
+        """
+        if (command, tree) not in self._results:
+            for event in past_events:
+                self.observe(event)
+        return self._results.get((command, tree))
+
+    def allow(self, command: str) -> None:
+        """Remember that the user allowed a command, so it is not asked about again."""
+        self._allowed.add(command)
+
+    def is_allowed(self, command: str) -> bool:
+        return command in self._allowed
+
+    def is_first_unused(self) -> bool:
+        """Return True once, if no check has run yet, so that the caller tells the user."""
+        is_first = not self._results and not self._is_unused_known
+        self._is_unused_known = True
+        return is_first
+
 
 _ID_LENGTH = 16
 """Hexadecimal digits of an id."""

@@ -2,10 +2,15 @@
 
 They share a process group whose leader, a small shell, kills the group when its pipe to this
 process closes. So not even `kill -9` of this process leaves a program behind.
+
+`start_program` and `end_program` are for asyncio, which waits for each program in a thread.
+`Process.kill`, and a cancel while a program is starting, poll the program in another thread.
+Whichever comes second finds no such process, and asyncio logs "Unknown child process".
 """
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import subprocess
@@ -14,7 +19,9 @@ import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO
+
+from .processes import kill_process
 
 _LEADER = "trap '' HUP INT TERM; read -r _; kill -s KILL 0"
 
@@ -168,3 +175,28 @@ def _close_pipes(process: subprocess.Popen[bytes]) -> None:
         with suppress(OSError):
             if pipe:
                 pipe.close()
+
+
+_CHUNK = 1 << 16
+
+
+async def start_program(*command: str, **options: Any) -> asyncio.subprocess.Process:
+    """Start a program like `asyncio.create_subprocess_exec`. A cancel first ends it."""
+    starting = asyncio.create_task(asyncio.create_subprocess_exec(*command, **options))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with suppress(OSError):
+            await end_program(await starting)
+        raise
+
+
+async def end_program(program: asyncio.subprocess.Process) -> None:
+    """Kill a program if it is running, and wait for its end."""
+    if program.returncode is None:
+        kill_process(program.pid)
+    # asyncio does not notice the end of a process whose pipes are not empty.
+    for stream in (program.stdout, program.stderr):
+        while stream and await stream.read(_CHUNK):
+            pass
+    await program.wait()

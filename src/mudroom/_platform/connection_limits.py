@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from .open_files import get_open_file_limit
+from .own_process import get_open_file_limit
 
 _MAX_CONNECTIONS = 1000
 # How long a refused client has to send something, after which it can read the answer.
@@ -39,6 +39,9 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
         total: connections at the same time; None for a quarter of the files the process may have
             open, at most 1,000.
         per_address: connections from one client address; None for half of `total`.
+
+    Example:
+        ConnectionLimits(head_seconds=5, total=200)
     """
 
     head_seconds: float = 20.0

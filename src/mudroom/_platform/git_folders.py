@@ -10,7 +10,7 @@ import os
 import re
 from typing import NamedTuple
 
-from .lazy_pattern import compile_later
+from .patterns import compile_later
 from .regular_files import read_regular_file
 
 # Bytes; a pointer holds one path.

@@ -6,6 +6,8 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from .scratch_dirs import remove_tree
+
 
 def make_private_folder(folder: Path) -> None:
     """Create a folder and its missing parents with mode 0700. Existing folders keep their mode."""
@@ -55,3 +57,12 @@ def replace_private_file(path: Path, data: bytes) -> None:
     except BaseException:
         os.unlink(name)
         raise
+
+
+_SESSION_FOLDERS = ("spills", "versions", "isolated", "batches")
+
+
+def delete_local_files(home: Path, session: str) -> None:
+    """Delete a session's local files outside its journal."""
+    for name in _SESSION_FOLDERS:
+        remove_tree(home / name / session)

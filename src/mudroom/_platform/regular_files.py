@@ -1,4 +1,4 @@
-"""Bounded reading of files that other programs may have made."""
+"""Bounded reading of files that other programs may have made, and the test for binary contents."""
 
 from __future__ import annotations
 
@@ -81,3 +81,12 @@ def is_missing(path: str | os.PathLike[str], error: Exception) -> bool:
     """Return whether an error means that nothing is at the path, not even a broken link."""
     is_absent = isinstance(error, FileNotFoundError | NotADirectoryError)
     return is_absent and not os.path.islink(path)
+
+
+# Git looks for a NUL in as many bytes at the start.
+_HEAD_BYTES = 8_000
+
+
+def is_binary(*contents: bytes) -> bool:
+    """Return whether any of the contents is binary."""
+    return any(b"\0" in content[:_HEAD_BYTES] for content in contents)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from .lazy_pattern import compile_later
+from .patterns import compile_later
 
 SCRATCH_NAME = compile_later(r"mudroom-\d+-[0-9a-f]{12}")
 # Levels of folders open at a time while they are removed.

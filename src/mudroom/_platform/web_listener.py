@@ -30,7 +30,7 @@ async def open_listener(
     *,
     tls: ssl.SSLContext | None = None,
     shutdown_seconds: float,
-    logger: Logger = server_logger,
+    logger: Logger | None = None,
 ) -> AsyncGenerator[int]:
     """Serve an application inside the block; yield the port.
 
@@ -39,13 +39,14 @@ async def open_listener(
     Arguments:
         place: sockets already listening, or host and port.
         shutdown_seconds: time that responses get to finish after the block.
+        logger: gets the errors; None for that of aiohttp.
     """
     limits = connections.limits
     app.middlewares.insert(0, _make_middleware(connections))
     runner = web.AppRunner(
         app,
         access_log=None,
-        logger=logger,
+        logger=logger or server_logger,
         shutdown_timeout=shutdown_seconds,
         handler_cancellation=True,
         keepalive_timeout=limits.idle_seconds,

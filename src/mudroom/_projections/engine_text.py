@@ -26,7 +26,7 @@ import json
 import re
 
 from .._core.runs import Reason
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
 from .safe_text import sanitize_line
 
 _TAGS = (
@@ -137,6 +137,7 @@ def wrap(tag: str, text: str, **attributes: str) -> str:
     """Put a text between tags that it cannot close.
 
     Arguments:
+        tag: name of the element.
         text: its foreign parts are quoted already.
         attributes: by name; `sender` is written as `from`.
 

@@ -18,10 +18,8 @@ from .._core.events import (
     TurnFinished,
 )
 from .._core.listings import count_noun, format_size
-from .._core.messages import Usage
-from .._core.run_ids import find_first_id
-from .._core.runs import Brief
-from .._core.token_counts import CHARACTERS_PER_TOKEN
+from .._core.messages import CHARACTERS_PER_TOKEN, Usage
+from .._core.runs import Brief, find_first_id
 
 
 class Ledger(Struct, frozen=True, kw_only=True):
@@ -92,7 +90,14 @@ class TextSum:
 
 
 class LedgerBuilder:
-    """The sums of a ledger, updated with each event. Keeps no texts."""
+    """The sums of a ledger, updated with each event. Keeps no texts.
+
+    Example:
+        builder = LedgerBuilder()
+        session.watch(builder.apply)
+        await session.task("Find the author.")
+        builder.ledger.children == 1
+    """
 
     def __init__(self) -> None:
         self._children: set[str] = set()
@@ -107,6 +112,7 @@ class LedgerBuilder:
         self._has_unknown_usage = False
 
     def apply(self, event: AnyEvent) -> None:
+        """Add the next event."""
         if isinstance(event, RunStarted):
             self._add_run(event.brief)
         elif isinstance(event, TurnFinished):
@@ -159,6 +165,7 @@ class LedgerBuilder:
 
     @property
     def ledger(self) -> Ledger:
+        """The ledger of the events so far."""
         without_children = 0
         if self._parent_tokens:
             own_tokens = max(0, self._parent_tokens - self._returned.tokens)

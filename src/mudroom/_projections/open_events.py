@@ -20,7 +20,7 @@ from .._core.events import (
     WorkMerged,
 )
 from .._core.messages import Usage
-from .._core.run_ids import find_root_id, is_child_id
+from .._core.runs import find_root_id, is_child_id
 
 ComputePrice = Callable[[str, Usage], float | None]
 

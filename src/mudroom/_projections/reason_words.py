@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .._core.runs import Reason
+from .._core.runs import Reason, Report
 
 
 class ReasonWords(NamedTuple):
@@ -34,3 +34,12 @@ REASON_WORDS = {
 def describe_reason(reason: str) -> str:
     """Describe a reason; a name from a newer version stays as it is."""
     return REASON_WORDS[Reason(reason)].outcome if reason in REASON_WORDS else reason
+
+
+def describe_end(report: Report) -> str:
+    """Say in one sentence why a run ended: its error, or its reason in words.
+
+    Arguments:
+        report: of the run.
+    """
+    return report.error or f"The run {REASON_WORDS[report.reason].predicate}."

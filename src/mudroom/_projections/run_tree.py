@@ -1,9 +1,15 @@
-"""Tree of runs, built from events; every screen reads it."""
+"""Tree of runs, built from events; its named children, and the runs and commands that work.
+
+for work in list_open_work(RunTree.from_events(events), now=time.time()):
+    print(work.id, work.title, work.state)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from .._core.events import (
     AnyEvent,
@@ -25,13 +31,14 @@ from .._core.events import (
     TurnStarted,
     WorkMerged,
 )
+from .._core.listings import count_noun
 from .._core.messages import Usage
 from .._core.ports.board import update_claims
-from .._core.run_ids import find_parent_id
-from .._core.runs import Brief, Reason
+from .._core.runs import Brief, InboxMessage, Reason, find_parent_id
+from .reason_words import describe_reason
 from .run_view import CommandView, RunState, RunView
 from .safe_text import describe_call, make_call_title, sanitize_line
-from .team import Roster
+from .team import Roster, Teammate
 
 # So many characters at the end of a streaming answer are kept.
 TAIL_LENGTH = 400
@@ -298,3 +305,130 @@ _HANDLERS: dict[type[Any], Callable[[RunView, Any], None]] = {
     RunResumed: _apply_resumed,
     RunFinished: _apply_run_finished,
 }
+
+
+def list_teammates(tree: RunTree) -> list[Teammate]:
+    """List the named children, oldest first.
+
+    Those of root runs that are no prompts, such as tasks of a board, are among them.
+    """
+    if not tree.roster.teammates:
+        return []
+    tasks = [root.run_id for root in list(tree.roots) if root.depth]
+    return tree.roster.list_current_of_roots(tree.latest_root, *tasks)
+
+
+def list_names(tree: RunTree) -> list[str]:
+    """List the names of those named children that can work."""
+    teammates = list_teammates(tree)
+    return [each.name for each in teammates if not (each.is_replaced or each.is_stopped)]
+
+
+def list_idle(tree: RunTree) -> list[Teammate]:
+    """List the named children that a message starts again."""
+    return [teammate for teammate in list_teammates(tree) if teammate.is_idle]
+
+
+def list_unread(tree: RunTree, run: RunView) -> list[InboxMessage]:
+    """List the messages that a run has not read; for a named child, also those to its next run."""
+    unread = {} if run.report else dict(run.unread)
+    for teammate in list_teammates(tree):
+        if teammate.run_id == run.run_id:
+            unread = teammate.unread | unread
+    return list(unread.values())
+
+
+def describe_state(teammate: Teammate) -> str:
+    """Describe a named child's state: "idle, 2 runs, 0 unread"."""
+    state = "replaced by a newer child" if teammate.is_replaced else str(teammate.state)
+    if teammate.is_idle and teammate.report and not teammate.report.ok:
+        state += f", last run: {describe_reason(teammate.report.reason)}"
+    runs = count_noun(len(teammate.briefs), "run")
+    return f"{state}, {runs}, {len(teammate.unread):,} unread"
+
+
+_MAX_TITLE = 200
+
+
+class OpenWork(Struct, frozen=True, kw_only=True):
+    """A run or a background command that has not ended.
+
+    Arguments:
+        id: run id; of a command, the place of its call: run, turn and position.
+        kind: "run" or "command".
+        parent: id of the run that started it; "" for a root run.
+        title: the task of a run, or the command.
+        agent: name of the agent; "" for a command.
+        state: "running", or "waiting" while the run waits for children.
+        is_background: true if no call of the parent waits for it.
+        seconds: since its start.
+        tokens: of the run and of all runs below it.
+
+    Example:
+        commands: list[OpenWork] = [
+            work for work in await session.list_open_work() if work.kind == "command"
+        ]
+    """
+
+    id: str
+    kind: Literal["run", "command"]
+    parent: str
+    title: str
+    agent: str = ""
+    state: str = "running"
+    is_background: bool = False
+    seconds: float = 0.0
+    tokens: int = 0
+
+
+def list_open_work(tree: RunTree, *, now: float) -> list[OpenWork]:
+    """List the runs and commands that have not ended, each after the run that started it.
+
+    Arguments:
+        now: time in seconds since 1970.
+    """
+    work: list[OpenWork] = []
+    for run in tree.walk():
+        if run.report:
+            continue
+        work.append(_describe_run(tree, run, now))
+        work += [
+            OpenWork(
+                id=command.id,
+                kind="command",
+                parent=run.run_id,
+                title=command.title,
+                is_background=True,
+                seconds=max(0.0, now - command.started_at),
+            )
+            for command in run.commands.values()
+            if command.is_background
+        ]
+    return work
+
+
+def describe_work(work: Iterable[OpenWork]) -> str:
+    """Count the children and commands, such as "2 children and 1 command", or ""."""
+    kinds = [each.kind for each in work]
+    runs = kinds.count("run")
+    commands = kinds.count("command")
+    counts = [
+        f"{runs:,} {'child' if runs == 1 else 'children'}" if runs else "",
+        count_noun(commands, "command") if commands else "",
+    ]
+    return " and ".join(filter(None, counts))
+
+
+def _describe_run(tree: RunTree, run: RunView, now: float) -> OpenWork:
+    parent = tree.runs.get(run.parent)
+    return OpenWork(
+        id=run.run_id,
+        kind="run",
+        parent=run.parent,
+        title=sanitize_line(run.title, _MAX_TITLE),
+        agent=run.agent,
+        state=str(run.state),
+        is_background=parent is not None and run.call_id not in parent.open_calls,
+        seconds=run.count_seconds(now),
+        tokens=run.total_usage.total_tokens,
+    )

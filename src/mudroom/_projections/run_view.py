@@ -1,4 +1,4 @@
-"""Values of the tree of runs: a run, its state, a command that works."""
+"""Values of the tree of runs: a run, its state, its merge in words, a command that works."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from .._core.budgets import Budget
 from .._core.events import ModelCallRetried, WorkMerged
+from .._core.listings import count_noun
 from .._core.messages import Usage
 from .._core.runs import InboxMessage, Report
 from .._core.tools import ToolView
@@ -137,3 +138,26 @@ def format_name(name: str, number: int = 1) -> str:
     """Format a named child's name, safe to print, with the number of a later run."""
     name = sanitize_line(name)
     return f"{name}, run {number}" if name and number > 1 else name
+
+
+def describe_merge(run: RunView) -> str:
+    """Say what became of a run's work: "merged 2 files", "conflict in 1 file", "checking".
+
+    "" for a run that shared its parent's files, or whose merge has not ended.
+    """
+    if run.is_checking:
+        return "checking"
+    work = run.report.work if run.report else None
+    if work is None or run.merge is None:
+        return ""
+    if run.merge.state == "merged":
+        files = len(run.merge.files)
+        return f"merged {count_noun(files, 'file')}" if files else "no changes"
+    if run.merge.state == "conflict":
+        text = f"conflict in {count_noun(len(run.merge.conflicts), 'file')}"
+        return f"{text}, back to the child" if run.merge.returned else text
+    if run.merge.state == "red":
+        return "check failed"
+    if run.merge.state == "dropped":
+        return "dropped"
+    return f"{count_noun(len(work.files), 'file')} not merged"

@@ -18,7 +18,7 @@ from .._core.messages import (
     ToolCallBlock,
 )
 from .._core.tools import Tool
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
 
 E = TypeVar("E", bound=AnyEvent)
 
@@ -233,6 +233,15 @@ def redact_event(event: E, redact: Callable[[str], str]) -> E:
 
     The record keeps the exact arguments of the calls that act, because a resumed run must make the
     same calls, and reasoning that its provider signed.
+
+    Arguments:
+        redact: returns a text without secrets, such as a `Redactor`.
+
+    Example:
+        import os
+
+        redact = Redactor(os.environ)
+        session.watch(lambda event: print(redact_event(event, redact)))
     """
     if isinstance(event, TurnFinished):
         message = redact_answer(event.message, redact)

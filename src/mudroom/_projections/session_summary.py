@@ -18,8 +18,7 @@ from .._core.events import (
     StoredEvent,
 )
 from .._core.json_values import clean_text, get_decoder
-from .._core.run_ids import find_root_id, list_above
-from .._core.runs import Report
+from .._core.runs import Report, find_root_id, list_above
 
 # All that a summary needs; a reader may leave out other events.
 SUMMARY_TYPES = (SessionOpened, RunStarted, RunFinished)

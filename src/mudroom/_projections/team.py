@@ -29,8 +29,7 @@ from .._core.events import (
     WorkMerged,
 )
 from .._core.messages import Usage
-from .._core.run_ids import find_root_id
-from .._core.runs import Brief, InboxMessage, Report
+from .._core.runs import Brief, InboxMessage, Report, find_root_id
 
 # Calls of this tool are no work: messages without any other call may go back and forth for ever.
 MESSAGE_TOOL = "send_message"

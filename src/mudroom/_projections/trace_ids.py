@@ -6,8 +6,8 @@ import hashlib
 
 from msgspec import Struct
 
-from .._core.run_ids import find_root_id
-from .._platform.lazy_pattern import compile_later
+from .._core.runs import find_root_id
+from .._platform.patterns import compile_later
 
 _TRACEPARENT = compile_later(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _SAMPLED = 1

@@ -1,14 +1,23 @@
-"""The messages of one run, rebuilt from its events."""
+"""The messages of one run, rebuilt from its events, and as its model sees them after edits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from .._core.events import (
+    AnyEvent,
+    Compacted,
+    ConversationRewound,
+    Delta,
     MessageDelivered,
     NoteInjected,
+    ResultsCleared,
+    RunFinished,
     RunResumed,
     RunStarted,
     RunWaiting,
@@ -19,6 +28,8 @@ from .._core.events import (
     TurnStarted,
 )
 from .._core.messages import (
+    AssistantBlock,
+    AssistantMessage,
     Message,
     TextBlock,
     ToolCallBlock,
@@ -26,8 +37,10 @@ from .._core.messages import (
     UserBlock,
     UserMessage,
 )
+from .._core.runs import Brief, Reason, Report, has_summary
 from .._core.tool_names import choose_result_name
 from .._core.tools import make_result_block
+from .._platform.patterns import compile_later
 
 
 def build_transcript(events: Iterable[StoredEvent], run_id: str) -> tuple[Message, ...]:
@@ -141,3 +154,175 @@ def _repeats_request(event: StoredEvent) -> bool:
     if type(event) is TurnFailed:
         return event.overflow > 0
     return type(event) is RunResumed or (type(event) is RunWaiting and event.is_interrupted)
+
+
+B = TypeVar("B", bound=UserBlock | AssistantBlock)
+
+
+class Cleared(Struct, frozen=True):
+    """Cleared parts of a conversation: new texts of results and new arguments, by call id.
+
+    Some may be in runs that this one continues.
+    """
+
+    texts: Mapping[str, str] = {}
+    arguments: Mapping[str, dict[str, Any]] = {}
+
+    def add(self, later: Cleared | ResultsCleared) -> Cleared:
+        """Combine these parts with later ones."""
+        return Cleared({**self.texts, **later.texts}, {**self.arguments, **later.arguments})
+
+    def clear_messages(self, messages: Iterable[Message]) -> tuple[Message, ...]:
+        return tuple(map(self._clear_message, messages))
+
+    def _clear_message(self, message: Message) -> Message:
+        if isinstance(message, AssistantMessage):
+            if self.arguments and any(call.id in self.arguments for call in message.tool_calls):
+                return replace(message, content=tuple(self.clear_blocks(message.content)))
+        elif any(
+            isinstance(block, ToolResultBlock) and block.call_id in self.texts
+            for block in message.content
+        ):
+            return UserMessage(tuple(self.clear_blocks(message.content)))
+        return message
+
+    def clear_blocks(self, blocks: Iterable[B]) -> list[B]:
+        return [self.clear_block(block) for block in blocks]
+
+    def clear_block(self, block: B) -> B:
+        if isinstance(block, ToolResultBlock) and block.call_id in self.texts:
+            return replace(block, text=self.texts[block.call_id], images=())
+        if isinstance(block, ToolCallBlock) and block.id in self.arguments:
+            return replace(block, arguments=self.arguments[block.id])
+        return block
+
+
+class ContextBuilder(TranscriptBuilder):
+    """The messages of one run as its model sees them, rebuilt while its events arrive.
+
+    Attributes:
+        cleared: the cleared parts.
+        is_compacted: true if the messages replace those of the runs that this one continues.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cleared = Cleared()
+        self.is_compacted = False
+
+    def apply(self, event: StoredEvent) -> None:
+        if type(event) is ResultsCleared:
+            cleared = Cleared().add(event)
+            self.cleared = self.cleared.add(event)
+            self._messages = list(cleared.clear_messages(self._messages))
+            self._pending_content = cleared.clear_blocks(self._pending_content)
+            for call_id in event.texts.keys() & self._results.keys():
+                self._results[call_id] = cleared.clear_block(self._results[call_id])
+        elif type(event) is Compacted:
+            self._messages = list(event.messages)
+            self.is_compacted = True
+        else:
+            super().apply(event)
+
+
+def is_left_out(brief: Brief, report: Report | None, messages: Sequence[Message]) -> bool:
+    """Tell if the last run of a conversation adds nothing to it.
+
+    Such a run is a compaction that wrote no summary, or a prompt that no model has read, such as
+    one that a hook refused.
+
+    Arguments:
+        report: None if the run has not ended.
+    """
+    if not messages or (brief.is_compaction and not has_summary(report)):
+        return True
+    return report is not None and report.reason is Reason.ERROR and not report.turns
+
+
+class ConversationContext:
+    """The messages of a conversation as its model sees them, updated with each event of all runs.
+
+    Those of a prompt that is still at work are among them.
+
+    Attributes:
+        latest_run: id of the conversation's last root run; "" before the first.
+    """
+
+    def __init__(self) -> None:
+        self.latest_run = ""
+        self._briefs: dict[str, Brief] = {}
+        self._builders: dict[str, ContextBuilder] = {}
+
+    def apply(self, event: AnyEvent) -> None:
+        # `type(event) is ...` takes a fifth of the time of `isinstance`; long sessions are read.
+        if type(event) is RunStarted and not event.brief.depth:
+            self.latest_run = event.run
+            self._briefs[event.run] = event.brief
+            self._builders[event.run] = ContextBuilder()
+        elif type(event) is ConversationRewound:
+            self.latest_run = event.latest_run
+        if (builder := self._builders.get(event.run)) and not isinstance(event, Delta):
+            builder.apply(event)
+            if type(event) is RunFinished:
+                self._end_run(self._briefs[event.run], event.report, builder)
+
+    def _end_run(self, brief: Brief, report: Report, builder: ContextBuilder) -> None:
+        if self.latest_run == brief.run_id and is_left_out(brief, report, builder.build()):
+            self.latest_run = brief.continues
+
+    def rewind(self, run_id: str) -> None:
+        """Go back to the state before a root run."""
+        self.latest_run = self._briefs[run_id].continues
+
+    def list_messages(self) -> tuple[Message, ...]:
+        """List the messages, back to the last compaction."""
+        known: list[tuple[Message, ...]] = []
+        cleared = Cleared()
+        run_id = self.latest_run
+        while run_id in self._builders:
+            builder = self._builders[run_id]
+            known.append(builder.build())
+            cleared = builder.cleared.add(cleared)
+            if builder.is_compacted or self._briefs[run_id].is_compaction:
+                break
+            run_id = self._briefs[run_id].continues
+        return cleared.clear_messages(chain.from_iterable(reversed(known)))
+
+
+# A line that begins so is a rule.
+ADDED_RULE = "Rule: "
+# A line that begins so ends a rule.
+REMOVED_RULE = "Rule removed: "
+
+_LINE = compile_later(
+    r"(?im)^[ \t]*(?:(?:[-*•]|\d+[.)])[ \t]*)?"
+    r"(?:(rule(?: removed)?: )"
+    r"|(?=(?:always|never|must|do not|don't)\b|不要|必须|禁止|始终|总是|绝不|不得))(.+)$"
+)
+_MAX_RULE_LENGTH = 500
+
+
+def find_rules(texts: Iterable[str]) -> dict[str, str]:
+    """Find the rules in the user's messages, oldest first: the text of each, and its line.
+
+    A line that begins with `REMOVED_RULE` takes the place of the rule that it ends.
+    """
+    lines: dict[str, str] = {}
+    for text in texts:
+        for match in _LINE.finditer(text):
+            rule = match[2].strip()[:_MAX_RULE_LENGTH]
+            is_removed = (match[1] or "").casefold() == REMOVED_RULE.casefold()
+            lines[rule] = REMOVED_RULE + rule if is_removed else match[0].strip()
+    return lines
+
+
+def is_marked(line: str) -> bool:
+    """Tell if the user wrote a line as a rule, or to end one."""
+    marks = (ADDED_RULE.casefold(), REMOVED_RULE.casefold())
+    return line.casefold().startswith(marks)
+
+
+def list_rules(texts: Iterable[str]) -> list[str]:
+    """List the texts of the rules that hold after the user's messages."""
+    lines = find_rules(texts)
+    return [rule for rule, line in lines.items() if not line.startswith(REMOVED_RULE)]

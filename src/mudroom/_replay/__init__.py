@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from .._adapters.models.replay_model import ReplayModel, remove_varying_text
-from .._adapters.output_filters.injection_marker import mark_injection
+from .._adapters.output_filters import mark_injection
 from .._adapters.tools import BOARD_TOOLS, make_builtin_tools
 from .._adapters.workers.local import LocalRunHandle, LocalWorker
 from .._core.agents import WorkspaceSpec
@@ -52,15 +52,14 @@ from .._engine.run_tools import RUN_TOOLS
 from .._engine.run_tools.merge_tool import MERGE_TOOL
 from .._engine.session_context import SessionServices, SingleEnvironment
 from .._platform.scratch_dirs import ScratchDir
-from .._platform.system_clock import SystemClock
+from .._platform.time_limits import SystemClock
 from .._projections.team import MESSAGE_TOOL
 from .._session.recorded_options import is_board_offered
-from .recorded_background import RecordedBackground
+from .recorded_background import RecordedBackground, RecordedGate
 from .recorded_events import RecordedEvents, ReplayDiverged
-from .recorded_gate import RecordedGate
-from .recorded_messages import RecordedInbox
 from .recorded_outcomes import (
     RecordedHooks,
+    RecordedInbox,
     RecordedOutcomes,
     RecordedOutputChecks,
     RecordedTeams,

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec.structs import replace
 
-from .._core.checks import CHECK
 from .._core.events import (
     CheckFinished,
     CheckStarted,
@@ -34,7 +33,8 @@ from .._core.events import (
 )
 from .._core.ports import MERGE
 from .._core.runs import Report
-from .._engine.call_batch import INTERRUPTED
+from .._engine.conversation import INTERRUPTED
+from .._engine.session_context import CHECK
 from ..errors import MudroomError
 from .recorded_stops import (
     RecordedStops,
@@ -50,6 +50,8 @@ class ReplayDiverged(MudroomError):
 
 
 MAX_ERROR_LENGTH = 2_000
+_MAX_SHOWN = 800
+"""Characters of an event from shortly before its difference."""
 
 _NEVER = -1
 """Place in the record of what waits for no event, but for a stop."""
@@ -208,8 +210,9 @@ class RecordedEvents:
         recorded = self._to_comparable(step)
         replayed = self._to_comparable(event)
         if recorded != replayed:
-            text = f"the replay differs.\nrecorded: {recorded}\nnow:      {replayed}"
-            self.diverge(text, f"run {event.run}, turn {event.turn}")
+            self.diverge(
+                _show_difference(recorded, replayed), f"run {event.run}, turn {event.turn}"
+            )
             return False
         self.accepted.append(event)
         if isinstance(step, MessageSent):
@@ -515,3 +518,13 @@ def make_order_key(event: StoredEvent) -> tuple[str, ...]:
     if isinstance(event, MessageSent):
         return event.run, "sent", event.message.id
     return (event.run,)
+
+
+def _show_difference(recorded: str, replayed: str) -> str:
+    """Show two events; of long ones, the part with their first difference."""
+    pairs = enumerate(zip(recorded, replayed, strict=False))
+    first = next((place for place, (one, other) in pairs if one != other), 0)
+    start = max(first - _MAX_SHOWN // 2, 0)
+    mark = "…" if start else ""
+    shown = [f"{mark}{text[start : start + _MAX_SHOWN]}" for text in (recorded, replayed)]
+    return f"the replay differs.\nrecorded: {shown[0]}\nnow:      {shown[1]}"

@@ -9,9 +9,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from .._adapters.workers.past_end import WORKERS_ENDED
-from .._core.checks import CHECK
 from .._core.events import (
     Compacted,
+    MessageDelivered,
     NoteInjected,
     PermissionDecided,
     RunFinished,
@@ -33,17 +33,18 @@ from .._core.ports import (
     Workspace,
 )
 from .._core.ports.hooks import HOOKS_UNWATCHED
-from .._core.runs import Brief
+from .._core.runs import Brief, InboxMessage
 from .._core.tools import Effect, Tool, ToolResult, find_no_key, join_reasons
 from .._engine.call_context import CallContext
+from .._engine.children.child_brief import TaskArguments
 from .._engine.children.merge import find_recorded_merge
-from .._engine.children.task_arguments import TaskArguments
+from .._engine.inbox import REFUSED_MESSAGE, Inbox
 from .._engine.recorded_conversations import RecordedRuns
-from .._engine.run_tools.merge_arguments import MergeArguments
+from .._engine.run_tools.merge_tool import MergeArguments
+from .._engine.session_context import CHECK, Recorder
 from .._engine.structured_output import OutputChecks, OutputRefusal
 from .._engine.team_registry import Teams
 from .recorded_events import RecordedEvents
-from .recorded_messages import RecordedMessageHooks
 
 
 class RecordedOutcomes:
@@ -298,3 +299,70 @@ class RecordedTeams(Teams):
     def count_unread(self, parent: str) -> dict[str, int]:
         """Return the numbers in the recorded report."""
         return self._unread.get(parent, {})
+
+
+class RecordedInbox(Inbox):
+    """Inbox of a run of a replay, which delivers messages in the recorded order.
+
+    A run that was killed in a model call has read messages; its next process sends them again,
+    before those that came later.
+
+    Arguments:
+        list_next: returns the ids of the messages that the run reads next, in order.
+
+    Attributes:
+        later: ids of messages that the run does not read yet.
+    """
+
+    def __init__(self, recorder: Recorder, list_next: Callable[[], list[str]]) -> None:
+        super().__init__(recorder)
+        self._list_next = list_next
+        self.later: set[str] = set()
+
+    async def take_unread(self, folder: str) -> list[MessageDelivered]:
+        """Deliver the unread messages, without the later ones."""
+        kept = {each: self._unread.pop(each) for each in self.later if each in self._unread}
+        delivered = await super().take_unread(folder)
+        self._unread |= kept
+        return delivered
+
+    def _sort(self, messages: Iterable[InboxMessage]) -> list[InboxMessage]:
+        order = {message_id: place for place, message_id in enumerate(self._list_next())}
+        return sorted(super()._sort(messages), key=lambda each: order.get(each.id, len(order)))
+
+
+class RecordedMessageHooks:
+    """What hooks said of each message of the user.
+
+    A run reads its messages together: the events of their delivery are followed by the texts that
+    hooks added, oldest first.
+    """
+
+    def __init__(self, events: Sequence[StoredEvent]) -> None:
+        self._denials: dict[str, list[str]] = {}
+        self._contexts: dict[str, list[str]] = {}
+        self._notes: set[int] = set()
+        last: dict[str, StoredEvent] = {}
+        for event in events:
+            if isinstance(event, MessageDelivered) and event.origin == "user":
+                denial = event.text if event.text == REFUSED_MESSAGE else ""
+                self._denials.setdefault(event.run, []).append(denial)
+            elif isinstance(event, NoteInjected) and event.origin == "hook":
+                before = last.get(event.run)
+                if isinstance(before, MessageDelivered) or id(before) in self._notes:
+                    self._notes.add(id(event))
+                    self._contexts.setdefault(event.run, []).append(event.text)
+            last[event.run] = event
+
+    def has_note(self, event: NoteInjected) -> bool:
+        """Return whether a note is the text of a hook about a message."""
+        return id(event) in self._notes
+
+    def decide(self, run_id: str) -> MessageHookDecision | None:
+        """Return the decision about the next message of the user to a run."""
+        denials = self._denials.get(run_id)
+        if not denials:
+            return None
+        denial = denials.pop(0)
+        contexts = self._contexts.get(run_id)
+        return MessageHookDecision(denial=denial, context=contexts.pop(0) if contexts else "")

@@ -30,14 +30,13 @@ from .._core.events import (
 from .._core.messages import Usage
 from .._core.runs import Brief, Reason, Report
 from .._core.tools import ToolResult
-from .._engine.call_batch import is_cut_off_result
 from .._engine.changes.watch import ChangeWindow
+from .._engine.conversation import UNKNOWN_AFTER_CRASH, is_cut_off_result
 from .._engine.finish import OWN_LIMIT_NOTES, SUMMARY_REQUEST, WRAP_UP_NOTE
+from .._engine.meters.account import Permit
 from .._engine.meters.meter import Meter, ParentMeter
-from .._engine.meters.registry import Meters
-from .._engine.meters.request_gate import RequestGate
-from .._engine.meters.request_plan import Permit
-from .._engine.resume import NEAR_LIMIT_NOTES, UNKNOWN_AFTER_CRASH
+from .._engine.meters.request_gate import Meters, RequestGate
+from .._engine.resume import NEAR_LIMIT_NOTES
 from .._engine.run_context import RunContext
 from ..errors import ModelError
 

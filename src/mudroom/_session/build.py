@@ -6,33 +6,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, suppress
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from .._adapters import agent_files
-from .._adapters.journals.session_journal import SessionJournal
 from .._adapters.models import providers
-from .._adapters.output_filters.injection_marker import mark_injection
-from .._adapters.output_filters.redaction import Redactor
+from .._adapters.models.pricing import PriceFile
+from .._adapters.output_filters import Redactor, mark_injection
 from .._adapters.tools._sources import SessionToolSources, load_tools
 from .._adapters.workers.local import LocalWorker
 from .._core.agents import Agent
 from .._core.budgets import Budget
+from .._core.events import SessionOpened, StoredEvent
 from .._core.listings import ListingLimits, count_listed_characters
-from .._core.ports import Environment, Journal, SessionServers
+from .._core.ports import ApprovalDecision, ApprovalRequest, Environment, Journal, SessionServers
 from .._core.ports.board import BoardOffer
 from .._core.tools import Tool
 from .._engine.changes.live_overlaps import LiveOverlaps
 from .._engine.changes.watch import ChangeWatch
+from .._engine.recorded_conversations import PastEvents
 from .._engine.session_context import SessionServices, Watchers
-from .._platform.system_clock import SystemClock
-from .._projections.past_events import PastEvents
-from ..errors import UsageError
-from ..permissions.deny_all import DenyAllApprover
+from .._platform.time_limits import SystemClock
+from ..errors import JournalError, SessionPaused, UsageError
 from .agent_catalog import AgentCatalog, describe_platform, load_catalog, resolve_child_models
 from .context_windows import make_context_policy
 from .environments import EnvironmentFactory, SessionEnvironments
@@ -54,7 +55,6 @@ from .open_adapters import (
     open_versions,
 )
 from .options import SessionOptions, choose_worker
-from .pricing import PriceFile
 from .recorded_options import find_folder, find_home, get_environ
 
 if TYPE_CHECKING:
@@ -394,3 +394,101 @@ class _Builder:
 
             return await open_ray_worker(services, config, self._models, count, self._environ)
         return make_process_worker(services, config, self._models, count)
+
+
+class DenyAllApprover:
+    """The port Approver when there is no one to ask."""
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        """Refuse at once."""
+        return ApprovalDecision(False, "no user is present to confirm it")
+
+
+class SessionJournal:
+    """A journal that stores the opening of a session together with the next events.
+
+    That way the record of a new session begins with its opening and first prompt, or not at all.
+
+    Attributes:
+        observe: called with each event except the opening, before it is stored.
+        is_sealed: true once the session is paused. Every append then raises SessionPaused, so a
+            run can take no further step and never reaches its end: a later process finds the
+            record as a crash would have left it.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._held: list[StoredEvent] = []
+        self._flushing: asyncio.Task[None] | None = None
+        self._appends = 0
+        self.observe: Callable[[StoredEvent], None] | None = None
+        self.is_sealed = False
+
+    @property
+    def is_used(self) -> bool:
+        """True once there is an event after the opening."""
+        return not self._held or type(self._held[-1]) is not SessionOpened
+
+    def hold(self, opening: SessionOpened) -> None:
+        """Store the opening with the next event."""
+        self._held.append(opening)
+
+    def append_soon(self, event: StoredEvent) -> None:
+        """Store an event in the next step of the event loop, before all later events.
+
+        If it cannot be stored, the next `append` stores it first or raises. It is dropped if later
+        events have been stored in the meantime, since it would be read as the latest.
+        """
+        if self.is_sealed:
+            raise _make_pause_error()
+        if self.observe is not None:
+            self.observe(event)
+        self._held.append(event)
+        self._flushing = asyncio.get_running_loop().create_task(self._flush())
+
+    def append(self, *events: StoredEvent) -> CoroutineType[Any, Any, int]:
+        """Append these events after those held back. Raises JournalError."""
+        if self.is_sealed:
+            raise _make_pause_error()
+        if self.observe is not None:
+            for event in events:
+                self.observe(event)
+        self._appends += 1
+        if not self._held or not events:
+            return self._journal.append(*events)
+        return self._append_after_held(events)
+
+    async def _flush(self) -> None:
+        if self.is_used:  # a pause drops nothing that was accepted before it
+            with suppress(JournalError):  # the events are held again
+                await self._append_after_held(())
+
+    async def _append_after_held(self, events: tuple[StoredEvent, ...]) -> int:
+        held = self._held
+        self._held = []
+        appends = self._appends
+        try:
+            return await self._journal.append(*held, *events)
+        except JournalError:
+            if self._appends == appends:
+                self._held = held + self._held
+            raise
+
+    def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> AsyncIterator[StoredEvent]:
+        return self._journal.read(after, types=types)
+
+    def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
+        return self._journal.follow(after)
+
+    async def close(self) -> None:
+        """Close the journal. An opening without further events is not stored."""
+        await self._flush()
+        await self._journal.close()
+
+
+def _make_pause_error() -> SessionPaused:
+    return SessionPaused(
+        "the session is paused", remedy="Resume it: its runs continue where they stopped."
+    )

@@ -15,13 +15,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._adapters.models.model_facts import ModelFacts
-from .._core.compaction import CompactionOptions
+from .._adapters.models.pricing import get_context_window
 from .._core.json_values import get_decoder
 from .._core.listings import count_noun
-from .._engine.context_policy import ContextPolicy
+from .._engine.context_policy import CompactionOptions, ContextPolicy
 from .._platform.private_files import make_private_folder, replace_private_file
 from .model_registry import ModelRegistry, find_local_provider
-from .pricing import get_context_window
 
 # Providers of models without a window.
 _UNLIMITED = ("offline", "scripted", "replay")

@@ -10,11 +10,9 @@ from msgspec.structs import replace
 
 from .._core.events import ConversationRewound, RunStarted, StoredEvent
 from .._core.messages import Message
-from .._core.run_ids import find_root_id, is_child_id
-from .._core.runs import Brief, Report
-from .._engine.recorded_conversations import find_report, group_by_run
-from .._projections.context import Cleared, ContextBuilder, is_left_out
-from .._projections.past_events import PastEvents
+from .._core.runs import Brief, Report, find_root_id, is_child_id
+from .._engine.recorded_conversations import PastEvents, find_report, group_by_run
+from .._projections.transcript import Cleared, ContextBuilder, is_left_out
 from ..errors import JournalDamaged, UnknownName
 
 

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -21,14 +21,12 @@ from .._core.listings import ListingLimits, choose_description_length
 from .._core.messages import ToolCallBlock
 from .._core.ports import Board, Hooks, Journal, Model, SessionServers, SessionStore
 from .._core.ports.board import BoardOffer
-from .._core.tool_names import normalize_tool_name
-from .._core.tool_patterns import parse_tool_pattern, parse_tool_patterns
+from .._core.tool_names import normalize_tool_name, parse_tool_pattern, parse_tool_patterns
 from .._core.tools import Tool, ToolCategory
-from .._engine.changes.versions import FileVersions, find_versions_folder
 from .._engine.children.child_brief import list_agents
 from .._engine.children.task_tool import make_task_tool
+from .._engine.file_writes import FileVersions
 from .._engine.run_tools import RUN_TOOLS
-from .._engine.run_tools.merge_tool import MERGE_TOOL
 from .._engine.session_context import SessionServices
 from ..errors import UsageError, WorkspaceError
 from ..permissions.policy import RulePolicy
@@ -75,6 +73,8 @@ def collect_tools(
         agent.workspace is WorkspaceKind.ISOLATED for agent in agents.values()
     )
     if isolation and isolates:
+        from .._engine.run_tools.merge_tool import MERGE_TOOL
+
         tools["merge"] = MERGE_TOOL
     if ask:
         for name, tool in tools.items():
@@ -208,7 +208,7 @@ def make_web_tools(permissions: Permissions, *, allow_net: bool) -> tuple[Tool, 
     ]
     if not allow_net and not allowed:
         return tuple(tools)
-    from .._adapters.output_filters.injection_marker import mark_page
+    from .._adapters.output_filters import mark_page
     from .._adapters.tools.web_fetch import make_web_fetch_tool
 
     domains = [rule.pattern.removeprefix("domain:").strip() for rule in allowed]
@@ -285,8 +285,11 @@ def open_tracing(
     if options.tracing is None:
         return None
     from .._adapters.integrations.tracing.session_tracing import open_session_tracing
+    from .._adapters.models.providers import find_server
 
-    return open_session_tracing(options.tracing, options.id, environ, redact, notices)
+    return open_session_tracing(
+        options.tracing, options.id, environ, redact, notices, cache(partial(find_server, environ))
+    )
 
 
 def open_versions(options: SessionOptions, home: str) -> FileVersions | None:
@@ -294,7 +297,7 @@ def open_versions(options: SessionOptions, home: str) -> FileVersions | None:
     is_own_store = options.store is not None and not isinstance(options.store, str)
     if options.journal != "sqlite" or is_own_store:
         return None
-    return FileVersions(find_versions_folder(home, options.id))
+    return FileVersions(os.path.join(home, "versions", options.id))
 
 
 def add_hooks(
@@ -402,7 +405,7 @@ def make_servers(
     if not specs:
         return None
     from .._adapters.integrations.mcp_servers.servers import McpServers
-    from .._adapters.output_filters.redaction import Redactor
+    from .._adapters.output_filters import Redactor
     from .._adapters.tools._image_files import parse_sendable_image
 
     return McpServers(

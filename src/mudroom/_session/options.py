@@ -17,7 +17,6 @@ from .._adapters.integrations.plugins.spec import Plugin
 from .._adapters.integrations.tracing.spec import Tracing
 from .._core.agents import Agent
 from .._core.budgets import Budget, check_amount
-from .._core.compaction import CompactionOptions
 from .._core.ports import (
     Approver,
     HookCallback,
@@ -33,6 +32,7 @@ from .._core.ports import (
 )
 from .._core.tools import Tool
 from .._core.type_checks import check_type
+from .._engine.context_policy import CompactionOptions
 from ..errors import UnknownName, UsageError, quote_value
 from ..permissions.rules import Permissions
 

@@ -11,12 +11,13 @@ import msgspec
 from msgspec.structs import fields, replace
 
 from .._adapters.journals.sessions import stream_events
+from .._adapters.models.pricing import calculate_cost
 from .._adapters.tools import BOARD_TOOLS
 from .._core.events import RunStarted, SessionOpened, StoredEvent, TurnStarted
 from .._core.ports import Journal
-from .._core.tool_patterns import parse_tool_patterns
+from .._core.tool_names import parse_tool_patterns
 from .._platform.open_beneath import find_real_path
-from .._platform.path_text import path_from_text
+from .._platform.paths import path_from_text
 from .._projections.open_events import OpenEvents
 from ..errors import JournalDamaged, UsageError
 from ..permissions.rules import Permissions, Rule, Verdict
@@ -24,7 +25,6 @@ from . import config
 from .conversation_state import select_finished
 from .open_adapters import open_store
 from .options import SessionOptions
-from .pricing import calculate_cost
 
 # Every option of a session is in exactly one of these three tuples, so a new one is not forgotten.
 # Options that the opening of a session records, and that a resumed session has again.

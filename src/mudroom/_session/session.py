@@ -20,16 +20,13 @@ from .._projections.open_events import OpenEvents
 from ..errors import UsageError
 from ..permissions.rules import Permissions
 from . import build, recorded_options
+from .controls import RunControls, ServerControls
 from .conversation_state import ConversationState
 from .options import Plugin, SessionOptions, make_options, use_signature
-from .prompts import Prompt
+from .prompts import OutputSpec, Prompt
 from .run_stream import RunStream
-from .session_runs.controls import RunControls
-from .session_runs.requests import OutputSpec
-from .session_runs.runner import SessionRunner
-from .session_runs.server_controls import ServerControls
-from .session_runs.task_calls import TaskCalls
-from .session_runs.tasks import run_task
+from .runner import SessionRunner
+from .tasks import TaskCalls
 
 if TYPE_CHECKING:
     from ..scope import (
@@ -105,11 +102,7 @@ class Session(RunControls, ServerControls, TaskCalls):
     async def _start(self, runner: SessionRunner, recorded: OpenEvents | None) -> None:
         self.notices.extend(runner.resources.notices)
         if recorded is not None:
-            from .session_runs.load_record import load_record  # a new session needs no such module
-
-            self.notices += await load_record(
-                runner, self._options, self._conversation, recorded, self._history_watchers
-            )
+            self.notices += await runner.load_record(recorded, self._history_watchers)
             if notice := recorded_options.describe_restored(self._options):
                 self.notices.append(notice)
         await runner.resources.models.load_replays()
@@ -198,6 +191,11 @@ class Session(RunControls, ServerControls, TaskCalls):
         return self._options.permissions
 
     @property
+    def home(self) -> str:
+        """mudroom's state folder, an absolute path."""
+        return recorded_options.find_home(self._options)
+
+    @property
     def user_home(self) -> str:
         """The home of the user, which `~` means in rules about paths."""
         return recorded_options.get_environ(self._options).get("HOME", "/")
@@ -216,6 +214,28 @@ class Session(RunControls, ServerControls, TaskCalls):
     def sandbox(self) -> Sandbox:
         """The place where commands run."""
         return self._require_open().resources.services.environments.shared.sandbox
+
+    def read_version(self, digest: str) -> bytes | None:
+        """Read an earlier content of a file that a tool wrote. Return None if it was not kept.
+
+        Arguments:
+            digest: `before` or `after` of a `FileWriteIntended` event; "" means that there was no
+                file, which gives b"".
+
+        It is None while the session is not open.
+
+        Example:
+            from mudroom.events import FileWriteIntended
+
+            writes: list[FileWriteIntended] = []
+            session.watch(lambda e: writes.append(e) if isinstance(e, FileWriteIntended) else None)
+            await session.run("Which testing framework does this project use?")
+            print([session.read_version(write.before) for write in writes])
+        """
+        if not digest:
+            return b""
+        versions = self._runner and self._runner.resources.services.versions
+        return versions.read(digest) if versions else None
 
     def watch(self, watcher: Callable[[AnyEvent], None]) -> Callable[[], None]:
         """Call `watcher` with every event from now on, in order, including streamed text.
@@ -261,33 +281,6 @@ class Session(RunControls, ServerControls, TaskCalls):
         """
         runner = self._require_open()
         return RunStream(lambda watcher: runner.run_prompt(prompt, outputs, watcher))
-
-    def stream_task(
-        self,
-        prompt: Prompt,
-        *,
-        outputs: OutputSpec[Outputs] = None,
-        agent: str | Agent = "general",
-        budget: Budget | None = None,
-        model: str | None = None,
-        description: str = "",
-    ) -> RunStream[Outputs]:
-        """Run a task like `task`, and iterate over its events while it runs.
-
-        Arguments:
-            outputs, agent, budget, model, description: as for `task`.
-
-        Example:
-            async with session.stream_task("Find the author.", agent="explore") as stream:
-                async for event in stream:
-                    print(event.run)
-            print(stream.report.text)
-        """
-        runner = self._require_open()
-        more = {"model": model, "description": description}
-        return RunStream(
-            lambda watcher: run_task(runner, prompt, outputs, agent, budget, watcher, **more)
-        )
 
     async def compact(self, focus: str = "") -> Report:
         """Replace the conversation with a summary by its model. The journal keeps all messages.

@@ -23,10 +23,9 @@ from .._adapters.workers.remote.remote_services import SessionLink
 from .._adapters.workers.remote.serve import RunServer
 from .._adapters.workers.remote.shared_messages import ShareProcess
 from .._adapters.workers.shared.serve import SharedServer
+from .._engine.recorded_conversations import PastEvents
 from .._platform.event_loop import run_event_loop
-from .._platform.garbage_collector import collect_garbage_less_often
-from .._platform.open_files import raise_open_file_limit
-from .._projections.past_events import PastEvents
+from .._platform.own_process import collect_garbage_less_often, raise_open_file_limit
 from ..errors import MudroomError, UsageError
 from .worker_setup.cluster import adapt_to_node
 from .worker_setup.process_services import build_worker_services

@@ -13,9 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._adapters.journals.sessions import read_summary
-from .._adapters.output_filters.redaction import Redactor
-from .._core.event_encoding import encode_event
-from .._core.events import StoredEvent
+from .._adapters.output_filters import Redactor
+from .._core.events import StoredEvent, encode_event
 from .._core.ports import SessionInfo, SessionStore
 from .._projections.safe_text import redact_event
 from .._projections.session_summary import SessionSummary, summarize_session

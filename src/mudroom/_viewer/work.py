@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from .._core.event_encoding import decode_event
-from .._core.events import RunFinished, WorkMerged
+from .._core.events import RunFinished, WorkMerged, decode_event
 from .._core.runs import Work
 from .._core.tools import PreviewLine
-from .._platform.binary_files import is_binary
+from .._platform.regular_files import is_binary
 from .._projections.differences import diff_texts
 from ..errors import UsageError, WorkspaceError
 
 if TYPE_CHECKING:
     from .._adapters.workspaces.isolated.git_store import GitStore
-    from .._adapters.workspaces.isolated.trees import FileChange
+    from .._adapters.workspaces.isolated.store import FileChange
 
 # Changed files that are compared; the rest is only counted.
 MAX_FILES = 500

@@ -4,6 +4,11 @@
 options change. `Questions` holds the tool calls that the client must decide on. A server is then
 a mapping of messages: each message of its protocol becomes one call, each event one message.
 
+For what such a server needs besides: `check_prompt`, `check_outputs` and `explain_mismatch` check
+what clients send, `Peer` keeps the requests that are open between a server and its client, in both
+directions, `FairSlots` shares places for work between clients, `Listener` takes the connections of
+an HTTP server, and `delete_session` deletes a session with its files.
+
 Example:
     questions = Questions()
 
@@ -30,8 +35,66 @@ Example:
 
 from __future__ import annotations
 
-from .driver import SessionDriver, SessionStart
-from .questions import Question, Questions
-from .turn import Turn
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = ["Question", "Questions", "SessionDriver", "SessionStart", "Turn"]
+if TYPE_CHECKING:
+    from .._adapters.journals.sessions import delete_session
+    from .._core.schemas import explain_mismatch
+    from .._peers import Peer, PeerGone
+    from .._platform.connection_limits import ConnectionLimits
+    from .checks import check_outputs, check_prompt
+    from .driver import SessionDriver, SessionStart
+    from .fair_slots import FairSlots
+    from .listening import Listener, ListenOptions, Refusal, ServerAddress
+    from .questions import Question, Questions
+    from .turn import Turn
+
+# A server answers its first request before it imports what a session needs.
+_EXPORTS = {
+    "ConnectionLimits": ".._platform.connection_limits",
+    "FairSlots": ".fair_slots",
+    "ListenOptions": ".listening",
+    "Listener": ".listening",
+    "Peer": ".._peers",
+    "PeerGone": ".._peers",
+    "Question": ".questions",
+    "Questions": ".questions",
+    "Refusal": ".listening",
+    "ServerAddress": ".listening",
+    "SessionDriver": ".driver",
+    "SessionStart": ".driver",
+    "Turn": ".turn",
+    "check_outputs": ".checks",
+    "check_prompt": ".checks",
+    "delete_session": ".._adapters.journals.sessions",
+    "explain_mismatch": ".._core.schemas",
+}
+
+__all__ = [
+    "ConnectionLimits",
+    "FairSlots",
+    "ListenOptions",
+    "Listener",
+    "Peer",
+    "PeerGone",
+    "Question",
+    "Questions",
+    "Refusal",
+    "ServerAddress",
+    "SessionDriver",
+    "SessionStart",
+    "Turn",
+    "check_outputs",
+    "check_prompt",
+    "delete_session",
+    "explain_mismatch",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_EXPORTS[name], __name__), name)
+    globals()[name] = value
+    return value

@@ -11,8 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._core.events import AnyEvent, RunFinished, RunResumed, RunStarted
-from .._core.run_ids import is_child_id
-from .._core.runs import Report
+from .._core.runs import Report, is_child_id
 from .._session.prompts import Prompt
 from .._session.session import Session
 from ..errors import MudroomError, UsageError

@@ -11,12 +11,12 @@ from msgspec import Struct
 from .._adapters.tools import make_builtin_tools
 from .._core.agents import Mode
 from .._core.ports import ApprovalDecision, ApprovalRequest
-from .._core.run_ids import is_run_above
+from .._core.runs import is_run_above
 from .._core.tools import ToolCategory
 from .._platform.time_limits import time_limit
 from .._session.session import Session
 from ..errors import MudroomError
-from ..permissions.approved_rules import ApprovedRules
+from ..permissions.approved_rules import ApprovedRules, keep_approved
 from ..permissions.rules import Rule
 
 
@@ -96,6 +96,7 @@ class Questions:
         self._make_id = make_id
         self._allowed = allowed
         self._open: dict[str, Question] = {}
+        self._session: Session | None = None
         self._approved: ApprovedRules | None = None
         self._exact_calls: set[str] = set()
 
@@ -128,6 +129,7 @@ class Questions:
     def start_session(self, session: Session) -> None:
         """Ask about the calls of this open session. Rules approved earlier still apply."""
         rules = self._approved.rules if self._approved else []
+        self._session = session
         self._approved = ApprovedRules(
             session.permissions,
             workspace=session.cwd,
@@ -141,6 +143,14 @@ class Questions:
         """Allow from now on what these rules cover."""
         if self._approved:
             self._approved.add(*rules)
+
+    def keep_rules(self, *rules: Rule) -> None:
+        """Allow what these rules cover in later sessions in this folder and below it.
+
+        Raises UsageError or OSError if the file of such rules cannot be read or written.
+        """
+        if self._session and rules:
+            keep_approved(self._session.home, self._session.cwd, rules)
 
     def suggest_rules(self, request: ApprovalRequest) -> tuple[Rule, ...]:
         """Return the rules that would allow this call and similar ones; () if none can."""

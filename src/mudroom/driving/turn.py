@@ -7,11 +7,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from .._core.events import AnyEvent, RunResumed, RunStarted
-from .._core.run_ids import is_child_id
-from .._core.runs import Report
-from .._session.prompts import Prompt
+from .._core.runs import Report, is_child_id
+from .._session.prompts import OutputSpec, Prompt
 from .._session.session import Session
-from .._session.session_runs.requests import OutputSpec
 
 Result = TypeVar("Result")
 SessionCall = Callable[[Session], Awaitable[Any]]

@@ -14,8 +14,7 @@ from .._core.tools import Tool, ToolCategory
 from .._platform.private_files import replace_private_file
 from .._platform.regular_files import is_missing, read_regular_file
 from ..errors import UsageError
-from .match_call import get_call_path
-from .path_rules import PathContext
+from .path_rules import PathContext, get_call_path
 from .policy import RulePolicy
 from .rules import CallFinding, Permissions, Rule, Verdict, parse_rule
 
@@ -135,7 +134,7 @@ def _allows_all(findings: list[CallFinding]) -> bool:
 
 def _list_command_patterns(command: str) -> Iterator[str]:
     """Yield patterns for a simple command: first with similar arguments, then exactly this one."""
-    from .program_approvals import find_approved_prefix
+    from .program_risk import find_approved_prefix
     from .program_wrappers import get_program_name, strip_wrappers
     from .shell_parser import parse_command
 

@@ -20,12 +20,11 @@ from .._core.ports import (
     WorkspaceWrapper,
 )
 from .._core.runs import Brief
-from .._core.tool_patterns import parse_tool_patterns
+from .._core.tool_names import parse_tool_patterns
 from .._core.tools import Tool, ToolCategory
-from .._platform.path_text import path_from_text, path_to_text
+from .._platform.paths import path_from_text, path_to_text
 from ..errors import WorkspaceError
-from .match_call import CallMatcher, get_call_path, get_file_access
-from .path_rules import PathContext, covers_path
+from .path_rules import CallMatcher, PathContext, covers_path, get_call_path, get_file_access
 from .rules import RULE_VERDICTS, CallFinding, CallKind, Permissions, Rule, Verdict
 
 if TYPE_CHECKING:

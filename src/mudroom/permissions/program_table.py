@@ -1,14 +1,14 @@
 """What programs read, write and run, depending on their flags and operands.
 
-This is the only table of such facts. `program_risk` and `program_writes` judge single commands by
-it, and `program_approvals` decides which commands an approval covers.
+This is the only table of such facts. `program_risk` judges single commands by
+it, and decides which commands an approval covers.
 """
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
 from .shell_words import split_word_set
 
 # Programs that only read, with any flags except those `find_risk` reports. None of them runs a

@@ -1,18 +1,27 @@
-"""Permission rules of the form `Tool` or `Tool(pattern)`, and a session's permissions."""
+"""Permission rules of the form `Tool` or `Tool(pattern)`, a session's permissions, their files.
+
+The user's settings file applies in full. A project's files, which a stranger may have written, can
+only add restrictions.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from .._core.agents import Agent, Mode
-from .._core.tool_patterns import parse_tool_pattern
+from .._core.tool_names import parse_tool_pattern
 from .._core.type_checks import NamedFields
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
+from .._platform.regular_files import is_missing, read_regular_file
 from ..errors import UsageError
 
 
@@ -89,9 +98,11 @@ class Rule(Struct, frozen=True):
         """Return whether the rule is about this tool."""
         if self.tool == tool:
             return True
-        if self.tool.startswith("mcp__") and self.tool.count("__") == 1:
-            return tool.startswith(f"{self.tool}__")
-        return "*" in self.tool and fnmatchcase(tool, self.tool)
+        if "*" in self.tool:
+            return fnmatchcase(tool, self.tool)
+        # `mcp__git` alone names a whole server.
+        is_server = self.tool.startswith("mcp__") and self.tool.count("__") == 1
+        return is_server and tool.startswith(f"{self.tool}__")
 
 
 class CallFinding(Struct, frozen=True):
@@ -261,3 +272,139 @@ class Permissions(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
             for name, agent in agents.items()
             if not any(matches_agent(pattern, name) for pattern in denied)
         }
+
+
+PROJECT_FILES = (".claude/settings.json", ".claude/settings.local.json")
+USER_FILE = ".claude/settings.json"
+
+
+class PermissionSettings(Struct, frozen=True):
+    """Permissions read from settings files.
+
+    Arguments:
+        mode: the mode of the user's file, narrowed by the project's; None if no file sets one.
+        forbids_bypass: true if a file forbids the mode bypassPermissions.
+        notices: entries that are not used, and why, for the user.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    mode: Mode | None = None
+    forbids_bypass: bool = False
+    notices: tuple[str, ...] = ()
+
+
+class _RuleLists(Struct, rename="camel"):
+    allow: list[Any] = []
+    ask: list[Any] = []
+    deny: list[Any] = []
+    default_mode: str = ""
+    disable_bypass_permissions_mode: str = ""
+
+
+class _SettingsFile(Struct, rename="camel"):
+    permissions: _RuleLists = msgspec.field(default_factory=_RuleLists)
+    # Not used here, but keeps a file whose hooks cannot be decoded from being reported twice.
+    hooks: Any = None
+
+
+def load_permission_files(folder: str, *, user_home: str) -> PermissionSettings:
+    """Load the rules of the user's file and of the project's files.
+
+    Project files are searched for in `folder` and its parents, up to the root of the repository. A
+    file that cannot be read is skipped and reported in the notices.
+
+    Arguments:
+        user_home: the user's home folder, "" for none.
+    """
+    rules: list[Rule] = []
+    notices: list[str] = []
+    mode: Mode | None = None
+    forbids_bypass = False
+    user_file = Path(user_home, USER_FILE) if user_home else None
+    paths = [user_file] if user_file else []
+    paths += [path for path in _list_project_files(folder) if path != user_file]
+    for path in paths:
+        is_user_file = path == user_file
+        settings, text = _read(path, notices)
+        lists = settings.permissions
+        rules.extend(_parse_rules(path, lists, text, is_user_file, notices))
+        mode = _apply_mode(path, lists.default_mode, mode, is_user_file, notices)
+        forbids_bypass |= lists.disable_bypass_permissions_mode == "disable"
+    return PermissionSettings(tuple(rules), mode, forbids_bypass, tuple(notices))
+
+
+def _list_project_files(folder: str) -> Iterator[Path]:
+    start = Path(os.path.realpath(folder))
+    for place in (start, *start.parents):
+        yield from (place / name for name in PROJECT_FILES)
+        if (place / ".git").exists():
+            return
+
+
+def _read_bytes(path: Path, notices: list[str]) -> bytes | None:
+    """Read a file; None if it is missing, or unusable and reported in a notice."""
+    try:
+        return read_regular_file(path)
+    except OSError as error:
+        if not is_missing(path, error):
+            notices.append(f"this file is not used: {error.strerror} ({path})")
+        return None
+
+
+def _read(path: Path, notices: list[str]) -> tuple[_SettingsFile, str]:
+    data = _read_bytes(path, notices)
+    if data is None:
+        return _SettingsFile(), ""
+    try:
+        settings = msgspec.json.decode(data, type=_SettingsFile)
+    except (ValueError, RecursionError) as error:
+        reason = "it nests too deeply" if isinstance(error, RecursionError) else error
+        notices.append(f"this file is not used: {reason} ({path})")
+        return _SettingsFile(), ""
+    return settings, data.decode("utf-8", "replace")
+
+
+def _parse_rules(
+    path: Path, lists: _RuleLists, text: str, is_user_file: bool, notices: list[str]
+) -> Iterator[Rule]:
+    base = str(path.parent if is_user_file else path.parent.parent)
+    ignored = 0
+    for verdict in RULE_VERDICTS:
+        for entry in map(str, getattr(lists, verdict)):
+            if verdict == Verdict.ALLOW and not is_user_file:
+                ignored += 1
+                continue
+            origin = f"{path}:{_find_line_number(text, entry)}"
+            try:
+                yield parse_rule(entry, verdict, origin=origin, base=base)
+            except UsageError as error:
+                notices.append(str(error))
+    if ignored:
+        notices.append(
+            f"{ignored} allow rules of this folder are not used:"
+            f" a project can only add restrictions ({path})"
+        )
+
+
+def _apply_mode(
+    path: Path, name: str, current: Mode | None, is_user_file: bool, notices: list[str]
+) -> Mode | None:
+    """Apply a file's `defaultMode`. No file can switch permissions off."""
+    if not name:
+        return current
+    try:
+        mode = Mode(name)
+    except ValueError:
+        notices.append(f"unknown permission mode {name!r} ({path})")
+        return current
+    widest = Mode.ACCEPT_EDITS if is_user_file else current or Mode.DEFAULT
+    allowed = mode.limit_to(widest)
+    if allowed is not mode:
+        kind = "settings" if is_user_file else "project"
+        notices.append(f"a {kind} file may not set the permission mode {name} ({path})")
+    return allowed
+
+
+def _find_line_number(text: str, entry: str) -> int:
+    at = text.find(msgspec.json.encode(entry).decode())
+    return text.count("\n", 0, at) + 1 if at >= 0 else 1

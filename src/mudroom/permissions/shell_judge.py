@@ -8,23 +8,28 @@ from itertools import islice
 
 from .._core.tools import Tool, ToolCategory
 from .._platform.protected_names import find_protected_component
-from .match_call import CallMatcher
-from .path_rules import could_cover, matches_file
-from .program_approvals import find_approved_prefix
-from .program_risk import find_risk, is_read_only, is_safe_variable, obeys_folder
+from .path_rules import CallMatcher, could_cover, matches_file
+from .program_risk import (
+    find_approved_prefix,
+    find_risk,
+    is_read_only,
+    is_safe_variable,
+    obeys_folder,
+)
 from .program_table import FILELESS_PROGRAMS, SHELLS
 from .program_wrappers import expand_commands, extract_texts, get_program_name, strip_wrappers
 from .rules import CallFinding, CallKind, Rule, Verdict, is_literal, matches_pattern
 from .shell_parser import parse_command
-from .shell_paths import (
+from .shell_words import Redirect, Script, SimpleCommand, Word
+from .shell_writes import (
+    MAX_ENTRIES,
     CommandPaths,
+    WriteJudge,
     find_option_folders,
     find_unknown_folder,
     find_working_folders,
     has_wildcard,
 )
-from .shell_words import Redirect, Script, SimpleCommand, Word
-from .shell_writes import MAX_ENTRIES, WriteJudge
 
 # Levels of shells inside shells that are judged; anything deeper counts as unknown.
 MAX_SHELL_DEPTH = 4

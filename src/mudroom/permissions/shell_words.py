@@ -9,7 +9,7 @@ import re
 
 from msgspec import Struct
 
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
 
 
 class Word(Struct, frozen=True):

@@ -12,7 +12,7 @@ from .._core.messages import Message
 from .._core.runs import Reason, Report
 from .._core.tools import Tool
 from .._core.type_checks import NamedFields, check_type
-from .._platform.lazy_pattern import compile_later
+from .._platform.patterns import compile_later
 from ..errors import UsageError, quote_value
 
 SubagentTerminateMode = Reason

@@ -30,8 +30,7 @@ from .._core.tool_names import normalize_tool_name
 from .._core.tools import Effect, Tool
 from .._core.type_checks import check_type
 from .._engine.children.child_brief import narrow_tools
-from .._engine.output_types import OutputType, parse_output_type
-from .._engine.structured_output import EMIT_TOOL
+from .._engine.structured_output import EMIT_TOOL, OutputType, parse_output_type
 from .._projections.safe_text import sanitize_line
 from ..errors import ModelError, UnknownName, UsageError, quote_value
 from .config import (

@@ -18,12 +18,11 @@ from .._core.events import (
     WorkMerged,
 )
 from .._core.messages import AssistantMessage, TextBlock, ToolResultBlock, Usage
-from .._core.run_ids import is_next_run
-from .._core.runs import Brief, Reason, Report
+from .._core.runs import Brief, Reason, Report, is_next_run
 from .._core.tools import ToolResult
-from .._engine.call_batch import is_cut_off_result
 from .._engine.child_report import NO_SUMMARY, REPORT_CAP
-from .._engine.inbox.inbox import make_end_id
+from .._engine.conversation import is_cut_off_result
+from .._engine.inbox import make_end_id
 from .._projections.engine_text import quote, unquote
 from .._projections.transcript import build_transcript
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import TypeVarTuple
 
-from .._platform.system_clock import SystemClock
+from .._platform.time_limits import SystemClock
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")

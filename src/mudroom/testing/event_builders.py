@@ -22,8 +22,7 @@ from .._core.messages import (
     ToolCallBlock,
     Usage,
 )
-from .._core.run_ids import count_above
-from .._core.runs import Brief, Reason, Report
+from .._core.runs import Brief, Reason, Report, count_above
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from .._engine.children.task_tool import make_task_tool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .._adapters.models.replay_model import ReplayModel
-from .._core.event_encoding import decode_event
+from .._core.events import decode_event
 from .._engine.recorded_conversations import rebuild_conversations
 
 

@@ -28,9 +28,9 @@ from .._core.ports import (
 from .._core.runs import Brief, Report
 from .._core.tools import Effect, Tool, ToolResult
 from .._engine.children.task_tool import make_task_tool
+from .._engine.recorded_conversations import PastEvents
 from .._engine.run_tools.send_message import SEND_MESSAGE
 from .._engine.session_context import SessionServices, SingleEnvironment, Watchers
-from .._projections.past_events import PastEvents
 from .clock import LoopClock
 
 _POLL_SECONDS = 0.005

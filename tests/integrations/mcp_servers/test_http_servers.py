@@ -18,7 +18,7 @@ from mudroom._adapters.integrations.mcp_servers.connection import Connection, Se
 from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, Listing
 from mudroom._adapters.integrations.mcp_servers.logins.stored_logins import LoginFile, StoredLogin
 from mudroom._adapters.integrations.mcp_servers.servers import McpServers
-from mudroom._adapters.output_filters.redaction import Redactor
+from mudroom._adapters.output_filters import Redactor
 
 from ...waiting import block_until
 

@@ -20,7 +20,7 @@ from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._adapters.models.openai.responses import ResponsesModel
 from mudroom._core.messages import user_message
 from mudroom._core.ports import Model, RequestConfig
-from mudroom._core.schemas.sendable_schema import make_sendable
+from mudroom._core.schemas import make_sendable
 from mudroom._core.tools import Tool
 from mudroom.testing.clock import FakeClock
 

@@ -165,7 +165,7 @@ async def test_a_child_without_a_grant_pays_no_byte(tmp_path: Path) -> None:
 def test_patterns_of_agents_narrow_what_is_granted(
     patterns: tuple[str, ...] | None, granted: tuple[str, ...]
 ) -> None:
-    from mudroom._core.tool_patterns import narrow_server_patterns
+    from mudroom._core.tool_names import narrow_server_patterns
 
     servers = ("mcp__git__*", "mcp__time__*")
     assert narrow_server_patterns(servers, patterns) == granted

@@ -201,6 +201,8 @@ async def test_metrics_have_the_tokens_and_durations(
     names = ["gen_ai.client.operation.duration", "gen_ai.invoke_agent.duration"]
     counts = [sum(each.count for each in metrics[name].histogram.data_points) for name in names]
     assert counts == [6, 3]
+    first = metrics["gen_ai.client.operation.time_to_first_chunk"].histogram.data_points
+    assert sum(point.count for point in first) == 3  # those whose answer is text
 
 
 async def test_the_callers_provider_gets_the_spans_below_its_own(tmp_path: Path) -> None:

@@ -17,17 +17,16 @@ from mudroom._cli.actions.acp.command_line import fetch_server_prompt, list_serv
 from mudroom._core.agents import Mode
 from mudroom._core.budgets import Budget
 from mudroom._core.ports import Approver
-from mudroom._servers.acp.server import AcpServer
-from mudroom._servers.acp.setup import (
-    CommandLine,
-    PlannedSession,
-    RecordedSession,
-    SessionPlan,
-)
-from mudroom._servers.file_prompts import FilePrompt
 from mudroom.permissions.approved_rules import load_approved
 from mudroom.permissions.rules import Permissions
 from mudroom.testing import ScriptedModel
+from mudroom_hosts.acp.server import AcpServer
+from mudroom_hosts.acp.setup import (
+    CommandLine,
+    RecordedSession,
+    SessionPlan,
+)
+from mudroom_hosts.file_prompts import FilePrompt
 
 Line = dict[str, Any]
 NEW_UPDATES = ("subagent_update", "session_message", "notice", "compaction_update")
@@ -91,7 +90,7 @@ class Editor:
         self._methods: dict[int, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def prepare(self, plan: SessionPlan, approver: Approver) -> PlannedSession:
+    def prepare(self, plan: SessionPlan, approver: Approver) -> Session:
         """Make the session of a plan, as the command line does."""
         self.plans.append(plan)
         mode = Mode(plan.mode) if plan.mode else Mode.DEFAULT
@@ -99,7 +98,7 @@ class Editor:
         permissions = Permissions(rules=rules, mode=mode, can_ask=True)
         options: Line = {"model": plan.model or self.model, "sandbox": "off"} | self._options
         options |= {"tools": plan.tools} if plan.tools else {}
-        session = Session(
+        return Session(
             cwd=plan.cwd,
             home=self.home,
             permissions=permissions,
@@ -110,7 +109,6 @@ class Editor:
             environ={"HOME": str(self.folder)},
             **options,
         )
-        return PlannedSession(session=session, home=self.home)
 
     @asynccontextmanager
     async def serve(self) -> AsyncGenerator[AcpServer]:

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from mudroom._adapters.journals.sessions import open_store, read_events
 from mudroom._core.events import StoredEvent
 from mudroom._projections.run_tree import RunTree
-from mudroom._servers.acp.params import ClientAbilities
-from mudroom._servers.acp.updates import SessionUpdates
 from mudroom.testing import Request, call
+from mudroom_hosts.acp.params import ClientAbilities
+from mudroom_hosts.acp.updates import SessionUpdates
 
 from .conftest import Editor, MakeEditor
 from .trees import act, count_nodes, make_tree

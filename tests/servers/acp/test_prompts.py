@@ -12,10 +12,10 @@ from tests.waiting import wait_until
 from mudroom._core.budgets import Budget
 from mudroom._core.messages import AssistantMessage, StopReason, TextBlock, ThinkingBlock
 from mudroom._core.runs import Reason, Report
-from mudroom._servers.acp.stop_reasons import describe_failure
-from mudroom._servers.file_prompts import FilePrompt
 from mudroom.errors import ModelRefused
 from mudroom.testing import Request, call
+from mudroom.views import describe_end
+from mudroom_hosts.file_prompts import FilePrompt
 
 from .conftest import Line, MakeEditor
 
@@ -122,7 +122,7 @@ async def test_limits_and_refusals_have_their_stop_reasons(
 
 def test_a_run_that_ended_without_an_error_says_why_in_words() -> None:
     report = Report[Any](run_id="1", text="", reason=Reason.LOOP)
-    assert describe_failure(report) == "The run repeated itself and was stopped."
+    assert describe_end(report) == "The run repeated itself and was stopped."
 
 
 async def test_a_failed_model_is_an_error_and_the_session_goes_on(make_editor: MakeEditor) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mudroom._servers.acp.params import InitializeParams
 from mudroom.testing import Request
+from mudroom_hosts.acp.params import InitializeParams
 
 from .conftest import Line, MakeEditor
 

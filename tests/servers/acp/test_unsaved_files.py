@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from mudroom._adapters.workspaces.shared import SharedWorkspace
-from mudroom._servers.acp.errors import RequestError
-from mudroom._servers.acp.unsaved_files import MAX_BYTES, UNSAVED_NOTE, UnsavedFiles
 from mudroom.errors import WorkspaceError
 from mudroom.testing import call
+from mudroom_hosts.acp.errors import RequestError
+from mudroom_hosts.acp.unsaved_files import MAX_BYTES, UNSAVED_NOTE, UnsavedFiles
 
 from .conftest import Editor, Line, MakeEditor
 

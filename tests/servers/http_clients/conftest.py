@@ -20,18 +20,18 @@ from mudroom import Session
 from mudroom._adapters.journals.sessions import open_store
 from mudroom._core.agents import Agent, Mode
 from mudroom._core.ports import Approver, SessionStore
-from mudroom._servers.http.records.state_file import StateFile
-from mudroom._servers.http.records.tokens import TokenRecords
-from mudroom._servers.http.server import HttpServer
-from mudroom._servers.http.setup import (
+from mudroom.driving import ServerAddress
+from mudroom.permissions.rules import Permissions
+from mudroom.testing import ScriptedModel
+from mudroom_serve.server import HttpServer
+from mudroom_serve.setup import (
     CommandLine,
     ListedAgent,
     ServerOptions,
     SessionPlan,
 )
-from mudroom._servers.listening import ServerAddress
-from mudroom.permissions.rules import Permissions
-from mudroom.testing import ScriptedModel
+from mudroom_serve.state.state_file import StateFile
+from mudroom_serve.state.tokens import TokenRecords
 
 Line = dict[str, Any]
 READER = Agent(name="reader", description="It reads.", instructions="Read.", tools=("read",))

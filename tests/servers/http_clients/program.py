@@ -13,8 +13,8 @@ from typing import Any
 
 from tests.waiting import SECONDS
 
-from mudroom._servers.http.records.state_file import StateFile
-from mudroom._servers.http.records.tokens import TokenRecords
+from mudroom_serve.state.state_file import StateFile
+from mudroom_serve.state.tokens import TokenRecords
 
 from .conftest import Client, Line
 

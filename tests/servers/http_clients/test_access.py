@@ -14,11 +14,11 @@ import aiohttp
 import pytest
 
 from mudroom._platform.connection_limits import ConnectionLimits
-from mudroom._servers.http.records.tokens import TokenRecords
-from mudroom._servers.http.route import Route
-from mudroom._servers.http.setup import ServerOptions
-from mudroom._servers.listening import check_listen_options
+from mudroom.driving.listening import check_listen_options
 from mudroom.errors import UnknownName, UsageError
+from mudroom_serve.route import Route
+from mudroom_serve.setup import ServerOptions
+from mudroom_serve.state.tokens import TokenRecords
 
 from ...half_open import check_half_open, open_half
 from .conftest import Client, Line, MakeSite

@@ -15,9 +15,9 @@ from yarl import URL
 
 from mudroom._adapters.journals.sessions import open_store
 from mudroom._core.ports import SessionStore
-from mudroom._servers.http.request_log import Faults
 from mudroom.testing import Request
 from mudroom_postgres.background_loop import get_background_loop
+from mudroom_serve.request_log import Faults
 
 from .conftest import Client, Line, MakeSite, Site
 
@@ -292,7 +292,7 @@ async def test_a_session_that_is_deleted_is_not_tried_again(make_site: MakeSite)
     async with site.connect() as client:
         session = (await client.create(prompt="Go."))["id"]
         assert site.server
-        retries = site.server._hosts._retries
+        retries = site.server._registry._retries
         await wait_until(lambda: bool(retries))
         switched.store = open_store(site.home)
         assert (await client.send("DELETE", f"/v1/sessions/{session}"))[0] == 200

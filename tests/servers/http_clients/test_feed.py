@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mudroom._core.events import Delta, NoteInjected
-from mudroom._servers.http.feed import SessionFeed
+from mudroom_serve.feed import SessionFeed
 
 
 def make_feed() -> SessionFeed:

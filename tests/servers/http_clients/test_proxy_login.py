@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mudroom._servers.http.proxy_login import ProxyLogin, make_proxy_login, parse_networks
-from mudroom._servers.http.setup import ServerOptions
 from mudroom.errors import UsageError
+from mudroom_serve.proxy_login import ProxyLogin, make_proxy_login, parse_networks
+from mudroom_serve.setup import ServerOptions
 
 from .conftest import Client, MakeSite, is_idle
 from .test_shares import spend

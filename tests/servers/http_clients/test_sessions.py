@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 from tests.waiting import SECONDS, wait_until
 
-from mudroom._servers.http.hosted_session import HostedSession
 from mudroom.testing import Request, call
+from mudroom_serve.served_session import ServedSession
 
 from .conftest import Client, Line, MakeSite, is_idle
 
@@ -252,7 +252,7 @@ async def test_a_question_without_an_answer_is_denied(make_site: MakeSite) -> No
         decided = await client.list_events(session, "?kinds=permission_decided")
         assert decided[0]["answer"] == "no one answered within 0 s"
         server = site.server
-        await wait_until(lambda: server and not server._hosts.count_open())
+        await wait_until(lambda: server and not server._registry.count_open())
         with closing(sqlite3.connect(Path(site.home, "serve.sqlite3"))) as connection:
             noted = connection.execute("SELECT asking FROM sessions").fetchall()
         assert noted == [("",)], "other processes do not show a question that is closed"
@@ -331,7 +331,7 @@ async def test_closed_sessions_do_not_stay_in_memory(make_site: MakeSite) -> Non
         try:
             for _ in range(45):
                 await client.finish((await client.create(prompt="Go."))["id"])
-            kept = sum(isinstance(each, HostedSession) for each in gc.get_objects())
+            kept = sum(isinstance(each, ServedSession) for each in gc.get_objects())
         finally:
             gc.enable()
     assert kept < 30

@@ -16,11 +16,11 @@ from tests.waiting import SECONDS, wait_until
 from mudroom import Usage
 from mudroom._core.messages import AssistantMessage, TextBlock
 from mudroom._core.ports import SessionStore
-from mudroom._servers.fair_slots import FairSlots
-from mudroom._servers.http.records.spending import Amounts, SpendingRecords
-from mudroom._servers.http.records.state_file import StateFile
+from mudroom.driving import FairSlots
 from mudroom.errors import MudroomError
 from mudroom.testing import Request, call
+from mudroom_serve.state.spending import Amounts, SpendingRecords
+from mudroom_serve.state.state_file import StateFile
 
 from .conftest import Client, MakeSite
 
@@ -300,8 +300,8 @@ async def test_a_server_lets_prompts_end(make_site: MakeSite, is_slow: bool) -> 
     site = make_site(answer, options=options)
     addresses: list[Any] = []
     from mudroom._adapters.journals.sessions import open_store
-    from mudroom._servers.http.server import HttpServer
-    from mudroom._servers.http.setup import CommandLine, ListedAgent
+    from mudroom_serve.server import HttpServer
+    from mudroom_serve.setup import CommandLine, ListedAgent
 
     def make_server() -> HttpServer:
         listed = [ListedAgent(name="reader", description="It reads.")]

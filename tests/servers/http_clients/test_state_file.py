@@ -15,7 +15,7 @@ import pytest
 from tests.waiting import SECONDS
 
 from mudroom import MudroomError
-from mudroom._servers.http.records.state_file import StateError, StateFile
+from mudroom_serve.state.state_file import StateError, StateFile
 
 Work = Callable[[sqlite3.Connection], object]
 

@@ -18,21 +18,19 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from msgspec.structs import replace
 from tests.waiting import SECONDS
 
 from mudroom import Permissions, Session
+from mudroom._cli.actions.programs.serve_mcp import find_owner
 from mudroom._core.agents import Mode
 from mudroom._core.ports import Approver
-from mudroom._servers.http.records.state_file import StateFile
-from mudroom._servers.http.records.tokens import TokenRecords
-from mudroom._servers.line_input import LineInput
-from mudroom._servers.line_output import LineOutput
-from mudroom._servers.listening import ListenOptions, ServerAddress
-from mudroom._servers.mcp.host_tokens import find_owner
-from mudroom._servers.mcp.server import McpServer, Pipes, ServerOptions
-from mudroom._servers.mcp.stdio import MessageWriter
+from mudroom.driving import ListenOptions, ServerAddress
 from mudroom.testing import ScriptedModel
+from mudroom_hosts.line_streams import LineInput, LineOutput
+from mudroom_hosts.mcp.server import McpServer, Pipes, ServerOptions
+from mudroom_hosts.mcp.stdio import MessageWriter
+from mudroom_serve.state.state_file import StateFile
+from mudroom_serve.state.tokens import TokenRecords
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 ERAS = ("2026-07-28", "legacy")
@@ -63,7 +61,7 @@ class McpHost:
         session = Session(
             model=self.model,
             cwd=str(self._folder),
-            home=self._options.home,
+            home=str(self._folder.parent / "home"),
             sandbox="off",
             permissions=self.permissions,
             approver=approver,
@@ -337,8 +335,7 @@ def make_host(tmp_path: Path) -> MakeHost:
     def make(script: Any, mode: str = "default", session: Any = None, **options: Any) -> McpHost:
         folder = tmp_path / "project"
         folder.mkdir(exist_ok=True)
-        chosen = ServerOptions(home=str(tmp_path / "home"))
-        return McpHost(folder, script, replace(chosen, **options), mode, **(session or {}))
+        return McpHost(folder, script, ServerOptions(**options), mode, **(session or {}))
 
     return make
 

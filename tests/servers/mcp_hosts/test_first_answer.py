@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 from tests.waiting import wait_until
 
-from mudroom._servers.line_input import LineInput
-from mudroom._servers.line_output import LineOutput
-from mudroom._servers.mcp.first_answer import FILE, FirstAnswer
 from mudroom.errors import MudroomError
+from mudroom_hosts.line_streams import LineInput, LineOutput
+from mudroom_hosts.mcp.first_answer import FILE, FirstAnswer
 
 from .conftest import MakeHost, RawHost, TaskHost
 

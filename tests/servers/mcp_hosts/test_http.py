@@ -18,18 +18,17 @@ from tests.waiting import SECONDS
 
 from mudroom import Budget, Session
 from mudroom._platform.connection_limits import ConnectionLimits
-from mudroom._servers.listening import ListenOptions
-from mudroom._servers.mcp import http as http_server
-from mudroom._servers.mcp.host_task import Owner
-from mudroom._servers.mcp.host_tasks import HostTasks
-from mudroom._servers.mcp.http import serve_http
-from mudroom._servers.mcp.protocol import McpProtocol
-from mudroom._servers.mcp.protocol_tasks import ProtocolTasks
-from mudroom._servers.mcp.results import AnswerMaker
-from mudroom._servers.mcp.task_request import TaskArguments
-from mudroom.driving import SessionDriver
+from mudroom.driving import Listener, ListenOptions, SessionDriver
 from mudroom.errors import MudroomError, UsageError
 from mudroom.testing import Request, ScriptedModel
+from mudroom_hosts.mcp import http as http_server
+from mudroom_hosts.mcp.host_task import Owner
+from mudroom_hosts.mcp.host_tasks import HostTasks
+from mudroom_hosts.mcp.http import serve_http
+from mudroom_hosts.mcp.protocol import McpProtocol
+from mudroom_hosts.mcp.protocol_tasks import ProtocolTasks
+from mudroom_hosts.mcp.results import AnswerMaker
+from mudroom_hosts.mcp.task_request import TaskArguments
 
 from ...half_open import check_half_open, open_half
 from .conftest import ERAS, HttpHost, get_text, get_values
@@ -241,7 +240,7 @@ async def test_a_server_that_fails_says_so() -> None:
             Server("x"),
             HostTasks(Budget()),
             wrong,
-            ListenOptions(),
+            Listener(ListenOptions()),
             find_no_owner,
             asyncio.Event(),
             print,

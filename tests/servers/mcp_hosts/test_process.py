@@ -21,11 +21,11 @@ from tests.waiting import SECONDS, is_alive, wait_until
 from mudroom import Session
 from mudroom._adapters.journals.sessions import open_store, read_events
 from mudroom._core.messages import ToolCallBlock
-from mudroom._servers.http.records.state_file import StateFile
-from mudroom._servers.http.records.tokens import TokenRecords
 from mudroom.events import RunFinished, RunStarted
 from mudroom.testing import ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer
+from mudroom_serve.state.state_file import StateFile
+from mudroom_serve.state.tokens import TokenRecords
 
 from .conftest import TaskHost
 
@@ -34,7 +34,7 @@ END_SECONDS = 3.0
 
 PRINTING = """
 import os, subprocess, sys, warnings
-from mudroom._servers.mcp.server import claim_standard_streams
+from mudroom_hosts.mcp.server import claim_standard_streams
 with claim_standard_streams() as pipes:
     print("print")
     sys.stdout.flush()
@@ -219,7 +219,7 @@ def test_without_the_package_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from mudroom._cli.main import run
-    from mudroom._servers.mcp import server
+    from mudroom_hosts.mcp import server
 
     def find_nothing(_: str) -> None:
         return None

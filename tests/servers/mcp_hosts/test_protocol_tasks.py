@@ -9,11 +9,11 @@ from pathlib import Path
 from tests.waiting import wait_until
 
 from mudroom import Budget
-from mudroom._servers.mcp.host_task import LOCAL_OWNER, HostTask
-from mudroom._servers.mcp.host_tasks import DEFAULT_PARALLEL, HostTasks
-from mudroom._servers.mcp.protocol_tasks import FOLDER, KEPT_SECONDS, ProtocolTasks
-from mudroom._servers.mcp.task_request import TaskArguments
 from mudroom.testing import Request
+from mudroom_hosts.mcp.host_task import LOCAL_OWNER, HostTask
+from mudroom_hosts.mcp.host_tasks import DEFAULT_PARALLEL, HostTasks
+from mudroom_hosts.mcp.protocol_tasks import FOLDER, KEPT_SECONDS, ProtocolTasks
+from mudroom_hosts.mcp.task_request import TaskArguments
 
 from .conftest import EXTENSION, MakeHost, TaskHost
 from .test_process import start_with_model

@@ -11,9 +11,9 @@ import pytest
 from tests.waiting import SECONDS, wait_until
 
 from mudroom import Reason
-from mudroom._servers.line_input import MAX_LINE
 from mudroom.events import RunFinished
 from mudroom.testing import Request
+from mudroom_hosts.line_streams import MAX_LINE
 
 from .conftest import MakeHost, RawHost
 

@@ -15,14 +15,14 @@ from tests.waiting import wait_until
 from mudroom import Agent, Budget
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.runs import Brief
-from mudroom._servers.mcp.following import Context
-from mudroom._servers.mcp.host_task import LOCAL_OWNER, HostTask
-from mudroom._servers.mcp.host_tasks import HostTasks
-from mudroom._servers.mcp.protocol import _MAX_STREAMS, _PAUSE, TaskNotifications
-from mudroom._servers.mcp.protocol_tasks import ProtocolTasks
-from mudroom._servers.mcp.task_request import TaskArguments
 from mudroom.driving import Question
 from mudroom.events import RunStarted
+from mudroom_hosts.mcp.following import Context
+from mudroom_hosts.mcp.host_task import LOCAL_OWNER, HostTask
+from mudroom_hosts.mcp.host_tasks import HostTasks
+from mudroom_hosts.mcp.protocol import _MAX_STREAMS, _PAUSE, TaskNotifications
+from mudroom_hosts.mcp.protocol_tasks import ProtocolTasks
+from mudroom_hosts.mcp.task_request import TaskArguments
 
 from .conftest import EXTENSION
 

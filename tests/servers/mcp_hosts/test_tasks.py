@@ -13,10 +13,10 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
 from mudroom import Budget, Reason
-from mudroom._servers.mcp.tool_definitions import TOOLS
 from mudroom.errors import ModelRefused
 from mudroom.events import RunFinished
 from mudroom.testing import Request, call
+from mudroom_hosts.mcp.tool_definitions import TOOLS
 
 from .conftest import ERAS, MakeHost, RawHost, get_text, get_values
 

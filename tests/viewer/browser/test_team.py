@@ -13,8 +13,7 @@ from mudroom import Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import TeamMessageSent
-from mudroom._projections.current_team import describe_state, list_teammates
-from mudroom._projections.run_tree import RunTree
+from mudroom._projections.run_tree import RunTree, describe_state, list_teammates
 
 from .conftest import Page
 from .test_lanes import record_team

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from .commands import check_commands, load_commands
     from .context_files import ContextFiles, load_context_files
     from .declared_servers import DeclaredServer, may_declare_servers, may_have_rights
-    from .diagnostics import Diagnostic, Severity, count_by_severity
     from .fields import fold_name, normalize_name
     from .output_styles import (
         NO_STYLE,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
         find_style,
         load_output_styles,
     )
-    from .safe_read import find_files
+    from .safe_read import Diagnostic, Severity, count_by_severity, find_files
     from .skills import Skill, load_skill, load_skills
 
 BUILTIN_AGENTS = ("general", "explore", "plan")
@@ -41,10 +40,9 @@ _MODULES = {
     "commands": "check_commands load_commands",
     "context_files": "ContextFiles load_context_files",
     "declared_servers": "DeclaredServer may_declare_servers may_have_rights",
-    "diagnostics": "Diagnostic Severity count_by_severity",
     "fields": "fold_name normalize_name",
     "output_styles": "NO_STYLE OutputStyle apply_style find_style load_output_styles",
-    "safe_read": "find_files",
+    "safe_read": "Diagnostic Severity count_by_severity find_files",
     "skills": "Skill load_skill load_skills",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._core.agents import Agent, Mode
+from ..._core.json_values import JsonValue
 from . import BUILTIN_AGENTS
-from .codex_config import CONFIG_NAME, read_declared_agents
 from .declared_servers import DeclaredServer, list_declared
-from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .fields import AgentDraft, draft_agent, fold_name, normalize_name
-from .frontmatter import Entry, parse_document
-from .locations import AGENT_LOCATIONS, Location
-from .plugin_folders import PluginFolders, list_locations, make_part_name
-from .safe_read import list_files, read_text
+from .frontmatter import Entry, parse_document, parse_toml
+from .locations import AGENT_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
+from .prompt_template import fill_variables
+from .safe_read import Diagnostic, FileDiagnostics, list_files, make_name_clash, read_text
 from .skills import Skill, format_preloaded, load_skills
-from .toml_document import parse_toml
 
 TEMPLATE_DESCRIPTION = "when to use this agent (the only text that its caller reads)"
 """The description that `mudroom agents new` writes."""
@@ -154,7 +152,12 @@ def _fit_to_location(agent: Agent, location: Location) -> Agent:
         return agent
     # A plugin may make its agent read-only, but not give it more rights.
     mode = agent.mode if agent.mode is Mode.PLAN else None
-    return replace(agent, name=make_part_name(location, agent.name), mode=mode)
+    return replace(
+        agent,
+        name=make_part_name(location, agent.name),
+        instructions=fill_variables(agent.instructions, location.variables),
+        mode=mode,
+    )
 
 
 def _list_near_skills(skills: dict[str, Skill], plugin: str) -> dict[str, Skill]:
@@ -287,3 +290,36 @@ def _parse_markdown(
     if not diagnostics.items:
         diagnostics.add_note(1, "no frontmatter: treated as documentation")
     return None, "", 1
+
+
+CONFIG_NAME = "config.toml"
+
+
+def read_declared_agents(
+    path: str, boundary: str, diagnostics: FileDiagnostics
+) -> dict[str, dict[str, Entry]]:
+    """Return the name and description of each agent that has a file, by that file's path.
+
+    Arguments:
+        boundary: see `safe_read.read_text`.
+    """
+    text = read_text(path, boundary, diagnostics)
+    entries = parse_toml(text, diagnostics) if text is not None else None
+    agents = entries.get("agents") if entries else None
+    if agents is None or not isinstance(agents.value, dict):
+        return {}
+    declared: dict[str, dict[str, Entry]] = {}
+    for name, value in agents.value.items():
+        # The same table holds settings of all agents, such as `max_threads`.
+        if not isinstance(value, dict):
+            continue
+        file = value.get("config_file")
+        if not isinstance(file, str) or not file:
+            diagnostics.add_warning(agents.line, f"agents.{name} has no config_file; not used")
+            continue
+        agent_path = os.path.normpath(os.path.join(os.path.dirname(path), file))
+        keys: dict[str, JsonValue] = {"name": name, "description": value.get("description")}
+        declared[agent_path] = {
+            key: Entry(cast("JsonValue", text), 1) for key, text in keys.items() if text
+        }
+    return declared

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
-from .diagnostics import Diagnostic
-from .locations import COMMAND_LOCATIONS, Location
-from .plugin_folders import PluginFolders, list_locations, make_part_name
+from .locations import COMMAND_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
 from .prompt_template import PromptTemplate, load_template
-from .safe_read import list_files
+from .safe_read import Diagnostic, list_files
 
 
 class CommandFile(Struct, frozen=True):
@@ -23,6 +21,7 @@ class CommandFile(Struct, frozen=True):
         boundary: see `safe_read.read_text`.
         is_personal: false if it belongs to the project.
         place: the project folder it belongs to, "" for one of the user.
+        variables: see `Location`.
     """
 
     name: str
@@ -30,6 +29,7 @@ class CommandFile(Struct, frozen=True):
     boundary: str = ""
     is_personal: bool = False
     place: str = ""
+    variables: Mapping[str, str] = {}
 
     @property
     def description(self) -> str:
@@ -37,7 +37,7 @@ class CommandFile(Struct, frozen=True):
         return self.load_template().description
 
     def load_template(self) -> PromptTemplate:
-        return load_template(self.path, self.boundary, is_command=True)
+        return load_template(self.path, self.boundary, self.variables, is_command=True)
 
 
 def load_commands(
@@ -83,7 +83,14 @@ def _load_commands(
             location.folder, location.kind.suffix, diagnostics, boundary=location.boundary
         ):
             name = _derive_name(path, location)
-            file = CommandFile(name, path, location.boundary, location.is_personal, location.place)
+            file = CommandFile(
+                name,
+                path,
+                location.boundary,
+                location.is_personal,
+                location.place,
+                location.variables,
+            )
             commands.setdefault(name, file)
     return commands
 

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from ..._platform.lazy_pattern import compile_later
 from ..._platform.open_beneath import find_real_path
+from ..._platform.patterns import compile_later
 from ..._projections.engine_text import wrap
-from .diagnostics import Diagnostic, FileDiagnostics, Severity
 from .locations import list_project_folders
-from .safe_read import is_beneath, read_text
+from .safe_read import Diagnostic, FileDiagnostics, Severity, is_beneath, read_text
 
 MAX_TOTAL_BYTES = 32 << 10
 """Bytes of all context files together."""

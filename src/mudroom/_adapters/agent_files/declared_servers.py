@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from ..._platform.regular_files import read_regular_file
+from .fields import ServerEntry
 from .locations import (
     AGENT_LOCATIONS,
     COMMAND_LOCATIONS,
@@ -18,7 +19,6 @@ from .locations import (
     find_locations,
 )
 from .safe_read import list_files
-from .servers_field import Entry
 
 _KEYS = (b"mcpServers", b"mcp_servers", b"mcp-servers")
 # Without one of these, a command or skill neither runs a shell command nor allows a tool.
@@ -36,14 +36,14 @@ class DeclaredServer(Struct, frozen=True):
 
     agent: str
     name: str
-    entry: Entry
+    entry: ServerEntry
     path: str
     dialect: str
     place: str = ""
 
 
 def list_declared(
-    agent: str, servers: Mapping[str, Entry | None], path: str, location: Location
+    agent: str, servers: Mapping[str, ServerEntry | None], path: str, location: Location
 ) -> Iterator[DeclaredServer]:
     """Yield those servers of an agent that come with a configuration.
 

@@ -1,10 +1,14 @@
-"""The keys of agent files, in every program's spelling, and what they mean for an Agent."""
+"""The keys of agent files, in every program's spelling, and what they mean for an Agent.
+
+An agent never gets more than its file says: a limit that cannot be understood raises ValueError,
+and the file is not used.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -12,9 +16,11 @@ from ..._core.agents import Agent, Mode, WorkspaceKind
 from ..._core.budgets import Budget
 from ..._core.json_values import JsonValue
 from ..._core.output_declarations import parse_outputs
-from . import servers_field, tools_field
-from .diagnostics import FileDiagnostics
+from ..._core.tool_names import make_server_pattern, normalize_tool_name, parse_tool_pattern
+from ..._platform.patterns import compile_later
+from ...errors import UnknownName
 from .frontmatter import Entry
+from .safe_read import FileDiagnostics
 
 MAX_DESCRIPTION = 2_000
 """Characters of a description, which the model of a parent reads."""
@@ -40,12 +46,12 @@ class AgentDraft(Struct):
     denied_tools: tuple[str, ...] = ()
     budget_fields: dict[str, Any] = {}
     skills: tuple[str, ...] = ()
-    servers: dict[str, servers_field.Entry | None] = {}
+    servers: dict[str, ServerEntry | None] = {}
     is_main: bool = False
     unused_reason: str = ""
 
     def build_agent(self) -> Agent:
-        tools = servers_field.add_server_patterns(self.tools, self.servers)
+        tools = add_server_patterns(self.tools, self.servers)
         if self.denied_tools:
             tools = (*(("*",) if tools is None else tools), *self.denied_tools)
         return Agent(tools=tools, budget=Budget(**self.budget_fields), **self.fields)
@@ -169,7 +175,7 @@ def _handle_model(draft: AgentDraft, value: JsonValue, line: int) -> None:
 
 
 def _handle_tools(draft: AgentDraft, value: JsonValue, line: int) -> None:
-    allowed = tools_field.parse_allowed(value, draft.known_tools, draft.diagnostics, line)
+    allowed = parse_allowed(value, draft.known_tools, draft.diagnostics, line)
     draft.tools = allowed.tools
     if allowed.agents is not None:
         draft.fields["children"] = allowed.agents
@@ -181,13 +187,11 @@ def _handle_tools(draft: AgentDraft, value: JsonValue, line: int) -> None:
 
 
 def _handle_denied_tools(draft: AgentDraft, value: JsonValue, line: int) -> None:
-    draft.denied_tools += tools_field.parse_denied(
-        value, draft.known_tools, draft.diagnostics, line
-    )
+    draft.denied_tools += parse_denied(value, draft.known_tools, draft.diagnostics, line)
 
 
 def _handle_permission(draft: AgentDraft, value: JsonValue, line: int) -> None:
-    permission = tools_field.parse_permission(value, draft.diagnostics, line)
+    permission = parse_permission(value, draft.diagnostics, line)
     draft.denied_tools += tuple(tool for tool in permission.tools if tool.startswith("!"))
     allowed = tuple(tool for tool in permission.tools if not tool.startswith("!"))
     if allowed:
@@ -220,7 +224,7 @@ def _handle_sandbox_mode(draft: AgentDraft, value: JsonValue, line: int) -> None
 
 
 def _handle_child_tools(draft: AgentDraft, value: JsonValue, line: int) -> None:
-    allowed = tools_field.parse_allowed(value, draft.known_tools, draft.diagnostics, line)
+    allowed = parse_allowed(value, draft.known_tools, draft.diagnostics, line)
     draft.fields["child_tools"] = allowed.tools
 
 
@@ -242,11 +246,11 @@ def _handle_budget(draft: AgentDraft, value: JsonValue, line: int) -> None:
 
 
 def _handle_skills(draft: AgentDraft, value: JsonValue, line: int) -> None:
-    draft.skills = tuple(tools_field.parse_names(value))
+    draft.skills = tuple(parse_names(value))
 
 
 def _handle_servers(draft: AgentDraft, value: JsonValue, line: int) -> None:
-    draft.servers = servers_field.parse_servers(value)
+    draft.servers = parse_servers(value)
 
 
 def _handle_mode(draft: AgentDraft, value: JsonValue, line: int) -> None:
@@ -278,7 +282,7 @@ def _make_map_handler(handlers: Mapping[str, FieldHandler]) -> FieldHandler:
 
 def _handle_outputs(draft: AgentDraft, value: JsonValue, line: int) -> None:
     if isinstance(value, list):
-        value = dict.fromkeys(tools_field.parse_names(value), "")
+        value = dict.fromkeys(parse_names(value), "")
     draft.fields["outputs"] = parse_outputs(_read_map(value)).outputs
 
 
@@ -373,3 +377,254 @@ _UNUSED = (
     "argument_hint when_to_use author tags"
 )
 _UNUSED_KEYS = frozenset(_UNUSED.split())
+
+
+_VERDICTS = ("allow", "ask", "deny")
+_LIST_ITEM = compile_later(r"[^,(]+(?:\([^)]*\)?)?[^,(]*")
+_GEMINI_MCP = compile_later(r"mcp_([^_]+)_(.+)")
+
+
+class ToolsField(Struct, frozen=True):
+    """The tools and agents that a file names.
+
+    Arguments:
+        tools: tool patterns. agents: names or patterns that `task` is limited to; None for all.
+    """
+
+    tools: tuple[str, ...]
+    agents: tuple[str, ...] | None = None
+
+
+def parse_names(value: JsonValue) -> list[str]:
+    """Return names from a list, or from a text with commas; ValueError for anything else."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [name.strip() for name in _LIST_ITEM.findall(value) if name.strip()]
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return [name.strip() for name in cast("list[str]", value) if name.strip()]
+    raise ValueError("is not a list of names")
+
+
+def parse_allowed(
+    value: JsonValue, known: Collection[str], diagnostics: FileDiagnostics, line: int
+) -> ToolsField:
+    """Parse allowed tools: a list, a text with commas, or a map of names to true and false.
+
+    Raises ValueError if the value cannot be understood.
+
+    Arguments:
+        known: names of the existing tools. Others are kept, with a warning.
+    """
+    if isinstance(value, dict):
+        return _parse_map(value, known, diagnostics, line)
+    tools: dict[str, None] = {}
+    agents: tuple[str, ...] | None = None
+    for name in parse_names(value):
+        pattern = parse_tool_pattern(name)
+        if pattern.tool == "task" and pattern.calls and not pattern.is_excluded:
+            agents = tuple(parse_names(pattern.calls))
+            tools["task"] = None
+        else:
+            tools[_resolve_pattern(name, known, diagnostics, line)] = None
+    return ToolsField(tuple(tools), agents)
+
+
+def parse_denied(
+    value: JsonValue, known: Collection[str], diagnostics: FileDiagnostics, line: int
+) -> tuple[str, ...]:
+    """Turn denied tools and calls into excluding patterns; ValueError for unclear ones."""
+    return tuple(
+        f"!{_resolve_pattern(name, known, diagnostics, line)}" for name in parse_names(value)
+    )
+
+
+def parse_permission(value: JsonValue, diagnostics: FileDiagnostics, line: int) -> ToolsField:
+    """Parse opencode's `permission`: a map of tools to allow, ask, deny, or to a map of calls.
+
+    Returns excluding patterns or, if "*" is denied, the allowed tools. Raises ValueError if it
+    cannot be understood.
+    """
+    if value in _VERDICTS:
+        value = {"*": value}
+    if not isinstance(value, dict):
+        raise ValueError("is not a map of tools to allow, ask or deny")
+    allowed = {
+        normalize_tool_name(name): _is_allowed(name, verdict, diagnostics, line)
+        for name, verdict in value.items()
+    }
+    # In opencode, `edit` also stands for writing files.
+    if "edit" in allowed:
+        allowed.setdefault("write", allowed["edit"])
+    if allowed.pop("*", True):
+        tools = tuple(f"!{tool}" for tool, is_allowed in allowed.items() if not is_allowed)
+    else:
+        tools = tuple(tool for tool, is_allowed in allowed.items() if is_allowed) or ("!*",)
+    return ToolsField((*tools, *_read_denied_calls(value)), _read_allowed_agents(value))
+
+
+def _read_allowed_agents(permission: Mapping[str, JsonValue]) -> tuple[str, ...] | None:
+    verdicts = _get_call_verdicts(permission.get("task"))
+    if verdicts is None:
+        return None
+    if verdicts.get("*") == "deny":
+        return tuple(
+            name for name, verdict in verdicts.items() if name != "*" and verdict != "deny"
+        )
+    return ("*", *(f"!{name}" for name, verdict in verdicts.items() if verdict == "deny"))
+
+
+def _read_denied_calls(permission: Mapping[str, JsonValue]) -> Iterator[str]:
+    """Yield excluding patterns for single calls of tools that are not denied completely."""
+    for name, verdict in permission.items():
+        tool = normalize_tool_name(name)
+        calls = _get_call_verdicts(verdict) or {}
+        if tool == "task" or calls.get("*") == "deny":
+            continue
+        yield from (
+            f"!{_check_pattern(f'{tool}({call})')}"
+            for call, call_verdict in calls.items()
+            if call_verdict == "deny"
+        )
+
+
+def _get_call_verdicts(value: JsonValue) -> Mapping[str, JsonValue] | None:
+    """Return the map of calls to verdicts, None if one verdict holds for all calls."""
+    return value if isinstance(value, dict) else None
+
+
+def _is_allowed(name: str, value: JsonValue, diagnostics: FileDiagnostics, line: int) -> bool:
+    """Return whether the agent gets a tool; ValueError for an unknown verdict."""
+    by_call = _get_call_verdicts(value)
+    verdicts = [value] if by_call is None else list(by_call.values())
+    unknown = [verdict for verdict in verdicts if verdict not in _VERDICTS]
+    if unknown:
+        raise ValueError(f"{name}: {unknown[0]!r} is not one of allow, ask, deny")
+    denies_all = all(verdict == "deny" for verdict in verdicts) and bool(verdicts)
+    if by_call is not None and normalize_tool_name(name) == "task":
+        return bool(verdicts) and not denies_all
+    if by_call is not None and by_call.get("*") == "deny" and not denies_all:
+        diagnostics.add_warning(
+            line,
+            f"permission of {name}: allowing single calls of a denied tool is not supported, "
+            "so the agent does not get the tool",
+        )
+        denies_all = True
+    if "ask" in verdicts and not denies_all:
+        diagnostics.add_note(line, f"permission of {name}: the session decides when to ask")
+    return not denies_all
+
+
+def _resolve_pattern(
+    text: str, known: Collection[str], diagnostics: FileDiagnostics, line: int
+) -> str:
+    """Return the pattern with mudroom's name of the tool; ValueError for an unclear one."""
+    name, bracket, calls = text.partition("(")
+    is_excluded = name.startswith("!")
+    tool = resolve_tool_name(name.removeprefix("!"), known, diagnostics, line)
+    pattern = _check_pattern(f"{tool}{bracket}{calls}")
+    return f"!{pattern}" if is_excluded else pattern
+
+
+def _check_pattern(text: str) -> str:
+    """Return a pattern in its shortest form; ValueError for an unclear one."""
+    pattern = parse_tool_pattern(text)
+    if not pattern.is_valid:
+        raise ValueError(f"{text}: is not a tool pattern; write for example bash(git:*)")
+    return f"{pattern.written_name}({pattern.calls})" if pattern.calls else pattern.written_name
+
+
+def resolve_tool_name(
+    name: str, known: Collection[str], diagnostics: FileDiagnostics, line: int
+) -> str:
+    """Return mudroom's name for a tool, or its pattern; warn about an unknown one."""
+    name = name.strip()
+    # The Gemini CLI writes `mcp_SERVER_TOOL`.
+    gemini = _GEMINI_MCP.fullmatch(name)
+    if gemini:
+        name = f"mcp__{gemini[1]}__{gemini[2]}"
+    elif name in ("mcp_*", "mcp__*"):
+        name = "mcp__*"
+    elif name.startswith("mcp__"):
+        name = parse_tool_pattern(name).tool
+    if name == "*" or name.startswith("mcp__"):
+        return name
+    tool = normalize_tool_name(name)
+    if tool == "web_search":
+        diagnostics.add_note(
+            line,
+            f"{name} is available only with --allow-net or an allow rule, on models whose provider "
+            "searches the web",
+        )
+    elif tool == "web_fetch":
+        diagnostics.add_note(line, f"{name} is available only with --allow-net or an allow rule")
+    elif tool not in known:
+        diagnostics.add_warning(line, str(UnknownName("tool", name, known)))
+    return tool
+
+
+def _parse_map(
+    value: Mapping[str, JsonValue], known: Collection[str], diagnostics: FileDiagnostics, line: int
+) -> ToolsField:
+    if not all(isinstance(is_allowed, bool) for is_allowed in value.values()):
+        raise ValueError("is not a map of names to true and false")
+    tools = {name: resolve_tool_name(name, known, diagnostics, line) for name in value}
+    if value.get("*") is False:
+        return ToolsField(tuple(tools[name] for name, is_allowed in value.items() if is_allowed))
+    denied = (f"!{tools[name]}" for name, is_allowed in value.items() if not is_allowed)
+    return ToolsField(("*", *denied))
+
+
+# A server's configuration, as in `.mcp.json`.
+ServerEntry = Mapping[str, JsonValue]
+
+
+def parse_servers(value: JsonValue) -> dict[str, ServerEntry | None]:
+    """Return an agent's servers by name; None for one that the session has.
+
+    The value is a list of names and of maps from names to configurations, one such map, or names
+    with commas between them. Raises ValueError for anything else.
+    """
+    items = value if isinstance(value, list) else [value]
+    servers: dict[str, ServerEntry | None] = {}
+    for item in items:
+        if isinstance(item, dict):
+            for name, entry in item.items():
+                servers[_check_name(name)] = _check_entry(name, entry)
+        else:
+            servers |= dict.fromkeys(parse_names(item))
+    return servers
+
+
+def _check_name(name: str) -> str:
+    if not name.strip():
+        raise ValueError("has a server without a name")
+    return name.strip()
+
+
+def _check_entry(name: str, entry: JsonValue) -> ServerEntry | None:
+    """Return the configuration; None if there is only a name."""
+    if entry is None or entry is True:
+        return None
+    if not isinstance(entry, dict):
+        raise ValueError(f"{name} is no map of settings")
+    return cast("ServerEntry", entry)
+
+
+def add_server_patterns(
+    tools: tuple[str, ...] | None, servers: Iterable[str]
+) -> tuple[str, ...] | None:
+    """Return an agent's tool patterns, together with patterns for its servers."""
+    if tools is None:
+        return None
+    included = [pattern for pattern in map(parse_tool_pattern, tools) if not pattern.is_excluded]
+    # If the file names some tools of a server, those are enough.
+    missing = [
+        pattern
+        for pattern in map(make_server_pattern, servers)
+        if not any(
+            each.tool.startswith(pattern.removesuffix("*")) or each.matches_tool(pattern)
+            for each in included
+        )
+    ]
+    return (*tools, *missing)

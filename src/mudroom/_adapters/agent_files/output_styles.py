@@ -11,12 +11,11 @@ from msgspec.structs import replace
 from ..._core.agents import Agent
 from ..._core.json_values import clean_text
 from . import load_builtin_agent
-from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .fields import fold_name
 from .frontmatter import Document, Entry, parse_document
-from .locations import STYLE_LOCATIONS, Location
-from .plugin_folders import PluginFolders, list_locations, make_part_name
-from .safe_read import list_files, read_text
+from .locations import STYLE_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
+from .prompt_template import fill_variables
+from .safe_read import Diagnostic, FileDiagnostics, list_files, make_name_clash, read_text
 
 NO_STYLE = "default"
 """The name that means no output style."""
@@ -157,7 +156,7 @@ def _read_style(
     return OutputStyle(
         name=make_part_name(location, name),
         description=description or body.partition("\n")[0].strip("# "),
-        text=body,
+        text=fill_variables(body, location.variables),
         path=diagnostics.path,
         keeps_instructions=_read_choice(entries, "keep-coding-instructions", diagnostics),
         is_personal=location.is_personal,

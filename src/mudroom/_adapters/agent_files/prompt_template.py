@@ -1,22 +1,24 @@
-"""Texts of commands and skills that the user calls, with arguments and shell commands."""
+"""Texts of commands and skills that the user calls, with arguments and shell commands.
+
+Arguments reach shell commands as data, never as syntax. Commands of the Gemini CLI are TOML.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..._core.json_values import JsonValue
-from ..._platform.lazy_pattern import compile_later
-from .diagnostics import Diagnostic, FileDiagnostics
-from .frontmatter import Entry, parse_document
-from .prompt_pieces import ShellText
-from .safe_read import read_text
+from ..._platform.patterns import compile_later
+from .frontmatter import Entry, parse_document, parse_toml
+from .safe_read import Diagnostic, FileDiagnostics, read_text
 
 _SHELL = compile_later(r"(?<!\S)!`([^`\n]+)`|^```!\n(.*?)\n```[ \t]*$", re.MULTILINE | re.DOTALL)
-_FOLDER = r"\$\{(?:CLAUDE_)?SKILL_DIR\}"
 _WORD = r"\$ARGUMENTS(?:\[(\d{1,2})\])?|\$(\d)(?![\d.,]*\d)"
 
 
@@ -28,6 +30,7 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
         first_number: the number of the first argument in `$N`: 1 or 0.
         appended: the form in which arguments are added at the end if there is no placeholder.
         argument_names: in order.
+        variables: see `Location`.
         allowed_tools: permission rules for what the call may do without asking.
         model: for this call, "" for the session's model.
         forks: true if a child runs the call as a task. agent: this child, "" for the default one.
@@ -43,6 +46,7 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
     description: str = ""
     argument_hint: str = ""
     argument_names: tuple[str, ...] = ()
+    variables: Mapping[str, str] = {}
     allowed_tools: tuple[str, ...] = ()
     model: str = ""
     forks: bool = False
@@ -55,8 +59,6 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
     def list_commands(self) -> tuple[str, ...]:
         """Return the shell commands as the file has them."""
         if self.gemini_path:
-            from .gemini_commands import list_gemini_commands
-
             return tuple(list_gemini_commands(self.text))
         pieces = _split_shell(self.text)
         return tuple(piece.command for piece in pieces if isinstance(piece, ShellText))
@@ -67,8 +69,6 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
         Arguments without a placeholder are added at the end.
         """
         if self.gemini_path:
-            from .gemini_commands import fill_gemini_command
-
             return fill_gemini_command(self.text, arguments, self.gemini_path)
         # Split before filling, so that an argument cannot add a shell command.
         filler = _Filler(self, arguments)
@@ -88,19 +88,19 @@ class _Filler:
         self.has_placeholder = False
         self._template = template
         self._arguments = arguments
-        from .shell_arguments import split_arguments
 
         self._words = split_arguments(arguments)
+        self._variables = list_variables(template.folder, template.variables)
         names = "|".join(sorted(map(re.escape, template.argument_names), key=len, reverse=True))
         named = rf"|\$({names})(?!\w)" if names else "|(?!)()"
+        variables = "|".join(map(re.escape, self._variables))
         # One pattern for all placeholders, so that text from an argument is not filled in again.
-        self._pattern = re.compile(rf"(\\)?(?:{_FOLDER}|{_WORD}{named})")
+        self._pattern = re.compile(rf"(\\)?(?:\$\{{(?:{variables})\}}|{_WORD}{named})")
 
     def fill(self, text: str) -> str:
         return self._pattern.sub(self._replace, text)
 
     def fill_command(self, piece: ShellText) -> ShellText:
-        from .shell_arguments import fill_command
 
         return fill_command(
             piece.command,
@@ -115,7 +115,7 @@ class _Filler:
         if escaped:
             return match[0][1:]
         if match[0].startswith("${"):
-            return self._template.folder
+            return self._variables[match[0][2:-1]]
         if digit and not self._words:
             return match[0]  # without arguments "$5" is an amount of money
         number = int(index) if index else None
@@ -142,13 +142,32 @@ _cache: dict[str, tuple[tuple[int, int, int], PromptTemplate]] = {}
 _MAX_CACHED = 2_000
 
 
-def load_template(path: str, boundary: str, *, is_command: bool) -> PromptTemplate:
+def list_variables(folder: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the values for `${NAME}` in the text of a file, by name.
+
+    Arguments:
+        folder: the file's. variables: those of its plugin.
+    """
+    return {"SKILL_DIR": folder, "CLAUDE_SKILL_DIR": folder, **variables}
+
+
+def fill_variables(text: str, variables: Mapping[str, str]) -> str:
+    """Fill in `${NAME}` for each name that has a value."""
+    for name, value in variables.items():
+        text = text.replace(f"${{{name}}}", value)
+    return text
+
+
+def load_template(
+    path: str, boundary: str, variables: Mapping[str, str] | None = None, *, is_command: bool
+) -> PromptTemplate:
     """Return a file's template, whose text is empty if the file cannot be read.
 
     A file that has not changed is not read again.
 
     Arguments:
         boundary: see `safe_read.read_text`.
+        variables: see `Location`.
         is_command: true for a command file, false for a skill.
     """
     try:
@@ -157,13 +176,16 @@ def load_template(path: str, boundary: str, *, is_command: bool) -> PromptTempla
         return PromptTemplate(text="", folder="", problem="the file is missing")
     key = (state.st_mtime_ns, state.st_size, state.st_ino)
     known = _cache.get(path)
-    if known and known[0] == key:
-        return known[1]
-    template = _read_template(path, boundary, is_command=is_command)
-    if len(_cache) >= _MAX_CACHED:
-        _cache.clear()
-    _cache[path] = (key, template)
-    return template
+    if not known or known[0] != key:
+        if len(_cache) >= _MAX_CACHED:
+            _cache.clear()
+        known = (key, _read_template(path, boundary, is_command=is_command))
+        _cache[path] = known
+    template = known[1]
+    if not variables:
+        return template
+    rules = tuple(fill_variables(rule, variables) for rule in template.allowed_tools)
+    return replace(template, variables=variables, allowed_tools=rules)
 
 
 def _read_template(path: str, boundary: str, *, is_command: bool) -> PromptTemplate:
@@ -200,7 +222,6 @@ def _read_template(path: str, boundary: str, *, is_command: bool) -> PromptTempl
 
 
 def _read_gemini_template(text: str, folder: str, diagnostics: FileDiagnostics) -> PromptTemplate:
-    from .gemini_commands import MISSING_PROMPT, read_gemini_command
 
     prompt, description = read_gemini_command(text, diagnostics)
     errors = tuple(diagnostics.items)
@@ -242,3 +263,174 @@ def _read_rules(entries: dict[str, Entry]) -> tuple[str, ...]:
     value = _get(entries, "allowed-tools")
     items = value if isinstance(value, list) else [value]
     return tuple(item for item in items if isinstance(item, str) and item.strip())
+
+
+class ShellText(Struct, frozen=True):
+    """A shell command in a text; its output replaces `source`.
+
+    Arguments:
+        problem: why the command must not run, "" if it may.
+    """
+
+    command: str
+    source: str
+    problem: str = ""
+
+
+# Means itself in every part of a shell command.
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]*")
+_COMMENT_AFTER = " \t\n;&|("
+_UNSAFE = (
+    "the arguments have characters that a shell interprets, and the command has a place for them in"
+    " a comment, a here-document or a command inside the command"
+)
+
+
+def fill_command(
+    command: str,
+    source: str,
+    pattern: re.Pattern[str],
+    find_value: Callable[[re.Match[str]], str],
+    *,
+    splits: Callable[[re.Match[str]], bool] = lambda _: False,
+) -> ShellText:
+    """Return a shell command with values in place of its placeholders.
+
+    Each value is quoted for where it goes: outside quotation marks, or inside either kind. Where
+    that is unclear, only values without special characters are allowed.
+
+    Arguments:
+        source: the command as the file has it.
+        find_value: returns the value for a placeholder.
+        splits: whether a value outside quotation marks is several words.
+    """
+    problem = ""
+    filled = ""
+    end = 0
+    for match in pattern.finditer(command):
+        filled += command[end : match.start()]
+        end = match.end()
+        value = find_value(match)
+        place = _find_place(command[: match.start()])
+        if value == match[0]:  # not filled in, such as the `$1` of awk
+            filled += value
+        elif place is None:
+            problem = problem or ("" if _PLAIN.fullmatch(value) else _UNSAFE)
+            filled += value
+        elif place == "'":
+            filled += value.replace("'", "'\\''")
+        elif place == '"':
+            filled += re.sub(r'([\\"$`])', r"\\\1", value)
+        elif value:
+            words = split_arguments(value) if splits(match) else [value]
+            filled += " ".join(map(shlex.quote, words))
+    return ShellText(filled + command[end:], source, problem)
+
+
+def _find_place(before: str) -> str | None:
+    """Return the quotation mark that is open where the text ends, "" for none.
+
+    None if the text contains something whose end is hard to find, such as `$(`.
+    """
+    quote = ""
+    position = 0
+    while position < len(before):
+        letter = before[position]
+        following = before[position : position + 2]
+        if quote != "'" and (letter == "`" or following in ("$(", "<<", "<(", ">(", "$'")):
+            return None
+        if not quote and letter == "#" and before[position - 1 : position] in ("", *_COMMENT_AFTER):
+            return None
+        if letter == "\\" and quote != "'":
+            position += 1
+        elif letter == quote:
+            quote = ""
+        elif letter in "'\"" and not quote:
+            quote = letter
+        position += 1
+    # After a single backslash the first letter of the value would lose its own quotation mark.
+    return None if position > len(before) else quote
+
+
+def split_arguments(text: str) -> list[str]:
+    """Split arguments as a shell does; at blanks if a quotation mark is never closed."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+MISSING_PROMPT = "the key prompt is missing"
+_ARGUMENTS = "{{args}}"
+_PLACE = re.compile(re.escape(_ARGUMENTS))
+_SHELL_START = "!{"
+_FILE = compile_later(r"@\{([^{}\n]+)\}")
+
+
+def read_gemini_command(text: str, diagnostics: FileDiagnostics) -> tuple[str, str]:
+    """Return a file's prompt and description; if invalid, an empty prompt and an error."""
+    entries = parse_toml(text, diagnostics)
+    if entries is None:
+        return "", ""
+    found = entries.get("prompt")
+    prompt = found.value if found else ""
+    if found is None:
+        diagnostics.add_error(1, MISSING_PROMPT)
+    elif not isinstance(prompt, str):
+        diagnostics.add_error(found.line, "the value of prompt is no text")
+    elif not prompt.strip():
+        diagnostics.add_error(found.line, "the prompt is empty")
+    description = entries["description"].value if "description" in entries else ""
+    return (
+        prompt if isinstance(prompt, str) else "",
+        " ".join(description.split()) if isinstance(description, str) else "",
+    )
+
+
+def fill_gemini_command(prompt: str, arguments: str, path: str) -> list[str | ShellText]:
+    """Return a prompt with its arguments filled in, split into texts and shell commands.
+
+    In a shell command outside quotation marks, the arguments are one word. If there is no place for
+    them, the line that the user typed is added at the end.
+
+    Arguments:
+        path: of the file.
+    """
+    pieces: list[str | ShellText] = []
+    for text, is_command in _split(prompt):
+        if is_command:
+            source = f"{_SHELL_START}{text}}}"
+            pieces.append(fill_command(text.strip(), source, _PLACE, lambda _: arguments))
+        else:
+            mentions = _FILE.sub(lambda match: f"@{match[1].strip()}", text)
+            pieces.append(mentions.replace(_ARGUMENTS, arguments))
+    if arguments and _ARGUMENTS not in prompt:
+        name = os.path.basename(path).removesuffix(".toml")
+        pieces.append(f"\n\n/{name} {arguments}")
+    return pieces
+
+
+def list_gemini_commands(prompt: str) -> list[str]:
+    """Return a prompt's shell commands as written, without arguments."""
+    return [text.strip() for text, is_command in _split(prompt) if is_command]
+
+
+def _split(prompt: str) -> Iterator[tuple[str, bool]]:
+    """Yield the parts of a prompt, and whether each is a shell command.
+
+    A command ends at the brace that closes its first one; if none does, the rest is text.
+    """
+    rest = prompt
+    while (start := rest.find(_SHELL_START)) >= 0:
+        begin = start + len(_SHELL_START)
+        depth = 1
+        end = begin
+        while end < len(rest) and depth:
+            depth += {"{": 1, "}": -1}.get(rest[end], 0)
+            end += 1
+        if depth:
+            break
+        yield rest[:start], False
+        yield rest[begin : end - 1], True
+        rest = rest[end:]
+    yield rest, False

@@ -1,13 +1,16 @@
-"""Reads untrusted text files: limited in size, and never outside the folder they belong to."""
+"""Reads untrusted text files: bounded, only in their folder; problems have a path and a line."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
 
+from msgspec import Struct
+
+from ..._core.listings import count_noun
 from ..._platform.open_beneath import find_real_path, open_real_path
 from ..._platform.regular_files import read_regular_file
-from .diagnostics import Diagnostic, FileDiagnostics
 
 MAX_FILES = 1_000
 """Files listed below one folder."""
@@ -138,3 +141,63 @@ def _list_folder(
         problem.add_error(1, f"the folder cannot be listed: {error.strerror}")
         diagnostics += problem.items
         return []
+
+
+class Severity(StrEnum):
+    """What a diagnostic means for its file."""
+
+    ERROR = "error"
+    """The file is not used."""
+    WARNING = "warning"
+    """Part of the file is not used, or not as written."""
+    NOTE = "note"
+    """The line is valid, but has no effect here."""
+
+
+class Diagnostic(Struct, frozen=True):
+    """One remark about one line of a file; `line` counts from 1."""
+
+    path: str
+    line: int
+    severity: Severity
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.severity}: {self.text}"
+
+
+class FileDiagnostics:
+    """Collects the diagnostics of one file while it is read."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.items: list[Diagnostic] = []
+
+    def add_error(self, line: int, text: str) -> None:
+        """Say why the file is not used."""
+        self.items.append(Diagnostic(self.path, line, Severity.ERROR, text))
+
+    def add_warning(self, line: int, text: str) -> None:
+        """Say why part of the file is not used."""
+        self.items.append(Diagnostic(self.path, line, Severity.WARNING, text))
+
+    def add_note(self, line: int, text: str) -> None:
+        """Say that a line has no effect."""
+        self.items.append(Diagnostic(self.path, line, Severity.NOTE, text))
+
+    @property
+    def has_errors(self) -> bool:
+        return any(item.severity is Severity.ERROR for item in self.items)
+
+
+def make_name_clash(path: str, first_path: str, name: str) -> Diagnostic:
+    """Warn about a file that is not used because of another one with the same name."""
+    text = f"not used: {first_path} has the same name {name!r} and takes precedence"
+    return Diagnostic(path, 1, Severity.WARNING, text)
+
+
+def count_by_severity(diagnostics: Iterable[Diagnostic]) -> str:
+    """Return the counts as text, such as "1 error, 2 warnings"; "" for none."""
+    severities = [item.severity for item in diagnostics]
+    counts = [(severity, severities.count(severity)) for severity in Severity]
+    return ", ".join(count_noun(count, severity) for severity, count in counts if count)

@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._core.json_values import JsonValue
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from ..._projections.engine_text import wrap
-from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .frontmatter import Document, Entry, parse_document
-from .locations import SKILL_LOCATIONS, Location
-from .plugin_folders import PluginFolders, list_locations, make_part_name
-from .prompt_template import PromptTemplate, load_template
-from .safe_read import find_files, list_files, read_text
+from .locations import SKILL_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
+from .prompt_template import PromptTemplate, list_variables, load_template
+from .safe_read import (
+    Diagnostic,
+    FileDiagnostics,
+    find_files,
+    list_files,
+    make_name_clash,
+    read_text,
+)
 
 # The limits up to MAX_COMPATIBILITY are those of the Agent Skills specification.
 NAME_PATTERN = compile_later(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -40,7 +45,7 @@ _FOR_CALLS_OF_THE_USER = frozenset(["context", "agent", "model", "allowed-tools"
 _KNOWN_KEYS = frozenset(_KEYS.split())
 _KEYS_WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())
 _PLACEHOLDER = compile_later(
-    r"\$\{(?:CLAUDE_)?SKILL_DIR\}|\$ARGUMENTS(?:\[(\d{1,2})\])?|\$(\d)(?![\d.,]*\d)"
+    r"\$\{([A-Za-z_][\w.]*)\}|\$ARGUMENTS(?:\[(\d{1,2})\])?|\$(\d)(?![\d.,]*\d)"
 )
 _COMMAND = compile_later(r"!`[^`]+`")
 
@@ -62,6 +67,7 @@ class Skill(Struct, frozen=True):
     is_hidden: bool = False
     is_personal: bool = False
     place: str = ""
+    variables: Mapping[str, str] = {}
 
     @property
     def folder(self) -> str:
@@ -80,7 +86,7 @@ class Skill(Struct, frozen=True):
 
     def load_template(self) -> PromptTemplate:
         """Load it for a call by the user."""
-        return load_template(self.path, self.boundary, is_command=False)
+        return load_template(self.path, self.boundary, self.variables, is_command=False)
 
     def load_text(self, arguments: str = "") -> str:
         """Return the text with its placeholders filled in, "" if it cannot be read.
@@ -94,15 +100,16 @@ class Skill(Struct, frozen=True):
         document = parse_document(text, diagnostics)
         words = arguments.split()
         has_arguments = False
+        variables = list_variables(self.folder, self.variables)
 
         def fill(match: re.Match[str]) -> str:
             nonlocal has_arguments
-            if match[0].startswith("${"):
-                return self.folder
-            if not words and match[2]:
+            if match[1]:
+                return variables.get(match[1], match[0])
+            if not words and match[3]:
                 return match[0]  # without arguments "$5" is an amount of money
             has_arguments = True
-            number = match[1] or match[2]
+            number = match[2] or match[3]
             if number is None:
                 return arguments
             return words[int(number)] if int(number) < len(words) else ""
@@ -151,7 +158,11 @@ def load_skills(
                 continue
             name = make_part_name(location, skill.name)
             skill = replace(
-                skill, name=name, is_personal=location.is_personal, place=location.place
+                skill,
+                name=name,
+                is_personal=location.is_personal,
+                place=location.place,
+                variables=location.variables,
             )
             if skill.name in skills:
                 diagnostics.append(make_name_clash(path, skills[skill.name].path, skill.name))

@@ -1,21 +1,27 @@
-"""The task board: tasks are added, claimed and completed, each with one owner at a time."""
+"""The task board: tasks are added, claimed and completed, each with one owner at a time.
+
+The kernel releases the lock of a process that claims tasks when the process ends. So a claim ends
+with its process and needs no clock: a suspended process keeps its tasks, a killed one loses them.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
 import sqlite3
 import time
+import uuid
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from ..._core.json_values import clean_text
 from ..._core.ports.board import BoardTask
+from ..._platform.private_files import make_private_folder
 from ...errors import UsageError
-from .file import begin_change, connect, translate_errors
-from .owner_lock import OwnerLock, is_owner_alive
-from .task_rows import read_blockers, read_tasks
-from .tasks import format_metadata, require_no_cycle, require_subject
+from .file import begin_change, connect, read_blockers, read_tasks, translate_errors
 
 _OPEN_BLOCKER = (
     "EXISTS (SELECT 1 FROM edge LEFT JOIN task AS other ON other.id = edge.blocker "
@@ -374,3 +380,155 @@ class TaskBoard:
         """Read one task or all, leaving those of ended processes as they are."""
         with translate_errors(self.path):
             return read_tasks(self._connection, task_id)
+
+
+# The longest that another process holds a lock just to look at it, under heavy load.
+_LOOK_SECONDS = 2.0
+
+
+class OwnerLock:
+    """This process's lock on a board.
+
+    Arguments:
+        name: name of the lock, which lets a resumed session hold its earlier process's lock again.
+            Without a name, or if another process holds it, the lock gets a unique name.
+
+    Attributes:
+        name: the name of its lock file, recorded with each claim.
+    """
+
+    def __init__(self, board: Path, name: str = "") -> None:
+        folder = _get_folder(board)
+        make_private_folder(folder)
+        _remove_free_locks(folder, name)
+        while True:
+            self.name = name or uuid.uuid4().hex
+            self._path = folder / self.name
+            self._descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            if not _lock_soon(self._descriptor):
+                name = ""
+            elif _is_file_of(self._path, self._descriptor):
+                return
+            # Taken, or removed by another process between our open and our flock: try again.
+            os.close(self._descriptor)
+
+    def release(self) -> None:
+        self._path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+def _lock_soon(descriptor: int) -> bool:
+    """Lock a file. Return False if another process holds it for longer than a look takes."""
+    deadline = time.monotonic() + _LOOK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
+
+
+def _is_file_of(path: Path, descriptor: int) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    return False
+
+
+def _remove_free_locks(folder: Path, name: str) -> None:
+    """Remove the lock files of ended processes, except the one with this name."""
+    for path in [path for path in folder.iterdir() if path.name != name]:
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                # Raises an OSError if a running process holds the lock, so its file stays.
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def is_owner_alive(board: Path, name: str) -> bool:
+    """Return whether the process that holds this lock is running."""
+    try:
+        descriptor = os.open(_get_folder(board) / name, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        # Shared, so that two processes that look at once do not take each other for the owner.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _get_folder(board: Path) -> Path:
+    return board.with_name(board.name + ".owners")
+
+
+def require_subject(subject: str) -> str:
+    """Return a subject as one line. Raises UsageError if it is blank."""
+    line = " ".join(subject.split())
+    if not line:
+        raise UsageError("the subject of a task is blank", remedy="Say in a few words what to do.")
+    return line
+
+
+def format_metadata(metadata: Mapping[str, Any]) -> str:
+    """Format metadata as JSON. Raises UsageError for a wrong agent, priority or check."""
+    values = {name: value for name, value in metadata.items() if value is not None}
+    kinds = (
+        ("agent", str, "a text"),
+        ("priority", int, "a whole number"),
+        ("check", str, "a text"),
+    )
+    for name, kind, article in kinds:
+        value = values.get(name, kind())
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise UsageError(
+                f"metadata.{name} of a task is {article}, not {json.dumps(value)}",
+                remedy='Give it like {"agent": "coder", "priority": 1}.',
+            )
+    return clean_text(json.dumps(values, ensure_ascii=False))
+
+
+def require_no_cycle(blockers: Mapping[int, Iterable[int]]) -> None:
+    """Raise UsageError with the path of a cycle if tasks depend on themselves.
+
+    Arguments:
+        blockers: id of a task -> ids of the tasks it depends on.
+    """
+    if path := find_cycle(blockers):
+        chain = " -> ".join(f"#{task}" for task in path)
+        raise UsageError(
+            f"these tasks depend on each other in a cycle: {chain}",
+            remedy="Leave out one of these dependencies.",
+        )
+
+
+def find_cycle(blockers: Mapping[int, Iterable[int]]) -> list[int]:
+    """Return the path of a cycle, ending with its first task again; [] if there is none."""
+    # Iterative, because a chain of dependencies may be longer than Python's recursion limit.
+    finished: set[int] = set()
+    for start in blockers:
+        path: list[int] = []
+        stack = [(start, iter(blockers.get(start, ())))]
+        if start in finished:
+            continue
+        path.append(start)
+        while stack:
+            task, remaining = stack[-1]
+            blocker = next(remaining, None)
+            if blocker is None:
+                finished.add(task)
+                stack.pop()
+                path.pop()
+            elif blocker in path:
+                return [*path[path.index(blocker) :], blocker]
+            elif blocker not in finished:
+                path.append(blocker)
+                stack.append((blocker, iter(blockers.get(blocker, ()))))
+    return []

@@ -17,11 +17,10 @@ from msgspec import Meta, Struct
 
 from ..._core.json_values import clean_text
 from ..._core.ports.board import BoardTask, Status
-from ..._core.schemas.mismatch import explain_mismatch
+from ..._core.schemas import explain_mismatch
 from ...errors import BoardError, UsageError
-from .board import TaskBoard
-from .task_rows import read_blockers
-from .tasks import format_metadata, require_no_cycle
+from .board import TaskBoard, format_metadata, require_no_cycle
+from .file import read_blockers
 
 _FILE_NAME = re.compile(r"task_([1-9][0-9]{0,17})\.json")
 # Holds the highest id ever used, in case its task has been removed.

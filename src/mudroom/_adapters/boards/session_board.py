@@ -1,17 +1,23 @@
-"""The port Board: a project's board as the runs of one session use it."""
+"""The port Board: a project's board as the runs of a session change it, once per tool call."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
+from ..._core.json_values import get_decoder
 from ..._core.ports.board import BoardAnswer, BoardTask, TaskChange
+from ..._core.runs import find_first_id, is_child_id
+from ...errors import BoardError, UsageError
 from .board import TaskBoard
-from .run_changes import RunChanges
 
 T = TypeVar("T")
 
@@ -136,3 +142,178 @@ class SessionBoard:
             board.close()
             raise
         return board
+
+
+log = logging.getLogger("mudroom")
+
+# Characters of the session id shown in an owner's name.
+_SHORT_ID = 8
+
+
+class RunChanges:
+    """Changes a board for the runs of one session.
+
+    A child's claims belong to the child. A root run's claims belong to the session, so that the
+    next prompt continues the work.
+    """
+
+    def __init__(self, board: TaskBoard, session: str) -> None:
+        self._board = board
+        self._session = session
+
+    def create(
+        self,
+        key: str,
+        subject: str,
+        description: str,
+        blockers: Sequence[int],
+        metadata: Mapping[str, Any],
+    ) -> BoardAnswer:
+        _require_no_check(metadata)
+        return self._answer_once(
+            key, lambda: BoardAnswer(self._board.add(subject, description, blockers, metadata))
+        )
+
+    def update(self, key: str, run_id: str, task_id: int, change: TaskChange) -> BoardAnswer:
+        _require_no_check(change.metadata)
+        run = self._identify(run_id)
+        return self._answer_once(key, lambda: self._update(run, run_id, task_id, change), run)
+
+    def claim_next(
+        self, run_id: str, owner: str, agent: str, without: Collection[int]
+    ) -> BoardTask | None:
+        """Claim the next ready task for a run, or return the one it already has."""
+        run = self._identify(run_id)
+        with self._board.change(is_durable=False):
+            own = next(
+                (each for each in self._board.read_tasks() if _is_claimed_by(each, run)), None
+            )
+            return own or self._board.claim_next(owner, without, run, agent)
+
+    def end_claim(self, run_id: str, task_id: int, report: str, *, is_done: bool) -> None:
+        """Complete a run's task or return it to the board, unless the run has lost it."""
+        run = self._identify(run_id)
+        with self._board.change():
+            for task in self._board.read_tasks(task_id):
+                if not _is_claimed_by(task, run):
+                    continue
+                if is_done:
+                    self._board.complete(task, report)
+                else:
+                    self._board.release(task, report)
+
+    def release(self, run_id: str, keep: int = 0) -> None:
+        """Return a child's tasks to the board, except the one with id `keep`."""
+        if is_child_id(run_id):
+            self._board.release_run(self._identify(run_id), keep)
+
+    def _identify(self, run_id: str) -> str:
+        """Return the owner of a run's claims: the child, across all its runs, or the session."""
+        return f"{self._session}#{find_first_id(run_id) if is_child_id(run_id) else ''}"
+
+    def _answer_once(self, key: str, act: Callable[[], BoardAnswer], run: str = "") -> BoardAnswer:
+        """Change the board and store the answer, or return the answer of an earlier attempt."""
+        with self._board.change() as sql:
+            answer = _read_answer(sql, key)
+            if answer and self._is_valid(answer, run):
+                return answer
+            answer = act()
+            text = msgspec.json.encode(answer).decode()
+            sql.execute("INSERT OR REPLACE INTO op VALUES (?, ?)", (key, text))
+        return answer
+
+    def _is_valid(self, answer: BoardAnswer, run: str) -> bool:
+        """Return whether an earlier answer still holds: a claim may have been lost since."""
+        if not run or answer.task.status != "in_progress" or answer.task.run != run:
+            return True
+        tasks = self._board.read_tasks(answer.task.id)
+        return any(task.status == "completed" or _is_claimed_by(task, run) for task in tasks)
+
+    def _update(self, run: str, run_id: str, task_id: int, change: TaskChange) -> BoardAnswer:
+        board = self._board
+        board.return_abandoned()
+        texts = {name: getattr(change, name) for name in ("subject", "description")}
+        if change.status != "in_progress":
+            texts["owner"] = change.owner
+        texts = {name: text for name, text in texts.items() if text is not None}
+        if texts:
+            board.edit(task_id, **texts)
+        if change.metadata:
+            board.edit_metadata(task_id, change.metadata)
+        if change.blockers:
+            board.add_blockers(task_id, change.blockers)
+        for blocked in change.blocks:
+            board.add_blockers(blocked, [task_id])
+        task = board.get(task_id)
+        ready: list[int] = []
+        if change.status == "in_progress" and not _is_claimed_by(task, run):
+            owner = change.owner or self._describe(run_id)
+            board.claim(task_id, owner, run, change.agent)
+        elif change.status == "completed":
+            ready = self._complete(task, run)
+        elif change.status == "pending":
+            self._reopen(task, run)
+        elif change.status == "deleted":
+            board.remove([task_id])
+            return BoardAnswer(task, is_deleted=True)
+        return BoardAnswer(board.get(task_id), tuple(ready))
+
+    def _complete(self, task: BoardTask, run: str) -> list[int]:
+        if task.check and not run.endswith("#"):
+            raise UsageError(
+                f"task #{task.id} has a check, so a child cannot complete it",
+                remedy="End your turn with a report of what you have done.",
+            )
+        ready = self._board.complete(task) if self._may_end(task, run) else None
+        return self._board.mark_done(task.id) if ready is None else ready
+
+    def _reopen(self, task: BoardTask, run: str) -> None:
+        if self._may_end(task, run):
+            self._board.release(task)
+        elif task.status != "pending":
+            self._board.reopen(task.id)
+
+    def _may_end(self, task: BoardTask, run: str) -> bool:
+        """Return whether a run may complete or return a claimed task.
+
+        The run that claimed it may, and so may the root runs of the same session.
+        """
+        is_root = run.endswith("#")
+        return _is_claimed_by(task, run) or (is_root and task.run.startswith(run))
+
+    def _describe(self, run_id: str) -> str:
+        session = f"session {self._session[:_SHORT_ID]}"
+        return f"run {run_id}, {session}" if is_child_id(run_id) else session
+
+
+def delete_answers(home: str | Path, session: str) -> None:
+    """Remove a deleted session's stored answers from all boards of a state folder.
+
+    A board that cannot be used keeps them, with a warning.
+    """
+    for path in Path(home, "boards").glob("*.db"):
+        try:
+            with TaskBoard(path) as board, board.change(is_durable=False) as sql:
+                # "$" follows "#" in ASCII, so the range has all keys of the session.
+                delete = "DELETE FROM op WHERE key >= ? AND key < ?"
+                sql.execute(delete, (f"{session}#", f"{session}$"))
+        except BoardError as error:
+            log.warning("the answers to a deleted session are still on the task board: %s", error)
+
+
+def _require_no_check(metadata: Mapping[str, Any]) -> None:
+    """Raise UsageError if a run tries to set the check that judges its own work."""
+    if "check" in metadata:
+        raise UsageError(
+            "only the user gives the check of a task",
+            remedy="Leave metadata.check out. The user gives it with mudroom board add.",
+        )
+
+
+def _is_claimed_by(task: BoardTask, run: str) -> bool:
+    return task.status == "in_progress" and task.run == run
+
+
+def _read_answer(sql: sqlite3.Connection, key: str) -> BoardAnswer | None:
+    row = sql.execute("SELECT answer FROM op WHERE key = ?", (key,)).fetchone()
+    return get_decoder(BoardAnswer).decode(row[0]) if row else None

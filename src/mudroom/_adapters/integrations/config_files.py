@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from ..._platform.regular_files import MAX_BYTES, is_missing, read_regular_file
 
 # This is for `~/.claude.json`, which contains more than settings.

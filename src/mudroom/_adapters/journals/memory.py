@@ -6,10 +6,9 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Sequence
 
-from ..._core.event_encoding import decode_event, encode_event
-from ..._core.events import SessionOpened, StoredEvent
+from ..._core.events import SessionOpened, StoredEvent, decode_event, encode_event
 from ..._core.ports import SessionHeader, SessionInfo
-from ..._core.session_names import (
+from ..._core.ports.journal import (
     check_session_name,
     make_busy_error,
     make_missing_session_error,

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from ..._core.events import StoredEvent
 from ..._core.ports import SessionInfo, SessionStore
-from ..._core.session_names import make_busy_error
+from ..._core.ports.journal import make_busy_error
+from ..._platform.private_files import delete_local_files
 from ..._projections.session_summary import (
     SUMMARY_TYPES,
     SessionSummary,
@@ -19,7 +20,6 @@ from ..._projections.session_summary import (
     summarize_session,
 )
 from ...errors import JournalError
-from .local_files import delete_local_files
 
 
 def open_store(home: str, address: str = "") -> SessionStore:
@@ -53,6 +53,14 @@ async def stream_events(
         after: position of the last event to skip.
 
     Raises UnknownName, JournalError.
+
+    Example:
+        from mudroom.events import RunFinished
+        from mudroom.ports import SessionStore
+
+        async def print_reports(store: SessionStore, session: str) -> None:
+            async for event in stream_events(store, session, (RunFinished,)):
+                print(event.report.text)
     """
     journal = await store.open(session, read_only=True)
     try:
@@ -90,7 +98,18 @@ async def read_summary(store: SessionStore, info: SessionInfo) -> SessionSummary
 async def delete_session(store: SessionStore, home: str, session: str) -> None:
     """Delete a session from its store, and what it left below the state folder.
 
+    Arguments:
+        home: mudroom's state folder.
+
     Raises UnknownName, JournalBusy.
+
+    Example:
+        from mudroom.ports import SessionStore
+
+        async def delete_older(store: SessionStore, home: str, when: float) -> None:
+            for info in await store.list():
+                if info.modified < when:
+                    await delete_session(store, home, info.id)
     """
     await store.delete(session)
     await asyncio.to_thread(delete_local_files, Path(home), session)

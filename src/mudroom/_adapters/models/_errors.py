@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from ..._platform.http1.errors import (
+from ..._platform.http1.parser import (
     CannotConnect,
     InvalidRequest,
     MalformedResponse,

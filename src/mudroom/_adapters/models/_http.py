@@ -20,9 +20,9 @@ from ..._core.ports import (
     RetryNotice,
     StreamChunk,
 )
-from ..._platform.http1.errors import HttpError
+from ..._platform.http1.parser import HttpError
 from ..._platform.http1.pool import ConnectionPool, Response
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from ...errors import ModelGarbled
 from ._errors import (
     ProviderHints,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from ..._core.json_values import clean_text, find_json_fault, is_clean_json
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from ...errors import quote_value
 
 _T = TypeVar("_T")

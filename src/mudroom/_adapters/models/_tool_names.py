@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 
 _MAX_LENGTH = 64
 # Characters that some provider rejects in the name or id of a tool call.

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from ..._core.messages import AssistantMessage, StopReason
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 
 # Stop reason of such an answer; the model reads it.
 WRITTEN_CALL = "it holds a tool call as text, which nobody runs: use the interface for tool calls"

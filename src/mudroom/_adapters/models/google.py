@@ -212,7 +212,10 @@ class GoogleReader:
     def _add_call(self, call: _FunctionCall, signature: str) -> StreamChunk:
         text = read_arguments(call.args) or "{}"
         arguments, malformed = parse_arguments(text)
-        call_id = call.id or f"{OWN_ID_PREFIX}{uuid.uuid4().hex[:20]}"
+        used = {block.id for block in self._blocks if isinstance(block, ToolCallBlock)}
+        call_id = call.id
+        if not call_id or call_id in used:
+            call_id = f"{OWN_ID_PREFIX}{uuid.uuid4().hex[:20]}"
         name = self._names.from_wire(call.name)
         self._blocks.append(ToolCallBlock(call_id, name, arguments, malformed, signature))
         return StreamChunk("call", text)

@@ -325,6 +325,19 @@ def get_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
     return url or provider.base_url
 
 
+def find_server(environ: Mapping[str, str], name: str) -> tuple[str, int] | None:
+    """Return the host and port that requests to a model go to, None if they are not known."""
+    from urllib.parse import urlsplit  # for traces alone
+
+    try:
+        provider = PROVIDERS[parse_model_name(name)[0]]
+        address = urlsplit(get_base_url(provider, environ))
+        port = address.port or {"http": 80, "https": 443}[address.scheme]
+    except (UsageError, KeyError, ValueError):
+        return None
+    return (address.hostname, port) if address.hostname else None
+
+
 def get_ollama_window(environ: Mapping[str, str]) -> int:
     """Return the context window in tokens for Ollama models that set none themselves."""
     text = _find_first_value(environ, ("OLLAMA_CONTEXT_LENGTH",))

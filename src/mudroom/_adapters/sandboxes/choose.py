@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from ..._core.ports import CommandResult, Sandbox
-from ..._core.ports.sandbox import SANDBOX_MODES, SEATBELT_MODE
+from ..._core.ports.environment import SANDBOX_MODES, SEATBELT_MODE
 from ...errors import UsageError, WorkspaceError
 from .detect import Detected, detect
 

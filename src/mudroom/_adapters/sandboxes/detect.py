@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from ..._core.ports.sandbox import SEATBELT_MODE
+from ..._core.ports.environment import SEATBELT_MODE
 from ..._platform.child_programs import find_program
 from ..._platform.scratch_dirs import ScratchDir
 from .linux.kernel import MIN_LANDLOCK, NAMESPACE_OPTIONS, get_landlock_version

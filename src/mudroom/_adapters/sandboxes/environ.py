@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 
 _SECRET = compile_later(
     r"PASSWORD|PASSWD|PASSPHRASE|APIKEY|^AWS_|^MUDROOM_STORE$"  # its address may have a password

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from ..._platform.lazy_pattern import compile_later
-from ..._platform.name_patterns import NameMatcher, compile_names, match_names
+from ..._platform.patterns import NameMatcher, compile_later, compile_names, match_names
 
 MAX_ALTERNATIVES = 200
 _BRACES = compile_later(r"(?<!\\)\{((?:[^{}\\]|\\.)*)\}", re.DOTALL)

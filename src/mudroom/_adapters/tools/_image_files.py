@@ -46,7 +46,11 @@ def parse_image(data: bytes) -> ImageBlock | None:
 
 
 def parse_sendable_image(data: bytes) -> ImageBlock | None:
-    """Parse an image file; None if it is incomplete or too large for providers."""
+    """Parse an image file; None if it is incomplete or too large for providers.
+
+    Arguments:
+        data: content of a PNG, JPEG, GIF or WebP file.
+    """
     image = parse_image(data) if len(data) <= MAX_IMAGE_BYTES else None
     if image is None or max(image.width, image.height) > MAX_PIXELS_PER_SIDE:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from codecs import BOM_UTF8
 
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 
 # The search program gets this as its limit, too.
 MAX_CHARACTERS = 500

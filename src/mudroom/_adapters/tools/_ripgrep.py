@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct, field
 
 from ..._core.ports import LocalFiles
-from ..._platform.programs import end_program, start_program
+from ..._platform.child_programs import end_program, start_program
 from ...errors import WorkspaceError
 from ._long_lines import MAX_CHARACTERS, read_column, show_line
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from ..._core.json_values import JsonValue
-from ..._core.schemas.lenient import read_leniently
+from ..._core.schemas import read_leniently
 
 T = TypeVar("T")
 
@@ -48,7 +48,14 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
         # Most tools of a session are called late or never, and each schema takes a millisecond.
         return build_schema(cast(Any, arguments))
 
+    known = frozenset(cast("type[msgspec.Struct]", arguments).__struct_encode_fields__)
+
     def parse(sent: dict[str, Any]) -> T:
+        if known.issuperset(sent) and None not in sent.values():
+            try:
+                return msgspec.convert(sent, arguments)  # the usual case
+            except msgspec.ValidationError:
+                pass  # what follows is lenient, and explains what it cannot read
         schema = get_schema()
         properties: dict[str, Any] = schema["properties"]
         # A model of a strict schema sends null for what it leaves out, unknown names included.
@@ -61,7 +68,7 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
             # Hidden arguments are not in the parameters by which the engine has read the others.
             return msgspec.convert(read_leniently(schema, values), arguments, strict=False)
         except msgspec.ValidationError as error:
-            from ..._core.schemas.mismatch import explain_mismatch  # only a mistake needs it
+            from ..._core.schemas import explain_mismatch
 
             raise ValueError(explain_mismatch(error, schema)) from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 
 from ..._core.ports import Workspace
-from ..._platform.argument_paths import read_path_argument
+from ..._platform.paths import read_path_argument
 from ...errors import WorkspaceError
 from ._glob_match import has_wildcard, unescape
 

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 
 _ROWS = 100
 """Rows that output can still change. Progress displays of many downloads are this high at most."""

@@ -12,9 +12,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._core.ports import CommandResult, ToolContext
-from ..._core.schemas.lenient import decode_json
+from ..._core.schemas import decode_json
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from ._schema import build_parser, build_schema, load_description, take_flag, take_integer
 from ._terminal_text import TerminalText
 from ._text_files import preview_result

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from ..._core.ports import ToolContext, Workspace
-from ..._core.schemas.lenient import decode_json
+from ..._core.schemas import decode_json
 from ..._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
 from ._schema import build_parser, build_schema, load_description
 

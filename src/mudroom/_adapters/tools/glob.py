@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ..._core.listings import count_noun
 from ..._core.ports import FileInfo, ToolContext, Workspace
-from ..._core.schemas.lenient import read_leniently
+from ..._core.schemas import read_leniently
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ._glob_match import compile_glob, has_wildcard, list_names
 from ._schema import build_parser, build_schema, load_description, take_flag

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from ..._core.listings import count_noun
 from ..._core.ports import ToolContext, Workspace
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from ..._platform.time_limits import time_limit
 from ._glob_match import compile_glob, list_names
 from ._ripgrep import (

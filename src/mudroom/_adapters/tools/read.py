@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ..._core.listings import count_noun
 from ..._core.ports import ToolContext, Workspace
-from ..._core.schemas.lenient import decode_json
+from ..._core.schemas import decode_json
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import WorkspaceError
 from ._image_files import MAX_IMAGE_BYTES, MAX_PIXELS_PER_SIDE, is_image, parse_image
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # Used when the model sends no limit.
 MAX_LINES = 2_000
 _HEAD = 8_192
+_OWN_NAMES = frozenset(("file_path", "offset", "limit"))
 _COUNT_FROM_0 = ("read_file", "view")
 _NO_THREAD = 1 << 16  # bytes; a smaller file is read without a thread, which is faster
 
@@ -65,6 +66,8 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 
 def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Turn line ranges, which other programs have, into `offset` and `limit`."""
+    if called == "read" and _OWN_NAMES.issuperset(arguments):
+        return arguments
     bounds = arguments.pop("view_range", None)
     if isinstance(bounds, str):
         bounds = decode_json(bounds)
@@ -105,11 +108,6 @@ def _to_offset(first: int | None, last: int | None) -> dict[str, int]:
     if last < start:
         raise ValueError(f"the last line, {last}, is before the first one, {start}")
     return {"offset": start, "limit": last - start + 1}
-
-
-def read_content(path: str, content: bytes, arguments: Arguments) -> ToolResult:
-    """Read lines of a content that stands in for the file at `path`."""
-    return _read(io.BytesIO(content), path, len(content), arguments)
 
 
 def _read_file(workspace: Workspace, path: str, arguments: Arguments) -> ToolResult:

@@ -82,7 +82,7 @@ def make_web_fetch_tool(
     """
 
     async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-        from ..._platform.http1.errors import ForbiddenAddress, HttpError
+        from ..._platform.http1.parser import ForbiddenAddress, HttpError
 
         host = urlsplit(arguments.url).hostname
         named = {host} & set(private_addresses)
@@ -153,7 +153,7 @@ def is_public_address(text: str) -> bool:
 
 async def _fetch(url: str, allows_address: Callable[[str], bool]) -> _Page:
     """Fetch a page; follow redirects on the same host. Raises HttpError."""
-    from ..._platform.http1.errors import MalformedResponse
+    from ..._platform.http1.parser import MalformedResponse
     from ..._platform.http1.pool import ConnectionPool
 
     pool = ConnectionPool(read_timeout=MAX_SECONDS, allows_address=allows_address)
@@ -180,7 +180,7 @@ def _is_same_site(url: str, target: str) -> bool:
 
 def _find_redirect(url: str, response: Response) -> str:
     """Find the absolute address that a response redirects to; "" if it does not."""
-    from ..._platform.http1.errors import MalformedResponse
+    from ..._platform.http1.parser import MalformedResponse
 
     target = response.headers.get("location", "")
     if response.status not in _REDIRECTS or not target:

@@ -23,17 +23,17 @@ from ..._core.events import RunStarted, StoredEvent
 from ..._core.ports import Environment, FilesLostError, ToolServers, Worker
 from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._engine.loop import execute
+from ..._engine.mcp_tools import (
+    RunServers,
+    list_called_servers,
+    list_full_patterns,
+    list_granted,
+    list_unknown_servers,
+)
 from ..._engine.meters.meter import Meter
 from ..._engine.phase import OPEN_PHASES, RunControl
 from ..._engine.recorded_conversations import find_report
 from ..._engine.run_context import RunContext
-from ..._engine.server_tools.run_servers import (
-    RunServers,
-    list_called_servers,
-    list_granted,
-    list_unknown_servers,
-)
-from ..._engine.server_tools.toolset import list_full_patterns
 from ..._engine.session_context import SessionServices
 from ..._projections.engine_text import quote
 from ...errors import MudroomError

@@ -17,17 +17,14 @@ from ..._core.events import (
     TurnFinished,
 )
 from ..._core.messages import ToolCallBlock
-from ..._core.run_ids import find_parent_id
-from ..._core.runs import Reason, Report
+from ..._core.runs import Reason, Report, find_parent_id
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import ToolResult
-from ..._engine.call_batch import INTERRUPTED
+from ..._engine.conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH
 from ..._engine.finish import NOT_BEGUN
 from ..._engine.phase import LIMIT_REASONS
-from ..._engine.recorded_conversations import find_report, has_effects
-from ..._engine.resume import UNKNOWN_AFTER_CRASH
+from ..._engine.recorded_conversations import PastEvents, find_report, has_effects
 from ..._engine.session_context import SessionServices
-from ..._projections.past_events import PastEvents
 from .past_report import charge_past_run, make_past_report
 
 WORKERS_ENDED = "the worker processes of a child ended"

@@ -14,13 +14,13 @@ from ..._core.events import (
 )
 from ..._core.messages import Usage
 from ..._core.runs import Reason, Report
-from ..._engine.call_batch import CallOutcome
+from ..._engine.conversation import CallOutcome
 from ..._engine.evidence import Evidence
 from ..._engine.meters.meter import Meter
 from ..._engine.meters.run_timer import sum_worked_seconds
+from ..._engine.recorded_conversations import PastEvents
 from ..._engine.resume import sum_estimates
 from ..._engine.session_context import SessionServices
-from ..._projections.past_events import PastEvents
 
 
 def make_past_report(

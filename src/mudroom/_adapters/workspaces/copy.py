@@ -15,7 +15,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from ..._core.ports import FileInfo, Workspace
-from ..._platform.path_text import path_from_text
+from ..._platform.paths import path_from_text
 from ..._platform.scratch_dirs import ScratchDir, choose_default_base
 from ...errors import WorkspaceError
 

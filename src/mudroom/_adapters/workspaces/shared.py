@@ -15,13 +15,19 @@ from contextlib import suppress
 
 from ..._core.ports import ContentCheck, FileInfo, LinkTarget
 from ..._platform.open_beneath import Opener, choose_opener, find_real_path, open_with_openat2
-from ..._platform.path_text import path_from_text, path_to_text
+from ..._platform.paths import path_from_text, path_to_text
 from ...errors import WorkspaceError
 from ._atomic_write import remove_file, remove_temporary_files, write_atomically
 from ._checked_rename import read_link, stat_entry
 from ._errors import check_unprotected, explain, make_not_a_file_error, make_outside_error
-from ._ignore import IgnoreRules
-from ._listing import FOLDER_FLAGS, Listing, describe_file, read_patterns, read_rules_above
+from ._listing import (
+    FOLDER_FLAGS,
+    IgnoreRules,
+    Listing,
+    describe_file,
+    read_patterns,
+    read_rules_above,
+)
 
 
 class SharedWorkspace:

@@ -8,12 +8,12 @@ from typing import Any
 
 from ..._adapters import agent_files
 from ..._adapters.agent_files import Diagnostic, LoadedAgents, Severity
-from ..._adapters.agent_files.codex_config import CONFIG_NAME, read_declared_agents
-from ..._adapters.agent_files.diagnostics import FileDiagnostics
+from ..._adapters.agent_files.agents import CONFIG_NAME, read_declared_agents
 from ..._adapters.agent_files.frontmatter import Entry
 from ..._adapters.agent_files.locations import COMMAND_LOCATIONS
 from ..._adapters.agent_files.output_styles import STYLE_FOLDER, LoadedStyles, load_output_style
 from ..._adapters.agent_files.prompt_template import load_template
+from ..._adapters.agent_files.safe_read import FileDiagnostics
 from ..._core.agents import Agent, choose_child_model
 from ..._projections.safe_text import sanitize, sanitize_line
 from ..._session.agent_catalog import (

@@ -11,7 +11,7 @@ from ..._core.agents import Mode
 from ..._core.tool_names import SERVER_PREFIX, is_known_elsewhere, make_server_pattern
 from ..._session.config import Settings
 from ...errors import UnknownName, UsageError
-from ...permissions import settings as permission_files
+from ...permissions import rules as permission_files
 from ...permissions.approved_rules import load_approved
 from ...permissions.rules import Permissions, Rule, Verdict, parse_rules, split_rules
 

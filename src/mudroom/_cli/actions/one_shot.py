@@ -9,8 +9,7 @@ from ..._core.agents import Mode
 from ..._core.events import StoredEvent
 from ..._core.runs import Report
 from ..._platform.event_loop import run_event_loop
-from ..._projections.current_team import list_names
-from ..._projections.run_tree import RunTree
+from ..._projections.run_tree import RunTree, list_names
 from ..._session.session import Session
 from ...errors import SessionPaused, UsageError
 from ..output.notices.log import show_log

@@ -13,8 +13,7 @@ from ..._adapters import agent_files
 from ..._adapters.agent_files import Severity
 from ..._adapters.integrations.mcp_servers.spec import ServerSpec
 from ..._core.agents import Agent
-from ..._core.tool_names import is_known_elsewhere
-from ..._core.tool_patterns import parse_tool_patterns
+from ..._core.tool_names import is_known_elsewhere, parse_tool_patterns
 from ..._platform.regular_files import MAX_BYTES
 from ..._session.agent_catalog import KNOWN_TOOLS
 from ...errors import UnknownName, UsageError

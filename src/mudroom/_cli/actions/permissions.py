@@ -13,7 +13,7 @@ from ..._adapters.tools.function import declare_tool
 from ..._adapters.tools.skill import make_skill_tool
 from ..._core.listings import count_noun
 from ..._core.ports import PermissionVerdict
-from ..._core.ports.sandbox import SEATBELT_MODE
+from ..._core.ports.environment import SEATBELT_MODE
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import Tool, ToolCategory
 from ..._projections.safe_text import sanitize_line

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from threading import Thread
 
+from ..._adapters.models.pricing import get_context_window
 from ..._adapters.models.providers import choose_default_model
-from ..._session.pricing import get_context_window
 
 
 def preload_context_windows(model: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from ..._core.listings import format_size
-from ..._core.token_counts import estimate_tokens
+from ..._core.messages import estimate_tokens
 from ...errors import UsageError
 
 MAX_STDIN_BYTES = 10 * 1024 * 1024

@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ..._adapters.journals.sessions import read_events, read_summary, require_no_writer
-from ..._adapters.output_filters.redaction import Redactor
+from ..._adapters.models.pricing import calculate_cost
+from ..._adapters.output_filters import Redactor
 from ..._core.events import RunFinished, RunResumed, RunStarted, SessionOpened, StoredEvent
 from ..._core.listings import count_noun
 from ..._core.ports import SessionStore
-from ..._core.run_ids import find_root_id
-from ..._core.runs import Report
+from ..._core.runs import Report, find_root_id
 from ..._platform.event_loop import run_event_loop
-from ..._platform.path_text import path_from_text
+from ..._platform.paths import path_from_text
 from ..._projections.ledger import LedgerBuilder
 from ..._projections.run_tree import RunTree
 from ..._projections.run_view import RunView
 from ..._projections.safe_text import redact_event, sanitize_line
 from ..._projections.stream_json import StreamJson
 from ..._session.config import Settings
-from ..._session.pricing import calculate_cost
 from ...errors import UsageError
 from ..output.json_output import encode_line
 from ..output.progress import print_notice

@@ -14,7 +14,7 @@ from ..._core.events import StoredEvent
 from ..._core.listings import count_noun
 from ..._core.ports import SessionInfo, SessionStore
 from ..._platform.open_beneath import find_real_path
-from ..._platform.path_text import path_from_text
+from ..._platform.paths import path_from_text
 from ..._projections.safe_text import sanitize_line
 from ..._projections.session_summary import SessionSummary
 from ..._session.config import Settings
@@ -194,7 +194,7 @@ async def delete_session(store: SessionStore, home: str, session_id: str) -> Non
 
     Raises JournalBusy for a session that is open.
     """
-    from ..._adapters.boards.run_changes import delete_answers
+    from ..._adapters.boards.session_board import delete_answers
 
     await delete_from_store(store, home, session_id)
     await asyncio.to_thread(delete_answers, home, session_id)

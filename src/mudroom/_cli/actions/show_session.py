@@ -8,15 +8,11 @@ import sys
 from typing import Any
 
 from ..._adapters.journals.sessions import read_events, stream_events
-from ..._adapters.output_filters.redaction import Redactor
+from ..._adapters.output_filters import Redactor
 from ..._core.events import Compacted, MessageDelivered, ResultsCleared, RunStarted, StoredEvent
 from ..._core.ports import SessionStore
-from ..._core.run_ids import is_child_id
-from ..._projections.context_size.receipt import (
-    ContextReceipts,
-    describe_receipt,
-    parse_turn_name,
-)
+from ..._core.runs import is_child_id
+from ..._projections.context_size import ContextReceipts, describe_receipt, parse_turn_name
 from ..._projections.run_tree import RunTree
 from ..._projections.safe_text import redact_event, sanitize_line
 from ..._projections.team import normalize_name

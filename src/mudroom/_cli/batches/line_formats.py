@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from ..._core.budgets import Budget
-from ..._engine.output_types import parse_output_type
+from ..._engine.structured_output import parse_output_type
 from ..._session.prompts import parse_prompt
 from ...errors import UsageError, quote_value
 

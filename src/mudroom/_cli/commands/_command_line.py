@@ -8,7 +8,7 @@ from typing import cast
 
 import click
 
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from ...errors import UsageError
 
 _BARE_WORD = compile_later(r"[a-z][a-z0-9_-]*")

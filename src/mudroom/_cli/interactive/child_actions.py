@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
-from ..._adapters.output_filters.redaction import Redactor
+from ..._adapters.output_filters import Redactor
 from ..._projections.safe_text import redact_event, sanitize
 from ..output.scrollback import Scrollback
 from ..output.text import Line, wrap

@@ -14,11 +14,9 @@ from msgspec import Struct
 from ..._adapters.journals.sessions import stream_events
 from ..._core.events import AnyEvent, RunWaiting, StoredEvent
 from ..._core.runs import Report
-from ..._projections.current_team import list_names
-from ..._projections.file_changes import FileChanges
+from ..._projections.differences import FileChanges
 from ..._projections.ledger import PromptLedgers, describe_ledger
-from ..._projections.open_work import OpenWork, describe_work, list_open_work
-from ..._projections.run_tree import RunTree
+from ..._projections.run_tree import OpenWork, RunTree, describe_work, list_names, list_open_work
 from ..._projections.run_view import RunState, RunView
 from ..._session.config import Settings
 from ..._session.session import Session

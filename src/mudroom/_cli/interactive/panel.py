@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..._core.events import AnyEvent, Delta, RunFinished, StoredEvent
 from ..._core.listings import count_noun
-from ..._projections.current_team import list_idle, list_unread
-from ..._projections.run_tree import RunTree
+from ..._projections.run_tree import RunTree, list_idle, list_unread
 from ..._projections.run_view import RunView
 from ..._projections.safe_text import sanitize_line
 from ..output.child_names import make_child_name

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from ..._adapters.journals.sessions import stream_events
 from ..._core.events import RunStarted, StoredEvent
-from ..._core.run_ids import is_child_id
+from ..._core.runs import is_child_id
 from ..._projections.run_tree import RunTree
 from ..._projections.run_view import RunView
 from ..._projections.safe_text import sanitize_line

@@ -21,13 +21,12 @@ from ..._core.events import (
 )
 from ..._core.listings import count_noun
 from ..._core.messages import ToolCallBlock
-from ..._core.run_ids import is_child_id
-from ..._core.runs import InboxMessage
+from ..._core.runs import InboxMessage, is_child_id
 from ..._core.tools import ToolResult
 from ..._projections.run_tree import RunTree
 from ..._projections.run_view import RunState, RunView
 from ..._projections.safe_text import make_call_title, sanitize, sanitize_line
-from ..._projections.user_rules import find_rules, is_marked
+from ..._projections.transcript import find_rules, is_marked
 from ..output.answer_stream import AnswerStream
 from ..output.call_group import CallGroup
 from ..output.markdown import format_unfinished, render_markdown

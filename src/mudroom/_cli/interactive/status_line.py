@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened, TurnFinished
-from ..._core.run_ids import is_child_id
+from ..._core.runs import is_child_id
 from ..._engine.context_policy import find_no_window
-from ..._projections.context_size.receipt import ContextReceipts
-from ..._projections.context_size.shares import ContextShares
+from ..._projections.context_size import ContextReceipts, ContextShares
 from ..output.text import Glyphs, fit_with_figures, format_tokens, format_total_costs, truncate
 
 

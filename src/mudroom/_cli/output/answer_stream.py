@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..._core.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFailed, TurnFinished
 from ..._core.messages import AssistantMessage, TextBlock
-from ..._core.run_ids import is_child_id
+from ..._core.runs import is_child_id
 from .markdown import MarkdownBlocks
 
 

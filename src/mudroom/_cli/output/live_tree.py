@@ -12,8 +12,7 @@ from typing import TextIO
 from msgspec.structs import replace
 
 from ..._core.events import AnyEvent
-from ..._projections.current_team import list_idle
-from ..._projections.run_tree import RunTree
+from ..._projections.run_tree import RunTree, list_idle
 from ..._projections.run_view import RunState
 from .progress import Progress
 from .standard_output import draw

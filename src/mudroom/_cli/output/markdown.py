@@ -7,7 +7,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from ..._projections.safe_text import sanitize
 from .text import BREAKS, STYLE_CODES, UNICODE, Glyphs, Line, truncate, wrap_last_lines
 from .theme import apply_theme

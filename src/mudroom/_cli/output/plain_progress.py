@@ -13,9 +13,8 @@ from ..._core.events import (
     ToolCallStarted,
     WorkMerged,
 )
-from ..._projections.merges import describe_merge
 from ..._projections.run_tree import RunTree
-from ..._projections.run_view import RunView
+from ..._projections.run_view import RunView, describe_merge
 from .child_names import make_child_name
 from .progress import Progress
 from .text import choose_glyphs, truncate

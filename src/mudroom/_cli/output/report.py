@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..._core.budgets import Limit
+from ..._core.events import describe_merges
 from ..._core.listings import count_noun
-from ..._core.merge_events import describe_merges
 from ..._core.messages import Usage
 from ..._core.runs import Reason, Report
 from ..._projections.reason_words import REASON_WORDS

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..._adapters.models.pricing import calculate_cost
 from ..._core.agents import Mode
 from ..._core.events import AnyEvent, PermissionDecided, StoredEvent, TurnFailed, WorkMerged
 from ..._core.listings import count_noun
-from ..._core.run_ids import find_root_id, is_child_id
-from ..._core.runs import Reason, Report
+from ..._core.runs import Reason, Report, find_root_id, is_child_id
 from ..._projections.ledger import LedgerBuilder, describe_ledger
 from ..._projections.run_tree import RunTree
 from ..._session.config import Settings
-from ..._session.pricing import calculate_cost
 from ..._session.session import Session
 from .notices.start import OFFLINE_LINE, describe_sandbox, select_new_notices
 from .plain_progress import PlainProgress
@@ -78,7 +77,7 @@ class ExitCodeRule:
             return 1
         if not self._strict_merges:
             return 0
-        from ..._core.merge_events import count_merges  # few runs need it
+        from ..._core.events import count_merges
 
         merges = count_merges(self._merges)
         if merges is None:
@@ -252,9 +251,9 @@ class RunReporter:
         """Open the fold of events into lines of JSON; None if the output is text."""
         if self._format == "text":
             return None
-        from ..._projections.stream_json.open_session import open_lines
+        from ..._projections.stream_json import StreamJson
 
-        return open_lines(session, cost=calculate_cost, mode=mode)
+        return StreamJson.of_session(session, cost=calculate_cost, mode=mode)
 
     def _write_line(self, line: dict[str, Any]) -> None:
         from .json_output import encode_line

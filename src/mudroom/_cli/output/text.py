@@ -12,7 +12,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 from ..._projections.safe_text import sanitize
 from .theme import apply_theme
 

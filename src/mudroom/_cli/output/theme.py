@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ..._platform.lazy_pattern import compile_later
+from ..._platform.patterns import compile_later
 
 _SEQUENCE = compile_later(r"\x1b\[([\d;]+)m")
 

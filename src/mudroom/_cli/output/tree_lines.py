@@ -13,13 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._core.listings import count_noun
-from ..._core.token_counts import CHARACTERS_PER_TOKEN
+from ..._core.messages import CHARACTERS_PER_TOKEN
 from ..._projections.board_lines import MARKS
-from ..._projections.current_team import describe_state
-from ..._projections.merges import describe_merge
 from ..._projections.reason_words import describe_reason
-from ..._projections.run_tree import RunTree
-from ..._projections.run_view import CommandView, RunState, RunView, format_name
+from ..._projections.run_tree import RunTree, describe_state
+from ..._projections.run_view import CommandView, RunState, RunView, describe_merge, format_name
 from ..._projections.safe_text import sanitize, sanitize_line
 from ..._projections.team import Teammate
 from .text import (

@@ -5,25 +5,34 @@ Each port has its folder of adapters, and a public fake in `mudroom.testing`.
 
 from .approval import ApprovalDecision, ApprovalRequest, Approver, PermissionVerdict, Policy
 from .board import Board
-from .clock import Clock
-from .environment import Environment, Environments
-from .hooks import HookCallback, HookFunction, Hooks, MessageHookDecision, ToolHookDecision
-from .isolation import (
+from .environment import (
     MERGE,
     NO_CHOICE,
+    CommandResult,
+    Environment,
+    Environments,
     FilesLostError,
     Isolation,
     MergeChoice,
     MergeConflict,
     MergedFile,
     MergePlan,
+    Sandbox,
     SourceFacts,
     explain_lost_files,
 )
-from .journal import Journal, SessionHeader, SessionInfo, SessionStore
-from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
-from .rate_limiter import RateLimited, RateLimiter, RequestSlot
-from .sandbox import CommandResult, Sandbox
+from .hooks import HookCallback, HookFunction, Hooks, MessageHookDecision, ToolHookDecision
+from .journal import Clock, Journal, SessionHeader, SessionInfo, SessionStore
+from .model import (
+    Model,
+    ModelConversation,
+    RateLimited,
+    RateLimiter,
+    RequestConfig,
+    RequestSlot,
+    RetryNotice,
+    StreamChunk,
+)
 from .servers import ServerPrompt, ServerResource, ServerStatus, SessionServers
 from .tools import Toolbox, ToolContext, ToolServers, ToolSource
 from .worker import RunHandle, Worker, WorkerProcesses

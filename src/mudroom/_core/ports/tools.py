@@ -6,9 +6,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..tools import Tool, ToolResult
-from .approval import ApprovalDecision
-from .input_forms import InputForm
-from .sandbox import Sandbox
+from .approval import ApprovalDecision, InputForm
+from .environment import Sandbox
 from .workspace import Workspace
 
 

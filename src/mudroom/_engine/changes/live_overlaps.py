@@ -9,9 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._core.ports import Clock, Workspace
-from ..._core.run_ids import is_run_above
+from ..._core.runs import is_run_above
 from ..._core.tools import ToolResult
-from ..._platform.binary_files import is_binary
+from ..._platform.regular_files import is_binary
 from ...errors import WorkspaceError
 
 MAX_COMPARED_BYTES = 1 << 20

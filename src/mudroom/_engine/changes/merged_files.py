@@ -1,4 +1,4 @@
-"""Files of a merge: written together, and only while they are as the plan expects them."""
+"""Files of a merge: written together, while they are as the plan expects and no one saves them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
 
-from ..._core.ports import FileChangedError, Isolation, MergedFile, MergePlan
-from .content_hashes import hash_link
+from ..._core.ports import (
+    Clock,
+    FileChangedError,
+    FileInfo,
+    Isolation,
+    MergedFile,
+    MergePlan,
+    Workspace,
+)
+from ...errors import WorkspaceError
+from ..file_writes import hash_link
 
 RecordWrites = Callable[[Sequence[tuple[str, str]]], None]
 """Records writes, given as paths and hashes of the new contents, before the first one happens."""
@@ -58,3 +67,38 @@ def _hash_new(file: MergedFile, isolation: Isolation) -> str:
         return ""
     data = isolation.read(file.after)
     return hash_link(data) if stat.S_ISLNK(file.mode) else sha256(data).hexdigest()
+
+
+QUIET_SECONDS = 1.0
+"""Seconds without a save after which a merge tries again."""
+
+MAX_WAIT_SECONDS = 10.0
+"""Seconds after which it tries again although the user still saves."""
+
+_POLL_SECONDS = 0.1
+
+
+async def wait_until_quiet(clock: Clock, workspace: Workspace, path: str) -> None:
+    """Wait until a file has not changed for QUIET_SECONDS, for MAX_WAIT_SECONDS at most.
+
+    An editor or a formatter that saves all the time leaves no room between the plan of a merge and
+    its renames, however often it is planned again at once.
+    """
+    now = clock.monotonic()
+    deadline = now + MAX_WAIT_SECONDS
+    quiet_since = now
+    seen = _look(workspace, path)
+    while now < deadline and now - quiet_since < QUIET_SECONDS:
+        await clock.sleep(_POLL_SECONDS)
+        now = clock.monotonic()
+        present = _look(workspace, path)
+        if present != seen:
+            seen = present
+            quiet_since = now
+
+
+def _look(workspace: Workspace, path: str) -> FileInfo | None:
+    try:
+        return workspace.stat(path)
+    except WorkspaceError:
+        return None

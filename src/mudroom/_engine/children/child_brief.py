@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._core.agents import Agent, Mode, WorkspaceKind, WorkspaceSpec, choose_child_model
 from ..._core.budgets import Grant
 from ..._core.events import RunStarted, WorkMerged
 from ..._core.runs import Brief, InboxMessage
-from ..._core.tool_patterns import (
+from ..._core.tool_names import (
     list_call_patterns,
     list_server_patterns,
     narrow_server_patterns,
@@ -22,13 +23,13 @@ from ..._core.tool_patterns import (
 from ..._core.tools import Tool, ToolCategory
 from ..._projections.engine_text import quote
 from ..._projections.team import MESSAGE_TOOL
-from ..inbox.inbox import format_message
+from ..inbox import format_message
 from ..recorded_conversations import find_workspace
 from ..run_context import RunContext
-from .task_arguments import TaskArguments
 
 if TYPE_CHECKING:
     from ..call_context import CallContext
+
 
 _CHILD_TOOLS = "task"
 """Key in the memo of a run: the tools of its children."""
@@ -181,7 +182,7 @@ def make_returned_brief(run: RunContext, earlier: Brief, merged: WorkMerged, gra
         run: the parent. earlier: brief of the run that did the work.
         merged: why the work comes back, and the files with which the run begins.
     """
-    from .return_text import make_return_prompt  # rare: work that came back
+    from .returned_work import make_return_prompt
 
     brief = _continue_brief(run, earlier, grant)
     return replace(
@@ -323,3 +324,23 @@ def _find_recorded_workspace(run: RunContext, run_id: str) -> WorkspaceSpec | No
 def simplify(name: str) -> str:
     """Return the name in lower case without anything but letters and digits."""
     return "".join(char for char in name.lower() if char.isalnum())
+
+
+ISOLATIONS = ("shared", "isolated")
+"""Whose files a child works in: those of its parent, or files of its own."""
+
+
+class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of the task tool. `role` is put before the prompt."""
+
+    prompt: str = ""
+    description: str = ""
+    agent: str = "general"
+    max_turns: int | None = None
+    model: str | None = None
+    find: str = ""
+    background: bool = False
+    isolation: str = ""
+    name: str = ""
+    plan: bool = False
+    role: str = ""

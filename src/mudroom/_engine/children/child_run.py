@@ -12,8 +12,7 @@ from ..._core.agents import WorkspaceKind
 from ..._core.budgets import Grant
 from ..._core.events import WorkMerged
 from ..._core.ports import RunHandle
-from ..._core.run_ids import make_following_id
-from ..._core.runs import Brief, InboxMessage, Reason, Report
+from ..._core.runs import Brief, InboxMessage, Reason, Report, make_following_id
 from ..._core.tools import ToolResult
 from ..._platform.time_limits import time_limit
 from ..._projections.engine_text import quote
@@ -21,16 +20,19 @@ from ...errors import MudroomError
 from ..call_context import CallContext
 from ..changes.watch import select_outside
 from ..child_report import format_report, join_evidence
-from ..inbox.inbox import choose_status, make_notification
+from ..inbox import choose_status, make_notification
 from ..meters.run_timer import GRACE_SECONDS
 from ..phase import LIMIT_REASONS, Phase
 from ..run_context import RunContext
 from ..team_registry import PLAN_NOTE
-from .child_brief import allocate, make_returned_brief
-from .merge import merge_report
+from .child_brief import (
+    allocate,
+    make_returned_brief,
+)
 
 if TYPE_CHECKING:
     from .members import TeamMembers
+
 
 _COPY_NOTE = (
     "\n\n[The child worked in a copy of the folder, which is removed. Nothing is changed here.]"
@@ -200,11 +202,18 @@ class ChildRun:
                 return False
             self._report = await self._finish()
             self._legs.append(self._report)
-            self._merged = await merge_report(
-                self._context, self._brief, self._report, self._prepare_return
-            )
+            self._merged = await self._merge(self._report)
             if not (self._merged and self._merged.returned and await self._return_work()):
                 return True
+
+    async def _merge(self, report: Report) -> WorkMerged | None:
+        """Merge the work of the child; return None if it shared its parent's files."""
+        is_isolated = self._brief.workspace.kind is WorkspaceKind.ISOLATED
+        if report.work is None and not (is_isolated and report.turns):
+            return None
+        from .merge import merge_report
+
+        return await merge_report(self._context, self._brief, report, self._prepare_return)
 
     async def _stop(self) -> None:
         """End the run of the child: its parent is stopped, for the same reason.

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-from ..._core.agents import WorkspaceKind
 from ..._core.events import CheckFinished, FileWriteIntended, RunStarted, WorkMerged
 from ..._core.listings import count_noun
 from ..._core.ports import MERGE, NO_CHOICE, Isolation, MergeChoice, MergeConflict, MergePlan
@@ -16,14 +15,11 @@ from ..._projections.engine_text import format_value, quote
 from ..._projections.safe_text import sanitize_line
 from ...errors import BoardError, MudroomError
 from ..call_context import CallContext, CallWrites
-from ..changes.merged_files import ChangedMeanwhileError, write_merged_files
-from ..changes.quiet_files import wait_until_quiet
+from ..changes.merged_files import ChangedMeanwhileError, wait_until_quiet, write_merged_files
 from ..changes.watch import select_unstored
 from ..run_context import RunContext
-from .checks import describe_check, find_check_refusal, run_check
-from .decisions import ask_for_merge, find_merge_denial
-from .git_work import collect_git_work, describe_git_work
-from .overlaps import describe_overlaps, list_overlaps
+from .checks import ask_for_merge, describe_check, find_check_refusal, find_merge_denial, run_check
+from .merge_notes import collect_git_work, describe_git_work, describe_overlaps, list_overlaps
 
 _MAX_REFUSAL = 2_000
 """Characters of the reason why work is not merged."""
@@ -47,17 +43,12 @@ PrepareReturn = Callable[[WorkMerged], Awaitable[WorkMerged]]
 async def merge_report(
     context: CallContext, brief: Brief, report: Report, prepare_return: PrepareReturn
 ) -> WorkMerged | None:
-    """Merge the work of a child, once, and record the outcome.
-
-    Returns None for a child that shared its parent's files.
+    """Merge the work of a child with an isolated workspace, once, and record the outcome.
 
     Arguments:
         brief: of the run that ended.
         prepare_return: called if the work can go back to the child, before the outcome is recorded.
     """
-    is_isolated = brief.workspace.kind is WorkspaceKind.ISOLATED
-    if report.work is None and not (is_isolated and report.turns):
-        return None
     if merged := find_recorded_merge(context.run, report.run_id):
         context.run.evidence.add_merge(merged)
         return merged
@@ -66,7 +57,7 @@ async def merge_report(
     work, notes = report.work, ""
     isolation = context.run.environment.isolation
     if brief.workspace.conflicts and isolation:
-        from .resolutions import describe_notes, read_resolutions  # rare: work that came back
+        from .returned_work import describe_notes, read_resolutions
 
         resolutions = read_resolutions(report.text, brief.workspace.conflicts, work.conflicts)
         notes = describe_notes(resolutions)

@@ -1,27 +1,27 @@
-"""Start of children, by calls of the task tool and after an interruption."""
+"""Start of children, by calls of the task tool, and of the team of a run."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ..._core.agents import Agent
 from ..._core.listings import find_entries
-from ..._core.run_ids import split_run_id
-from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import ToolResult
-from ..._projections.engine_text import quote
 from ...errors import BudgetExceeded, suggest_names
 from ..call_context import CallContext
-from ..inbox.inbox import make_notification
-from ..resume import report_interrupted
 from ..run_context import RunContext
-from .child_brief import allocate, list_agents, make_brief, resolve_model, select_agents, simplify
+from .child_brief import (
+    TaskArguments,
+    allocate,
+    list_agents,
+    make_brief,
+    resolve_model,
+    select_agents,
+    simplify,
+)
 from .child_run import ChildRun, find_refusal, make_start_result
-from .open_team import open_team, prepare_team
-from .task_arguments import TaskArguments
 
 if TYPE_CHECKING:
     from .team import Team
@@ -87,24 +87,12 @@ async def _start(
     return ChildRun(context, brief, grant, team)
 
 
-async def restart_background_work(run: RunContext) -> None:
-    """Continue the background children that an earlier process left without a notification.
+def open_team(run: RunContext) -> Team:
+    """Return the team of a run that works."""
+    from .team import Team
 
-    A command cannot continue: its notification says so.
-    """
-    for run_id, call in run.background.interrupted.items():
-        tool = run.tools.get(normalize_tool_name(call.name))
-        if tool is None or not tool.needs_children:
-            report_interrupted(run, run_id)
-            continue
-        _, turn, position = split_run_id(run_id)
-        context = CallContext(run, call, position, turn)
-        arguments = tool.parse_arguments(call.arguments | {"background": True})
-        result = await tool.run(context, arguments)
-        if result.error:
-            title = str(call.arguments.get(tool.title_argument, call.name))
-            run.inbox.put(make_notification(run_id, "failed", title, quote(result.text)))
-    run.background.interrupted.clear()
-    if team := prepare_team(run):
-        await team.restart()
-    await asyncio.sleep(0)  # The children restore what they spent before the run spends more.
+    team = run.services.teams.get(run.run_id)
+    if not isinstance(team, Team):
+        team = Team(run)
+        run.services.teams.open(run.run_id, team)
+    return team

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from ..._core.agents import Agent
 from ..._core.listings import format_entries
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
-from .child_brief import list_agents, simplify
-from .task_arguments import ISOLATIONS, TaskArguments
+from .child_brief import ISOLATIONS, TaskArguments, list_agents, simplify
 
 if TYPE_CHECKING:
     from ..call_context import CallContext
@@ -156,6 +155,6 @@ def _parse(arguments: dict[str, Any]) -> TaskArguments:
 
 
 def _run(context: CallContext, arguments: TaskArguments) -> Coroutine[Any, Any, ToolResult]:
-    from .start_child import start_child  # most first requests go out before a child starts
+    from .start_child import start_child
 
     return start_child(context, arguments)

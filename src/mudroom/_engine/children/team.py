@@ -14,8 +14,15 @@ from ..._core.events import RunResumed, RunStarted, StoredEvent, TurnFinished
 from ..._core.messages import ToolCallBlock
 from ..._core.ports import Board, RunHandle
 from ..._core.ports.board import BoardTask
-from ..._core.run_ids import find_first_id, make_first_id, make_next_id, split_run_id
-from ..._core.runs import Brief, InboxMessage, Reason
+from ..._core.runs import (
+    Brief,
+    InboxMessage,
+    Reason,
+    find_first_id,
+    make_first_id,
+    make_next_id,
+    split_run_id,
+)
 from ..._projections.board_lines import format_prompt
 from ..._projections.reason_words import describe_reason
 from ..._projections.team import MESSAGE_TOOL, Teammate, TeammateState, normalize_name

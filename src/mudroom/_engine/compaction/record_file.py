@@ -20,8 +20,8 @@ from ..._core.events import (
 )
 from ..._core.messages import TextBlock, ToolCallBlock
 from ..._platform.private_files import make_spill_file, write_private_file
-from ..._projections.context import ContextBuilder
-from ..normalize import normalize_conversation
+from ..._projections.transcript import ContextBuilder
+from ..conversation import normalize_conversation
 from ..run_context import RunContext
 
 

@@ -17,11 +17,12 @@ from ..._core.messages import (
     ToolResultBlock,
     UserBlock,
     UserMessage,
+    estimate_block_tokens,
+    estimate_tokens,
 )
-from ..._core.token_counts import estimate_block_tokens, estimate_tokens
 from ..._core.tools import Effect, Tool, ToolCategory
-from ..._projections.context import Cleared
 from ..._projections.safe_text import describe_call, make_call_title
+from ..._projections.transcript import Cleared
 from ...errors import ContextOverflow
 from ..context_policy import DEFAULT_THRESHOLDS, Thresholds, choose_next_check
 from ..run_context import RunContext

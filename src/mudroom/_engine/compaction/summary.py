@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from ..._core.agents import Mode
 from ..._core.budgets import Budget
 from ..._core.messages import Message, UserMessage
-from ..._core.run_ids import join_run_id
-from ..._core.runs import Brief, Report
+from ..._core.runs import Brief, Report, join_run_id
 
 if TYPE_CHECKING:
     from ..run_context import RunContext

@@ -1,6 +1,10 @@
-"""Account: how much of one limit is spent, and how much is held for work that has begun."""
+"""Account: one limit, with what is spent and held; the requests that it holds for."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
 
 from ..._core.budgets import Limit, LimitState
 from ..._core.messages import Usage
@@ -64,3 +68,113 @@ class Account:
 def compute_cost(limit: Limit, usage: Usage, usd: float | None) -> float:
     """Return what an answer takes of a limit. `usd`: its price, None if unknown."""
     return (usd or 0.0) if limit is Limit.USD else getattr(usage, limit)
+
+
+LONGEST_ANSWER = 32_000
+"""Maximum tokens of an answer in a plan, where neither agent nor session sets a maximum."""
+
+
+LONGEST_CHILD_ANSWER = 8_000
+"""The same for a child, until one of its answers was cut off."""
+
+
+class RequestPlan(Struct, frozen=True):
+    """Amounts that a model request will spend.
+
+    Arguments:
+        minimum: amounts without the answer, estimated from below.
+        maximum: amounts without the answer, estimated from above.
+        prices: amounts of one token of the answer.
+        min_answer: tokens that the answer may always have.
+        max_answer: tokens that the answer may have where enough is left.
+        is_summary: true for the summary at the end of a run.
+        is_child: true for a run that others may work beside.
+        size: tokens of the request, estimated from above.
+    """
+
+    minimum: Mapping[Limit, float]
+    maximum: Mapping[Limit, float]
+    prices: Mapping[Limit, float]
+    min_answer: int
+    max_answer: int = LONGEST_ANSWER
+    is_summary: bool = False
+    is_child: bool = False
+    size: int = 0
+
+    def compute_sent(self, tokens: int) -> dict[Limit, float]:
+        """Return the amounts of this number of tokens in a request."""
+        return {
+            limit: amount * tokens / max(1, self.size) for limit, amount in self.maximum.items()
+        }
+
+
+class Admission(Struct, frozen=True):
+    """Permit or refusal of a request by limits in another process.
+
+    Arguments:
+        number: id of the request in the channel between the processes.
+        max_tokens: maximum tokens of the answer; None: no limit counts them.
+        cut_by: the limit that allows no longer answer.
+        refusal: the limit that does not allow the request.
+    """
+
+    number: int = 0
+    max_tokens: int | None = None
+    cut_by: LimitState | None = None
+    refusal: LimitState | None = None
+
+
+class Permit:
+    """A request that the limits allow. Accounts hold its highest cost until `end`.
+
+    Arguments:
+        holds: accounts, and the maximum amounts of the request that they hold.
+        on_end: called at the end; None for a request of the past.
+        turns: turns that the meters have counted for the request.
+        take_back: removes the turn or the summary that the meters have counted.
+
+    Attributes:
+        max_tokens: maximum tokens of the answer; None: no limit counts them.
+        cut_by: the limit that allows no longer answer.
+    """
+
+    def __init__(
+        self,
+        holds: Sequence[tuple[Account, float]],
+        on_end: Callable[[], None] | None,
+        max_tokens: int | None,
+        cut_by: LimitState | None,
+        *,
+        turns: int = 0,
+        take_back: Callable[[], None] | None = None,
+    ) -> None:
+        self.max_tokens = max_tokens
+        self.cut_by = cut_by
+        self.on_end = [on_end] if on_end is not None else []
+        self.turns = turns
+        self._take_back = take_back
+        self._holds = holds
+        for account, amount in holds:
+            account.hold(amount)
+
+    def cut_to(self, admission: Admission) -> None:
+        """Cut the answer to the tokens that limits in another process allow."""
+        maximum = admission.max_tokens
+        if maximum is not None and (self.max_tokens is None or maximum < self.max_tokens):
+            self.max_tokens = maximum
+            self.cut_by = admission.cut_by
+
+    def withdraw(self) -> None:
+        """End a request that was not sent: it has cost no turn, and is no summary."""
+        if self._take_back is not None:
+            self._take_back()
+        self.end()
+
+    def end(self) -> None:
+        """Release the held amounts. A second call does nothing."""
+        callbacks = self.on_end
+        self.on_end = []
+        for account, amount in self._holds if callbacks else ():
+            account.release(amount)
+        for callback in callbacks:
+            callback()

@@ -15,7 +15,7 @@ from ..._core.messages import Usage
 from .account import Account
 
 if TYPE_CHECKING:
-    from .request_plan import RequestPlan
+    from .account import RequestPlan
 
 EXPECTED_TURNS = 3
 """Requests that a run is expected to make while no run of the pool has finished."""

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..children.members import TeamMembers
+
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,7 +18,6 @@ from ..._core.runs import InboxMessage
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..._projections.team import MESSAGE_TOOL, normalize_name
 from ...errors import suggest_names
-from ..children.open_team import open_team
 from ..run_context import RunContext
 from ..team_registry import ALL, PARENT_NAMES, TeamRequest, add_answer
 
@@ -106,9 +110,15 @@ def _choose_parent(run: RunContext, to: str) -> str:
     return run.run_id if is_own else brief.parent
 
 
+def _get_members(run: RunContext) -> TeamMembers:
+    from ..children.start_child import open_team
+
+    return open_team(run).members
+
+
 def _is_named(run: RunContext, to: str) -> bool:
     """Return whether a receiver is a named child of the run, or stands for all and there is one."""
-    members = open_team(run).members
+    members = _get_members(run)
     if to == ALL:
         return bool(members.list_names())
     return normalize_name(to) in members.active or members.find(to) is not None
@@ -116,7 +126,7 @@ def _is_named(run: RunContext, to: str) -> bool:
 
 def _select_unnamed(run: RunContext) -> dict[str, RunHandle]:
     """Return the handles of the children at work that have no name, by id."""
-    named = {active.work_id for active in open_team(run).members.active.values()}
+    named = {active.work_id for active in _get_members(run).active.values()}
     return {each: handle for each, handle in run.background.children.items() if each not in named}
 
 
@@ -126,7 +136,7 @@ def _explain_unknown(run: RunContext, to: str) -> str:
         return f"{to} has ended: start a new child."
     if normalize_name(to) in PARENT_NAMES:
         return "Nothing was sent: you have no parent. Write it in your answer."
-    known = [*run.background.children, *open_team(run).members.list_names()]
+    known = [*run.background.children, *_get_members(run).list_names()]
     return f"No child {to!r} works in the background. {suggest_names(to, known)}"
 
 

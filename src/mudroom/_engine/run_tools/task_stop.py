@@ -10,7 +10,6 @@ from msgspec import Struct
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..._projections.team import normalize_name
 from ...errors import suggest_names
-from ..children.open_team import open_team
 
 if TYPE_CHECKING:
     from ..call_context import CallContext
@@ -30,6 +29,8 @@ def _parse(arguments: dict[str, Any]) -> Arguments:
 
 
 async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
+    from ..children.start_child import open_team
+
     team = open_team(context.run)
     name = normalize_name(arguments.to)
     teammate = team.members.find(name)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import Struct, field
 
-from ..._core.run_ids import is_run_above
+from ..._core.runs import is_run_above
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..._platform.time_limits import time_limit
 from ..._projections.team import normalize_name
 from ...errors import suggest_names
-from ..children.open_team import open_team
 from ..team_registry import PARENT_NAMES
 
 if TYPE_CHECKING:
@@ -58,6 +57,8 @@ def _parse(arguments: dict[str, Any]) -> Arguments:
 
 
 async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
+    from ..children.start_child import open_team
+
     background = context.run.background
     members = open_team(context.run).members
     known = background.titles

@@ -10,8 +10,14 @@ from typing import Protocol, cast
 from msgspec import Struct
 
 from ..wake_queue import WakeQueue
-from .errors import CannotConnect, ConnectionLost, HttpError, SilentServer, UntrustedServer
-from .parser import ResponseParser
+from .parser import (
+    CannotConnect,
+    ConnectionLost,
+    HttpError,
+    ResponseParser,
+    SilentServer,
+    UntrustedServer,
+)
 
 # Reads of all streams together; this many take about a tenth of a core.
 _READS_PER_SECOND = 2_000

@@ -16,19 +16,19 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from msgspec import Struct
 
-from ..open_files import get_open_file_limit
+from ..own_process import get_open_file_limit
 from ..time_limits import time_limit
-from .compression import Decompressor
 from .connection import Connection, make_shared_parts
-from .errors import (
+from .parser import (
     CannotConnect,
+    Decompressor,
     ForbiddenAddress,
     HttpError,
     InvalidRequest,
+    ResponseParser,
     TooManyOpenFiles,
     UntrustedServer,
 )
-from .parser import ResponseParser
 
 log = logging.getLogger("mudroom")
 

@@ -45,8 +45,11 @@ from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import ToolResult
 from ..safe_text import sanitize_line
 from ..trace_ids import SpanContext, TraceIds
-from .attributes import (
+from .span import (
     INTERRUPTED,
+    Attributes,
+    OpenSpan,
+    Span,
     describe_answer,
     describe_call,
     describe_run,
@@ -55,12 +58,17 @@ from .attributes import (
     find_call_error,
     make_span_event,
 )
-from .span import Attributes, OpenSpan, Span
 
 __all__ = ["ContentCapture", "SessionSpans", "Span"]
 
 # In characters.
 _MAX_ERROR = 300
+_CHUNKS = ("text", "thinking", "call")
+"""Kinds of deltas that are a part of an answer."""
+
+
+def _find_no_server(_: str) -> None:
+    return None
 
 
 class SessionSpans:
@@ -70,6 +78,8 @@ class SessionSpans:
         session: id of the session, for a record without its opening.
         capture: writes texts of prompts, answers and tool calls; None leaves them out.
         redact: removes secrets from the texts of errors.
+        find_server: returns the host and port that a model string is requested from, None if they
+            are not known.
     """
 
     def __init__(
@@ -78,8 +88,10 @@ class SessionSpans:
         *,
         capture: ContentCapture | None = None,
         redact: Callable[[str], str] = str,
+        find_server: Callable[[str], tuple[str, int] | None] = _find_no_server,
     ) -> None:
         self._ids = TraceIds(session)
+        self._find_server = find_server
         self._capture = capture
         self._redact = redact
         self._runs: dict[str, RunSpans] = {}
@@ -90,6 +102,9 @@ class SessionSpans:
     def apply(self, event: AnyEvent) -> list[Span]:
         """Add the next event, and return the spans that it ends."""
         if isinstance(event, Delta):
+            run = self._runs.get(event.run)
+            if run and run.turn and run.turn.first_chunk_at is None and event.kind in _CHUNKS:
+                run.turn.first_chunk_at = event.at
             return []
         ended: list[Span] = []
         if isinstance(event, SessionOpened):
@@ -188,6 +203,7 @@ class SessionSpans:
     def _start_turn(self, run: RunSpans, event: TurnStarted) -> list[Span]:
         ended = run.end_turn(event.at, INTERRUPTED)
         attributes = describe_turn(run.ids.session, run.brief, event.turn)
+        self._describe_server(attributes, run.brief.model)
         run.start_turn(event.turn, event.at, attributes)
         if self._capture and run.turn:
             run.turn.attributes.update(self._capture.describe_input(run.new_messages))
@@ -200,6 +216,8 @@ class SessionSpans:
             attributes = describe_turn(run.ids.session, run.brief, event.turn)
             run.start_turn(event.turn, started_at, attributes)
         attributes = describe_answer(event.message)
+        if event.message.answered_by:
+            self._describe_server(attributes, event.message.answered_by)
         run.add_answer(event.message.usage, attributes["gen_ai.response.finish_reasons"])
         if run.turn:
             run.turn.attributes.update(attributes)
@@ -207,6 +225,10 @@ class SessionSpans:
                 (reason,) = run.finish_reasons
                 run.turn.attributes.update(self._capture.describe_output(event.message, reason))
         return run.end_turn(event.at)
+
+    def _describe_server(self, attributes: Attributes, model: str) -> None:
+        if server := self._find_server(model.partition(",")[0]):
+            attributes["server.address"], attributes["server.port"] = server
 
     def _fail_turn(self, run: RunSpans, event: TurnFailed) -> list[Span]:
         kind = "context_overflow" if event.overflow else "failed"

@@ -1,10 +1,20 @@
-"""The values in traces: a span, and an event in it."""
+"""The values in traces: a span, an event in it, and their attributes.
+
+Attributes have the names of OpenTelemetry's conventions for generative AI. Those that begin with
+`mudroom.` are mudroom's own. `session.id` and `openinference.span.kind` are for viewers that do
+not read the conventions.
+"""
 
 from __future__ import annotations
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..._core.events import CheckFinished, Compacted, ModelCallRetried, StoredEvent, WorkMerged
+from ..._core.messages import AssistantMessage, StopReason, Usage
+from ..._core.runs import Brief, find_first_id
+from ..._core.tool_names import normalize_tool_name
+from ..._core.tools import ToolResult
 from ..trace_ids import SpanContext
 
 AttributeValue = str | bool | int | float | tuple[str, ...]
@@ -32,6 +42,8 @@ class Span(Struct, frozen=True, kw_only=True):
         has_outer_parent: true if that span belongs to another program.
         is_request: true for a request to a model.
         started_at, ended_at: seconds since 1970.
+        first_chunk_at: when the first part of the model's answer arrived; None for a span made from
+            a record, which does not have the parts.
         error: text of the failure. has_failed: whether it failed.
         links: related spans.
     """
@@ -43,6 +55,7 @@ class Span(Struct, frozen=True, kw_only=True):
     has_outer_parent: bool = False
     is_request: bool = False
     ended_at: float = 0.0
+    first_chunk_at: float | None = None
     attributes: Attributes = {}
     events: tuple[SpanEvent, ...] = ()
     links: tuple[SpanContext, ...] = ()
@@ -55,13 +68,14 @@ class OpenSpan:
 
     Attributes:
         span: the facts known at its start.
-        attributes, events: those of its end, added while it is open.
+        attributes, events, first_chunk_at: those of its end, added while it is open.
     """
 
     def __init__(self, span: Span) -> None:
         self.span = span
         self.attributes = dict(span.attributes)
         self.events: list[SpanEvent] = []
+        self.first_chunk_at: float | None = None
 
     def close(self, at: float, error_type: str = "", error: str = "") -> Span:
         """End the span.
@@ -74,8 +88,168 @@ class OpenSpan:
         return replace(
             self.span,
             ended_at=max(at, self.span.started_at),
+            first_chunk_at=self.first_chunk_at,
             attributes=self.attributes,
             events=tuple(self.events),
             has_failed=bool(error_type),
             error=error,
         )
+
+
+# How work fails that a crash or the end of a process cut off.
+INTERRUPTED = "interrupted"
+
+# What the conventions call a provider, where mudroom has another name.
+_PROVIDERS = {
+    "google": "gcp.gemini",
+    "google-vertex": "gcp.vertex_ai",
+    "bedrock": "aws.bedrock",
+    "azure": "azure.ai.openai",
+    "mistral": "mistral_ai",
+    "moonshotai": "moonshot_ai",
+    "xai": "x_ai",
+}
+_FINISH_REASONS = {
+    StopReason.END: "stop",
+    StopReason.CALLS: "tool_call",
+    StopReason.LENGTH: "length",
+    StopReason.REFUSAL: "content_filter",
+    StopReason.OTHER: "other",
+}
+
+
+def split_model(model: str) -> tuple[str, str]:
+    """Split a model string into provider and model.
+
+    If there are several models, the first is used.
+    """
+    first = model.partition(",")[0]
+    provider, colon, name = first.partition(":")
+    return _PROVIDERS.get(provider, provider), name if colon else first
+
+
+def describe_run(session: str, brief: Brief) -> Attributes:
+    """Describe a run by the facts known at its start."""
+    provider, model = split_model(brief.model)
+    attributes: Attributes = {
+        **_describe_operation("invoke_agent", "AGENT", session, brief.run_id),
+        "gen_ai.provider.name": provider,
+        "gen_ai.request.model": model,
+        "gen_ai.agent.name": brief.agent.name,
+        "gen_ai.agent.id": f"{session}/{find_first_id(brief.run_id)}",
+        "mudroom.run.depth": brief.depth,
+    }
+    if brief.agent.description:
+        attributes["gen_ai.agent.description"] = brief.agent.description
+    if brief.agent.outputs:
+        attributes["gen_ai.output.type"] = "json"
+    if brief.name:
+        attributes["mudroom.run.name"] = brief.name
+    return attributes
+
+
+def describe_turn(session: str, brief: Brief, turn: int) -> Attributes:
+    """Describe a model call by the facts known at its start."""
+    provider, model = split_model(brief.model)
+    return {
+        **_describe_operation("chat", "LLM", session, brief.run_id),
+        "gen_ai.provider.name": provider,
+        "gen_ai.request.model": model,
+        "gen_ai.request.stream": True,
+        "gen_ai.agent.name": brief.agent.name,
+        "mudroom.turn": turn,
+    }
+
+
+def describe_answer(answer: AssistantMessage) -> Attributes:
+    """Describe a model call by its answer."""
+    attributes: Attributes = {
+        "gen_ai.response.finish_reasons": (_FINISH_REASONS[answer.stop_reason],),
+        **describe_usage(answer.usage),
+    }
+    if answer.answered_by:
+        provider, model = split_model(answer.answered_by)
+        attributes["gen_ai.provider.name"] = provider
+        attributes["gen_ai.request.model"] = model
+    if answer.id:
+        attributes["gen_ai.response.id"] = answer.id
+    if answer.model:
+        attributes["gen_ai.response.model"] = answer.model
+    return attributes
+
+
+def describe_usage(usage: Usage) -> Attributes:
+    """Describe the tokens, and the price if the provider states it."""
+    attributes: Attributes = {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+    }
+    if usage.cache_read_tokens:
+        attributes["gen_ai.usage.cache_read.input_tokens"] = usage.cache_read_tokens
+    if usage.cache_write_tokens:
+        attributes["gen_ai.usage.cache_creation.input_tokens"] = usage.cache_write_tokens
+    if usage.reasoning_tokens:
+        attributes["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning_tokens
+    if usage.usd is not None:
+        attributes["mudroom.usage.usd"] = usage.usd
+    return attributes
+
+
+def describe_call(session: str, brief: Brief, call_id: str, tool: str) -> Attributes:
+    """Describe a tool call by the facts known at its start."""
+    name = normalize_tool_name(tool)
+    attributes: Attributes = {
+        **_describe_operation("execute_tool", "TOOL", session, brief.run_id),
+        "gen_ai.tool.name": name,
+        "gen_ai.tool.call.id": call_id,
+        "gen_ai.tool.type": "function",
+        "gen_ai.agent.name": brief.agent.name,
+    }
+    if name.startswith("mcp__"):
+        attributes["mcp.method.name"] = "tools/call"
+    return attributes
+
+
+def find_call_error(result: ToolResult, *, is_refused: bool) -> str:
+    """Name how a tool call failed, "" if it did not."""
+    if is_refused:
+        return "refused"
+    if not result.error:
+        return ""
+    return "timeout" if result.detail.get("timed_out") else "tool_error"
+
+
+def make_span_event(event: StoredEvent) -> SpanEvent | None:
+    """Convert a recorded event to an event in a span, if it is of such a kind."""
+    match event:
+        case ModelCallRetried():
+            attributes: Attributes = {"mudroom.attempt": event.attempt}
+            attributes["mudroom.delay_seconds"] = event.delay
+            if event.status:
+                attributes["http.response.status_code"] = event.status
+            return SpanEvent("mudroom.model_call_retried", event.at, attributes)
+        case Compacted():
+            attributes = {"mudroom.cause": event.cause}
+            attributes["mudroom.tokens_before"] = event.before
+            attributes["mudroom.tokens_after"] = event.after
+            return SpanEvent("mudroom.compacted", event.at, attributes)
+        case WorkMerged():
+            attributes = {"mudroom.child": event.child, "mudroom.state": event.state}
+            attributes["mudroom.files"] = len(event.files)
+            return SpanEvent("mudroom.work_merged", event.at, attributes)
+        case CheckFinished():
+            attributes = {"mudroom.exit_code": event.exit_code}
+            attributes["mudroom.seconds"] = event.seconds
+            return SpanEvent("mudroom.check_finished", event.at, attributes)
+        case _:
+            return None
+
+
+def _describe_operation(operation: str, kind: str, session: str, run_id: str) -> Attributes:
+    return {
+        "gen_ai.operation.name": operation,
+        "gen_ai.conversation.id": session,
+        "session.id": session,
+        "openinference.span.kind": kind,
+        "mudroom.run.id": run_id,
+    }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ..._adapters.models.sent_variables import list_address_variables, list_header_variables
-from ..._adapters.output_filters.redaction import is_secret_name
+from ..._adapters.output_filters import is_secret_name
 from ..._adapters.workers.remote.connection import WorkerTransport
 from ..._adapters.workers.remote.messages import WorkerConfig
 from ..._adapters.workers.remote.remote_services import SessionLink
@@ -148,7 +148,7 @@ def adapt_to_node(config: WorkerConfig) -> WorkerConfig:
     The task board and the earlier contents of files stay on the session's machine. Raises
     UsageError if the folder cannot be made.
     """
-    from ..environments.node import find_node_folder
+    from ..node_environments import find_node_folder
 
     home = find_home(os.environ)
     folder = find_node_folder(home, platform.node(), config.session)
@@ -176,7 +176,7 @@ def open_node_environments(
     """Open the environments of a worker process that does not see the session's folder."""
     from ..._adapters.workers.remote.tree_transfer import TreeLink
     from ..._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces, remove_old_sessions
-    from ..environments.node import NodeEnvironments
+    from ..node_environments import NodeEnvironments
 
     # Sessions whose process was killed here leave their files.
     remove_old_sessions(os.path.dirname(config.node_folder), config.session)

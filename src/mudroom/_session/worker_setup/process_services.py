@@ -10,8 +10,8 @@ import msgspec
 
 from ..._adapters import agent_files
 from ..._adapters.integrations.mcp_servers.spec import ServerSpec
-from ..._adapters.output_filters.injection_marker import mark_injection
-from ..._adapters.output_filters.redaction import Redactor
+from ..._adapters.models.pricing import PriceFile
+from ..._adapters.output_filters import Redactor, mark_injection
 from ..._adapters.tools._sources import load_tools
 from ..._adapters.workers.remote.messages import WorkerConfig
 from ..._adapters.workers.remote.rate_limits import RemoteRateLimiter
@@ -29,12 +29,12 @@ from ..._adapters.workers.remote.session_tools import (
 from ..._core.ports import Board
 from ..._core.tools import Tool
 from ..._engine.changes.live_overlaps import LiveOverlaps
-from ..._engine.changes.versions import FileVersions
 from ..._engine.changes.watch import ChangeWatch
+from ..._engine.file_writes import FileVersions
+from ..._engine.recorded_conversations import PastEvents
 from ..._engine.session_context import SessionServices, Watchers
 from ..._platform.imports import extend_import_path
-from ..._platform.system_clock import SystemClock
-from ..._projections.past_events import PastEvents
+from ..._platform.time_limits import SystemClock
 from ...permissions.rules import Permissions
 from ..context_windows import make_context_policy
 from ..environments import EnvironmentFactory, SessionEnvironments
@@ -47,7 +47,6 @@ from ..open_adapters import (
     make_web_tools,
     open_board,
 )
-from ..pricing import PriceFile
 from .cluster import may_be_secret, open_node_environments
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from ..._adapters.workers.remote.session_tools import (
     is_sendable,
 )
 from ..._adapters.workers.remote.worker import RemoteWorker
-from ..._core.compaction import CompactionOptions
 from ..._core.listings import ListingLimits
 from ..._core.ports.board import BoardOffer
+from ..._engine.context_policy import CompactionOptions
 from ..._engine.session_context import SessionServices
-from ..._platform.system_clock import SystemClock
+from ..._platform.time_limits import SystemClock
 from ...errors import UsageError
 from ..model_registry import ModelRegistry
 from ..options import SessionOptions, choose_worker

@@ -22,7 +22,7 @@ async def post_input(
     spec: HookSpec, event: str, data: bytes, seconds: float, environ: Mapping[str, str]
 ) -> tuple[HookOutcome, str]:
     """Send the input of a hook; return its outcome and a short text about the answer."""
-    from ...._platform.http1.errors import HttpError
+    from ...._platform.http1.parser import HttpError
     from ...._platform.http1.pool import ConnectionPool
 
     pool = ConnectionPool(read_timeout=seconds)

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 
 _NAMES = compile_later(r"[A-Za-z0-9_\- ,|]*")
 # Earlier names of tools, which matchers may still use.

@@ -15,8 +15,7 @@ from ...._core.agents import Mode
 from ...._core.messages import ToolCallBlock
 from ...._core.ports import Hooks, MessageHookDecision, ToolHookDecision
 from ...._core.ports.hooks import HOOKS_UNWATCHED
-from ...._core.run_ids import find_root_id
-from ...._core.runs import Brief, Reason, Report
+from ...._core.runs import Brief, Reason, Report, find_root_id
 from ...._core.tools import ToolResult
 from ...._platform.private_files import make_spill_file
 from ....errors import StoppedByHook

@@ -9,7 +9,7 @@ import msgspec
 
 from ...._core.messages import ToolCallBlock
 from ...._core.tools import ToolResult
-from ...._projections.claude.tool_terms import (
+from ...._projections.claude import (
     get_claude_name,
     get_path_argument,
     to_claude_arguments,

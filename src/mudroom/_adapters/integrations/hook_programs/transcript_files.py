@@ -9,7 +9,7 @@ from pathlib import Path
 from ...._core.events import AnyEvent, Delta, StoredEvent
 from ...._core.ports import Journal
 from ...._platform.private_files import make_private_folder
-from ...._projections.claude.transcripts import ClaudeTranscripts
+from ...._projections.claude import ClaudeTranscripts
 
 
 class TranscriptFiles:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from ...._core.ports import ApprovalDecision
-from ...._core.ports.input_forms import InputForm, add_defaults, list_fields
+from ...._core.ports.approval import InputForm, add_defaults, list_fields
 from .server_tool import check_arguments
 
 AskUser = Callable[[InputForm], Awaitable[ApprovalDecision]]

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from ..config_files import EntryReader, mask_variables
 
 Fields = dict[str, Any]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from msgspec import Struct
 
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from ...._platform.regular_files import read_regular_file
 from ..config_files import EntryReader, Finding, make_digest
 from ..file_names import list_places

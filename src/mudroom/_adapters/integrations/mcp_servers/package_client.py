@@ -24,7 +24,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
-from ...._core.ports.input_forms import InputForm
+from ...._core.ports.approval import InputForm
 from ...._version import __version__
 from .body_limit import UNCOMPRESSED, limit_bodies
 from .elicitation import InputReply

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ...._core.ports import ToolContext
-from ...._core.schemas.sendable_schema import make_sendable
+from ...._core.schemas import make_sendable
 from ...._core.tool_names import make_server_tool_name
 from ...._core.tools import Effect, Tool, ToolResult
 from ...._projections.engine_text import quote

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from ..config_files import Finding, read_json
 from ..file_names import list_places
 from .settings import PluginSetting, load_plugin_settings

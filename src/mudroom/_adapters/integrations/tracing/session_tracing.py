@@ -120,6 +120,7 @@ def open_session_tracing(
     environ: Mapping[str, str],
     redact: Callable[[str], str],
     notices: list[str],
+    find_server: Callable[[str], tuple[str, int] | None],
 ) -> SessionTracing | None:
     """Prepare the traces of a session; None if variables turn them off.
 
@@ -127,6 +128,7 @@ def open_session_tracing(
         environ: variables of the session. Those of the exporter are the ones of this process.
         redact: removes secrets from texts.
         notices: a line is added for each variable that is not used.
+        find_server: returns the host and port of a model string, None if they are not known.
 
     Raises UsageError if the packages are not installed, or a provider is a wrong one.
     """
@@ -141,7 +143,7 @@ def open_session_tracing(
             notices.append(notice)
     capture = ContentCapture(redact) if captures else None
     ids = TraceIds(session, _find_traceparent(tracing, environ, notices))
-    spans = SessionSpans(session, capture=capture, redact=redact)
+    spans = SessionSpans(session, capture=capture, redact=redact, find_server=find_server)
     if tracing.provider is None:
         return SessionTracing(ids, spans, partial(_open_otlp, tracing.meter_provider))
     from .writers import ProviderWriter

@@ -22,26 +22,25 @@ from threading import Thread
 from time import sleep
 from zlib import crc32
 
-from ...._core.event_encoding import encode_event
-from ...._core.events import StoredEvent
+from ...._core.events import StoredEvent, encode_event
 from ...._core.json_values import clean_text
 from ...._platform.private_files import make_private_folder
 from ...._platform.wake_queue import WakeQueue
 from ...._projections.session_summary import SummarySaver
 from ....errors import JournalDamaged, JournalError
-from .batches import read_in_batches
-from .errors import explain_write_failure, translate_errors
-from .lock import lock, unlock
-from .reader import SqliteReader, open_reader
+from .folder import lock, unlock
+from .reader import SqliteReader, open_reader, read_in_batches
 from .schema import (
     JournalMeta,
     connect_writer,
     create_file,
+    explain_write_failure,
     get_unpublished_path,
+    has_torn_tail,
     publish_file,
     read_last_number,
+    translate_errors,
 )
-from .write_ahead_log import has_torn_tail
 
 SAVE_STATEMENT = "INSERT OR REPLACE INTO meta VALUES ('summary', ?)"
 

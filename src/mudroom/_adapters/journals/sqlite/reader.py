@@ -1,21 +1,28 @@
-"""Reads a journal file, next to its writer or from a read-only disk. Functions block."""
+"""Reads a journal file, next to its writer or from a read-only disk, also in batches."""
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
-from collections.abc import Collection, Generator
+from collections.abc import AsyncIterator, Callable, Collection, Generator
 from contextlib import closing
 from pathlib import Path
 from zlib import crc32
 
 from msgspec.structs import replace
 
-from ...._core.event_encoding import decode_event
-from ...._core.events import StoredEvent
+from ...._core.events import StoredEvent, decode_event
 from ...._projections.session_summary import decode_state
-from ....errors import JournalDamaged
-from .errors import REPAIR_REMEDY, translate_errors
-from .schema import JournalMeta, connect_briefly, connect_reader, read_last_number, read_meta
+from ....errors import JournalDamaged, JournalError
+from .schema import (
+    REPAIR_REMEDY,
+    JournalMeta,
+    connect_briefly,
+    connect_reader,
+    read_last_number,
+    read_meta,
+    translate_errors,
+)
 
 _QUERY = "SELECT seq, type, body, crc FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
 
@@ -108,3 +115,53 @@ def _has_summarized_events(connection: sqlite3.Connection, meta: JournalMeta) ->
         return decode_state(meta.summary).position <= read_last_number(connection)
     except sqlite3.DatabaseError:
         return False
+
+
+# Events a thread reads at a time; the event loop runs in between.
+_BATCH = 256
+
+
+async def read_in_batches(
+    start: Callable[[], Generator[StoredEvent]],
+) -> AsyncIterator[StoredEvent]:
+    """Yield the events of a blocking generator.
+
+    It runs in threads, but only in one at a time, and is closed when no thread is running it.
+    """
+    events = start()
+    error: JournalError | None = None
+    batch: list[StoredEvent] = []
+    loop = asyncio.get_running_loop()
+    reading: asyncio.Future[None] | None = None
+
+    def read_batch() -> None:
+        nonlocal error
+        batch.clear()
+        try:
+            for event in events:
+                batch.append(event)
+                if len(batch) == _BATCH:
+                    return
+        except JournalError as reason:
+            error = reason
+
+    try:
+        while error is None:
+            # Not a task: the end of the event loop cancels all tasks, even while their threads
+            # are working.
+            reading = loop.run_in_executor(None, read_batch)
+            await asyncio.shield(reading)
+            for event in batch:
+                yield event
+            if len(batch) < _BATCH:
+                break
+        # Events before the damage are good, so they are yielded before the error.
+        if error is not None:
+            raise error
+    finally:
+        if reading is None or reading.done():
+            events.close()
+        else:
+            # A cancel does not stop the thread, and closing a connection in use may crash the
+            # process.
+            reading.add_done_callback(lambda _: events.close())

@@ -16,17 +16,29 @@ from msgspec.structs import replace
 
 from ...._core.agents import Agent
 from ...._core.budgets import Budget
-from ...._core.event_encoding import decode_event, encode_event
-from ...._core.events import RunFinished, RunStarted, SessionOpened, StoredEvent, TurnFinished
+from ...._core.events import (
+    RunFinished,
+    RunStarted,
+    SessionOpened,
+    StoredEvent,
+    TurnFinished,
+    decode_event,
+    encode_event,
+)
 from ...._core.json_values import clean_text
-from ...._core.run_ids import count_above, find_parent_id, is_child_id
-from ...._core.runs import Brief, Reason, Report
+from ...._core.runs import Brief, Reason, Report, count_above, find_parent_id, is_child_id
 from ....errors import JournalDamaged
-from .errors import translate_errors
-from .lock import lock, unlock
+from .folder import lock, unlock
 from .reader import open_reader
-from .schema import JournalMeta, connect_reader, create_file, publish_file, read_meta
-from .write_ahead_log import has_torn_tail
+from .schema import (
+    JournalMeta,
+    connect_reader,
+    create_file,
+    has_torn_tail,
+    publish_file,
+    read_meta,
+    translate_errors,
+)
 
 _READ_RECORD = "SELECT body, crc FROM events WHERE seq = ?"
 LOST_TEXT = "(This text was lost: the record of the session was damaged.)"

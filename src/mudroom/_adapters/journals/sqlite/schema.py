@@ -1,15 +1,19 @@
-"""The schema of a journal file: how to create, open and check it.
+"""The schema of a journal file: how to create, open and check it, and its errors.
 
 meta(key, value)                      schema, session, created, program, name, summary
 events(seq, run, type, body, crc)     seq counts from 1 without gaps; body is JSON; crc is
 crc32(body)
+
+The end of the write-ahead log may have half a transaction of a killed process. Format of the log:
+https://sqlite.org/fileformat2.html#the_write_ahead_log
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from contextlib import closing
+from collections.abc import Generator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,7 +21,6 @@ from msgspec import Struct
 from ...._platform.private_files import make_private_file
 from ...._version import __version__
 from ....errors import JournalDamaged, JournalError, JournalNewer
-from .errors import REPAIR_REMEDY, translate_errors
 from .folder import remove_half_created
 
 SCHEMA_VERSION = 2
@@ -261,3 +264,79 @@ def _open_readable(uri: str) -> sqlite3.Connection:
 
 def _make_uri(path: Path, mode: str) -> str:
     return f"{path.as_uri()}?mode={mode}"
+
+
+REPAIR_REMEDY = (
+    "The file is unchanged. `mudroom journal repair` writes a new one with all readable records."
+)
+
+_DAMAGE_CODES = (
+    sqlite3.SQLITE_ERROR,  # a table is missing
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+)
+
+
+@contextmanager
+def translate_errors(path: Path) -> Generator[None]:
+    """Raise JournalError or JournalDamaged in place of SQLite and file system errors."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise JournalError(
+            "this session exists already", where=str(path), remedy="Resume it, or use another id."
+        ) from error
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF in _DAMAGE_CODES:
+            message = f"the journal is damaged: {error}"
+            raise JournalDamaged(message, where=str(path), remedy=REPAIR_REMEDY) from error
+        message, remedy = explain_write_failure(error)
+        raise JournalError(message, where=str(path), remedy=remedy) from error
+    except OSError as error:
+        raise JournalError(
+            f"the journal cannot be opened: {error.strerror}",
+            where=str(error.filename or path),
+            remedy="Check its permissions and the disk, or set MUDROOM_HOME to another folder.",
+        ) from error
+
+
+def explain_write_failure(error: Exception) -> tuple[str, str]:
+    """Return the message and remedy for a failed write."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    safe = "Earlier records are safe."
+    if code == sqlite3.SQLITE_FULL:
+        remedy = f"{safe} Free some space, then resume the session."
+        return "the disk is full; this was not recorded", remedy
+    if code == sqlite3.SQLITE_READONLY:
+        remedy = f"{safe} Make the file and its folder writable."
+        return "the journal is read-only; this was not recorded", remedy
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        remedy = f"{safe} Close the other program."
+        return "another program has locked the journal; this was not recorded", remedy
+    remedy = f"{safe} Check the disk and its free space."
+    return f"the journal cannot be written: {error or type(error).__name__}", remedy
+
+
+_HEADER = 32
+_FRAME_HEADER = 24
+
+
+def has_torn_tail(path: Path) -> bool:
+    """Return whether a file's log ends in an unfinished transaction.
+
+    SQLite itself ignores such frames silently; they are detected to tell the user.
+    """
+    log = path.with_name(path.name + "-wal")
+    data = log.read_bytes() if log.exists() else b""
+    if len(data) < _HEADER:
+        return False
+    frame_size = int.from_bytes(data[8:12], "big") + _FRAME_HEADER
+    salt = data[16:24]  # frames left from an earlier generation of the log have another one
+    is_committed = True
+    start = _HEADER
+    while start + _FRAME_HEADER <= len(data) and data[start + 8 : start + 16] == salt:
+        is_complete = start + frame_size <= len(data)
+        # A transaction's last frame states the size of the database; all others state 0.
+        is_committed = is_complete and data[start + 4 : start + 8] != bytes(4)
+        start += frame_size
+    return not is_committed

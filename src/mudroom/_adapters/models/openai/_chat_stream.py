@@ -180,7 +180,8 @@ class OpenAIReader:
             self._is_done = True
             return ()
         chunk = _decode(data)
-        if chunk.id or chunk.choices or chunk.usage:
+        # Events of other protocols have a field `usage`, too.
+        if chunk.id or chunk.choices:
             self._has_valid_chunk = True
         self._has_only_foreign_chunks = not self._has_valid_chunk
         if chunk.error:

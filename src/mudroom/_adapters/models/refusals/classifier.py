@@ -17,7 +17,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from .overflow import collect_texts, is_overflow, join_words
 from .repairs import find_room
 from .waits import find_wait

@@ -12,7 +12,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 
 _TOO_LONG = compile_later(
     "(?i)"

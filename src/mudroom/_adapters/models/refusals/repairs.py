@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from ..model_facts import MIN_OUTPUT, ModelFacts
 
 _UNSUPPORTED = compile_later(

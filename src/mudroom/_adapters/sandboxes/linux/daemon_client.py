@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ...._core.ports import CommandResult
-from ...._platform.lazy_pattern import compile_later
 from ...._platform.orphan_cleanup import remove_orphans_in_background, remove_orphans_once
+from ...._platform.patterns import compile_later
 from ...._platform.processes import (
     Process,
     kill_process,

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from ...._platform.git_folders import find_git_folders
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from ...._platform.protected_names import is_protected
 from ...._platform.regular_files import read_regular_file
 from .daemon.protected_files import GIT_SETTINGS

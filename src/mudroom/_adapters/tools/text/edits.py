@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from ...._projections.engine_text import is_quoted, unquote
 from .file_text import REPLACEMENT, FileText, find_line_break, set_line_ends
 from .kept_text import keep_foreign, keep_line_ends

@@ -7,8 +7,8 @@ import unicodedata
 
 from msgspec import Struct
 
-from ...._platform.binary_files import is_binary
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
+from ...._platform.regular_files import is_binary
 
 MAX_INSPECTED = 32 << 20
 """Bytes from which the encoding is told. Whole and partial reads look at the same ones."""
@@ -56,6 +56,7 @@ _MARKED = (
     Encoding("UTF-16-LE", "utf-16-le", codecs.BOM_UTF16_LE, "surrogatepass"),
     Encoding("UTF-16-BE", "utf-16-be", codecs.BOM_UTF16_BE, "surrogatepass"),
 )
+_MARKS = tuple(one.bom for one in _MARKED)
 _UNMARKED_WIDE = (
     Encoding("UTF-16-LE without a byte order mark", "utf-16-le"),
     Encoding("UTF-16-BE without a byte order mark", "utf-16-be"),
@@ -88,6 +89,7 @@ _MAGIC = (
     (b"\x00asm", "WebAssembly module"),
     (b"\xca\xfe\xba\xbe", "Java class"),
 )
+_ALL_MAGIC = tuple(magic for magic, _ in _MAGIC)
 # Backspace and escape are in the output of terminals, which people keep as text.
 _TEXT_CONTROLS = b"\b\t\n\v\f\r\x1b"
 _NOT_IN_TEXT = bytes(sorted({*range(32), 127} - set(_TEXT_CONTROLS)))
@@ -137,7 +139,9 @@ def trim_sample(data: bytes) -> bytes:
 
 def find_marked(data: bytes) -> Encoding | None:
     """Return the encoding that a byte order mark names; None without one."""
-    return next((one for one in _MARKED if data.startswith(one.bom)), None)
+    if not data.startswith(_MARKS):
+        return None
+    return next(one for one in _MARKED if data.startswith(one.bom))
 
 
 def _detect_damaged_or_legacy(data: bytes) -> Encoding:
@@ -201,9 +205,10 @@ def describe_binary(head: bytes) -> str:
     """
     if find_marked(head):
         return ""
-    for magic, kind in _MAGIC:
-        if head.startswith(magic) and _has_binary_bytes(head, magic):
-            return kind
+    if head.startswith(_ALL_MAGIC):
+        for magic, kind in _MAGIC:
+            if head.startswith(magic) and _has_binary_bytes(head, magic):
+                return kind
     if is_binary(head) and find_unmarked_wide(head) is None:
         return "binary file"
     return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from .encodings import Encoding, detect_encoding
 
 _NOT_SHOWN = compile_later("[\0\ud800-\udfff]")

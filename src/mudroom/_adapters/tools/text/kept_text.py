@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from .file_text import REPLACEMENT, show_text
 
 _LINE_END = compile_later("\r\n?|\n")

@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Any, cast
 
 from ...._peers import FrameDecoder, Mailbox, Outbox, Received, make_frame
-from ...._platform.programs import end_program, start_program
+from ...._platform.child_programs import end_program, start_program
 
 _CLOSE_SECONDS = 2.0
 _BEAT_SECONDS = 0.5

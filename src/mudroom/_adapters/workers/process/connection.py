@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import msgspec
 
+from ...._platform.child_programs import end_program
 from ...._platform.processes import Activity, kill_process, read_activity
-from ...._platform.programs import end_program
 from ...._platform.time_limits import time_limit
 from ....errors import UsageError
 from ..remote.connection import AnswerLimits, FirstMessage, FromProcess

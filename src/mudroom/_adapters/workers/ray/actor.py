@@ -15,9 +15,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ...._peers import FrameDecoder, Mailbox, Outbox, Received
-from ...._platform.garbage_collector import collect_garbage_less_often
 from ...._platform.imports import import_object
-from ...._platform.open_files import raise_open_file_limit
+from ...._platform.own_process import collect_garbage_less_often, raise_open_file_limit
 from ...._platform.time_limits import time_limit
 from ..remote.connection import ToProcess
 from .code_digest import compute_code_digest

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...._peers import FrameDecoder, Mailbox, Outbox
-from ...._platform.programs import end_program
+from ...._platform.child_programs import end_program
 from ...._platform.scratch_dirs import ScratchDir
 from ...._platform.time_limits import time_limit
 from ....errors import UsageError

@@ -23,9 +23,9 @@ from ...._core.events import (
 )
 from ...._core.messages import NO_USAGE, Usage
 from ...._core.runs import Brief, Report
+from ...._engine.meters.account import Admission, Permit
 from ...._engine.meters.meter import Meter
 from ...._engine.meters.request_gate import RequestGate
-from ...._engine.meters.request_plan import Admission, Permit
 from ....errors import BudgetExceeded
 from .messages import Charge, ParentMeterState, RequestAdmission
 

@@ -10,15 +10,15 @@ from msgspec import Struct
 from .... import errors
 from ...._core.agents import Agent
 from ...._core.budgets import Budget, Grant, Limit, LimitState
-from ...._core.compaction import CompactionOptions
 from ...._core.events import AnyEvent, StoredEvent
 from ...._core.listings import ListingLimits
 from ...._core.messages import AssistantMessage, Usage
 from ...._core.ports import RetryNotice, StreamChunk
 from ...._core.ports.board import BoardOffer
 from ...._core.runs import Brief, InboxMessage, Reason, Report
-from ...._engine.meters.parent_meter import SharedTime
-from ...._engine.meters.request_plan import RequestPlan
+from ...._engine.context_policy import CompactionOptions
+from ...._engine.meters.account import RequestPlan
+from ...._engine.meters.meter import SharedTime
 from ...._projections.trace_ids import TraceIds
 from .limiter_messages import LimiterMessage
 from .model_messages import ModelAppend, ModelForget, ModelRequest, ModelStart

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ...._core.run_ids import find_parent_id, make_sort_key
+from ...._core.runs import find_parent_id, make_sort_key
 from ...._platform.processes import Activity
 from .assigned_run import AssignedRun
 from .connection import WorkerConnection, WorkerLost

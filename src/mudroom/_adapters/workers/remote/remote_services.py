@@ -21,9 +21,8 @@ from ...._core.ports import (
     StreamChunk,
 )
 from ...._core.runs import Brief
-from ...._engine.meters.meter import is_used
-from ...._engine.meters.parent_meter import SharedTime
-from ...._engine.meters.request_plan import Admission, RequestPlan
+from ...._engine.meters.account import Admission, RequestPlan
+from ...._engine.meters.meter import SharedTime, is_used
 from ...._peers import Peer, encode
 from ....errors import BudgetExceeded
 from .connection import MessageChannel

@@ -6,9 +6,9 @@ import asyncio
 from functools import partial
 
 from ...._core.ports import RunHandle
+from ...._engine.recorded_conversations import PastEvents
 from ...._engine.session_context import SessionServices
 from ...._platform.processes import read_memory
-from ...._projections.past_events import PastEvents
 from ..local import LocalWorker
 from .connection import MessageChannel
 from .messages import (

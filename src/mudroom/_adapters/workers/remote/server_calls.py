@@ -9,13 +9,12 @@ import msgspec
 from msgspec import Struct
 
 from ...._core.ports import ApprovalDecision, ApprovalRequest, ToolContext, ToolServers
-from ...._core.ports.input_forms import InputForm
+from ...._core.ports.approval import InputForm
 from ...._core.tools import Effect, Tool, ToolResult
 from ...._engine.call_context import CallContext
-from ...._engine.recorder import Recorder
-from ...._engine.server_tools.user_input import ask_approver
-from ...._engine.session_context import SessionServices
-from ...._engine.tool_calls.execution import run_tool
+from ...._engine.mcp_tools import ask_approver
+from ...._engine.session_context import Recorder, SessionServices
+from ...._engine.tool_calls import run_tool
 from ...._platform.private_files import make_spill_file
 from .remote_services import SessionLink
 

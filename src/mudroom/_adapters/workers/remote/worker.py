@@ -15,9 +15,8 @@ from ...._core.budgets import Grant
 from ...._core.events import MessageSent, StoredEvent
 from ...._core.ports import RateLimiter, RunHandle
 from ...._core.runs import Brief, InboxMessage, Reason, Report
-from ...._engine.recorded_conversations import find_report
+from ...._engine.recorded_conversations import PastEvents, find_report
 from ...._engine.session_context import SessionServices
-from ...._projections.past_events import PastEvents
 from ..local import LocalWorker, TaskHandle
 from ..past_end import WORKERS_ENDED, record_past_end
 from ..past_report import charge_past_run, make_past_report

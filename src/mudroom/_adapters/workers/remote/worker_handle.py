@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ...._core.budgets import Grant
 from ...._core.events import RunStarted
 from ...._core.ports import RateLimiter
-from ...._engine.meters.request_plan import Admission
+from ...._engine.meters.account import Admission
 from ...._engine.session_context import SessionServices
 from ...._peers import Peer, PeerGone, encode
 from ...._platform.time_limits import time_limit

@@ -20,8 +20,7 @@ from .git import make_git_folder
 from .git_store import GitStore
 from .packs import select_present
 from .repository import Repository, copy_inside, read_inside
-from .store import MAX_FILE_BYTES
-from .trees import WorkingFiles
+from .store import MAX_FILE_BYTES, WorkingFiles
 
 INCLUDE_FILE = ".worktreeinclude"
 """File with patterns of ignored files to copy, one on each line, as in `.gitignore`."""

@@ -23,17 +23,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...._core.runs import GitWork
-from ...._platform.path_text import path_to_text
+from ...._platform.paths import path_to_text
 from ...._platform.regular_files import check_regular
 from ....errors import WorkspaceError
 from .._listing import MAX_DEPTH
-from .git import Git, make_git_folder, split_at_nul
-from .git.progress import KilledGitError
+from .git import Git, KilledGitError, make_git_folder, split_at_nul
 from .git_store import GitStore
 from .packs import select_present, write_pack
 from .repository import Repository, copy_inside, open_inside, read_inside
-from .store import MAX_FILES, UNFINISHED
-from .trees import REGULAR, TreeEntry, WorkingFiles
+from .store import MAX_FILES, REGULAR, UNFINISHED, TreeEntry, WorkingFiles
 
 MAX_GIT_BYTES = 100 << 20
 """Bytes of the new objects of one git folder that are kept. Beyond, the workspace itself stays."""

@@ -1,4 +1,4 @@
-"""Stores of trees: files as they are at one moment, and the kept work of runs.
+"""Stores of trees: files as they are at one moment, the kept work of runs, and its disk space.
 
 The user's folder is only read. Files are stored as their bytes are: no line ends, filters or
 encodings are converted. Trees and contents have the ids of git.
@@ -10,11 +10,13 @@ import fcntl
 import hashlib
 import os
 import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 
 import msgspec
 from msgspec import Struct
@@ -25,10 +27,76 @@ from ...._platform.open_beneath import find_real_path
 from ...._platform.private_files import replace_private_file
 from ...._platform.protected_names import UNFINISHED_PREFIX
 from ....errors import WorkspaceError
-from .git.progress import KilledGitError
-from .quota import DEFAULT_BYTES
+from .git import KilledGitError
 from .repository import Repository
-from .trees import FOLDER, StoredFiles, TreeEntry, WorkingFiles, list_parents
+
+DEFAULT_BYTES = 4096 << 20
+
+_REST = 20
+"""Seconds between two measurements, for each second that one takes: they cost at most 5 %."""
+
+_BLOCK = 512
+"""Bytes of one unit in the facts about a file."""
+
+
+class Quota:
+    """Limit of the disk space of a folder. Nothing is deleted to keep it.
+
+    Arguments:
+        folder: folder of the session. max_bytes: the limit.
+    """
+
+    def __init__(self, folder: str, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self._folder = folder
+        self._lock = Lock()
+        self._used = 0
+        self._next = 0.0
+
+    def check(self, needed: int) -> None:
+        """Check that a new workspace fits, and count it. Raises WorkspaceError if it does not fit.
+
+        Arguments:
+            needed: its bytes.
+        """
+        with self._lock:
+            if self._used + needed > self.max_bytes or time.monotonic() >= self._next:
+                self._measure()
+            if self._used + needed > self.max_bytes:
+                raise WorkspaceError(
+                    f"the isolated workspaces of this session take {_to_mb(self._used)} MiB; one "
+                    f"more of {_to_mb(needed)} MiB would pass the limit of "
+                    f"{_to_mb(self.max_bytes)} MiB",
+                    remedy="Wait until other children have ended, set isolated_mb higher, or let "
+                    "the run share the folder.",
+                )
+            self._used += needed
+
+    def _measure(self) -> None:
+        start = time.monotonic()
+        self._used = measure_folder(self._folder)
+        end = time.monotonic()
+        self._next = end + (end - start) * _REST
+
+
+def measure_folder(folder: str) -> int:
+    """Return the bytes that the files of a folder take on the disk."""
+    total = 0
+    left = [folder]
+    while left:
+        # A folder may have been removed meanwhile, be unreadable, or lie too deep for a path.
+        with suppress(OSError), os.scandir(left.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+                else:
+                    total += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+    return total
+
+
+def _to_mb(size: int) -> str:
+    return f"{-(-size // (1 << 20)):,}"
+
 
 MAX_FILE_BYTES = 50 << 20
 """Maximum size of a file that is stored."""
@@ -316,3 +384,78 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+LINK = 0o120000
+REGULAR = 0o100000
+FOLDER = 0o040000
+FILE_TYPE = 0o170000
+"""git's modes of files: the types, and the bits that hold the type."""
+
+
+class WorkingFiles(Struct, frozen=True):
+    """Files in a folder.
+
+    Arguments:
+        top: absolute path of the folder with the first ignore rules.
+        prefix: path of the files below it, "" or with "/" at the end.
+    """
+
+    top: str
+    prefix: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Absolute path of the folder with the files."""
+        return os.path.join(self.top, self.prefix).rstrip("/") or "/"
+
+
+class StoredFiles(Struct, frozen=True):
+    """Files of a folder at one moment.
+
+    Arguments:
+        tree: id of the tree. missing: paths that the tree lacks, with reasons.
+    """
+
+    tree: str
+    missing: tuple[str, ...] = ()
+
+
+class TreeEntry(Struct, frozen=True):
+    """One file of a tree: git's mode, and the id of its content."""
+
+    mode: int
+    id: str
+
+
+class FileChange(Struct, frozen=True):
+    """One difference between two trees.
+
+    Arguments:
+        path: relative to the folder.
+        status: "added", "modified", "deleted" or "type" (a file became a link, or a link a file).
+        before, after: object ids; "" for no file. mode: git's mode of the file after the change,
+            of a deleted file before.
+        was_link: true if the file was a link before.
+    """
+
+    path: str
+    status: str
+    before: str
+    after: str
+    mode: int
+    was_link: bool = False
+
+
+def is_link(mode: int) -> bool:
+    """Return whether git's mode of a file is that of a link."""
+    return mode & FILE_TYPE == LINK
+
+
+def list_parents(paths: Iterable[str]) -> set[str]:
+    """Return the folders above paths."""
+    parents: set[str] = set()
+    for path in paths:
+        while (path := os.path.dirname(path)) and path not in parents:
+            parents.add(path)
+    return parents

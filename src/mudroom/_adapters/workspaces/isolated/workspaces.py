@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
@@ -15,13 +16,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...._core.agents import WorkspaceSpec
-from ...._core.file_conflicts import FileConflict
+from ...._core.agents import FileConflict, WorkspaceSpec
 from ...._core.json_values import get_decoder
 from ...._core.ports import NO_CHOICE, MergeChoice, MergeConflict, MergedFile, MergePlan
-from ...._core.run_ids import find_first_id
-from ...._core.runs import GitWork, Work
-from ...._platform.path_text import path_from_text, path_to_text
+from ...._core.runs import GitWork, Work, find_first_id
+from ...._platform.open_beneath import open_step_by_step
+from ...._platform.paths import path_from_text, path_to_text
 from ...._platform.private_files import make_private_folder, replace_private_file
 from ...._platform.scratch_dirs import remove_tree
 from ....errors import WorkspaceError
@@ -29,15 +29,27 @@ from .checkout import check_out
 from .git import require_git
 from .git_store import GitStore
 from .git_work import join_git_work, keep_git_work
-from .ignored_work import add_named, keep_others
+from .ignored_work import add_named, describe_unseen, keep_others
 from .landing.land import Landing
-from .merge import choose_side, find_obstacles, merge_trees
-from .open_conflicts import add_open, find_open, make_own_tree, resolve
-from .private_modes import find_private, list_new_files, make_private
-from .quota import DEFAULT_BYTES, Quota
-from .store import SOURCE_INDEX
-from .trees import REGULAR, FileChange, StoredFiles, WorkingFiles, is_link
-from .unseen_entries import describe_unseen
+from .merge import (
+    add_open,
+    choose_side,
+    find_obstacles,
+    find_open,
+    make_own_tree,
+    merge_trees,
+    resolve,
+)
+from .store import (
+    DEFAULT_BYTES,
+    REGULAR,
+    SOURCE_INDEX,
+    FileChange,
+    Quota,
+    StoredFiles,
+    WorkingFiles,
+    is_link,
+)
 
 SOURCE_FILE = "source"
 """Name of the file with the path of the user's folder."""
@@ -531,3 +543,63 @@ def _wait_for_lock(descriptor: int, path: str) -> None:
                     remedy="Wait until its merge has ended, then apply the work.",
                 ) from None
         time.sleep(_POLL_SECONDS)
+
+
+_GROUP, _OTHERS = 0o070, 0o007
+"""All permissions of the group of a file, and of the users outside it."""
+
+
+def list_new_files(changes: Iterable[FileChange]) -> Iterator[str]:
+    """Yield the paths of the files that are new, or that take the place of a link."""
+    for change in changes:
+        if change.after and not is_link(change.mode) and (change.was_link or not change.before):
+            yield change.path
+
+
+def find_private(folder: str, paths: Iterable[str], usual: int) -> dict[str, int]:
+    """Return the permissions of the files that group or others may not read as usual, by path.
+
+    A file counts as private, too, if one of its folders keeps them out.
+
+    Arguments:
+        folder: absolute path of the folder that the paths are in.
+        usual: permissions of a folder that nobody has changed: they show the umask.
+    """
+    private: dict[str, int] = {}
+    left_open: dict[str, int] = {"": 0o777}
+    for path in paths:
+        try:
+            facts = os.lstat(os.path.join(folder, path))
+            allowed = _find_allowed(folder, os.path.dirname(path), left_open)
+        except OSError:
+            continue  # it was removed just now
+        mode = stat.S_IMODE(facts.st_mode) & allowed
+        expected = usual & (0o055 if mode & stat.S_IXUSR else 0o044)
+        if mode & expected != expected and stat.S_ISREG(facts.st_mode):
+            private[path] = (mode | stat.S_IRUSR | stat.S_IWUSR) & 0o777
+    return private
+
+
+def _find_allowed(folder: str, path: str, known: dict[str, int]) -> int:
+    """Return the permissions that the folders above a file leave to it."""
+    if path not in known:
+        mode = os.lstat(os.path.join(folder, path)).st_mode
+        closed = (0 if mode & stat.S_IXGRP else _GROUP) | (0 if mode & stat.S_IXOTH else _OTHERS)
+        known[path] = _find_allowed(folder, os.path.dirname(path), known) & ~closed
+    return known[path]
+
+
+def make_private(folder: str, private: Mapping[str, int]) -> None:
+    """Give files of a folder that has just been made the permissions of `find_private`."""
+    top = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for path, permissions in private.items():
+            with suppress(OSError):  # the tree has a link or a folder there, or nothing
+                file = open_step_by_step(top, path, os.O_RDONLY | os.O_NONBLOCK)
+                try:
+                    if stat.S_ISREG(os.fstat(file).st_mode):
+                        os.fchmod(file, permissions)
+                finally:
+                    os.close(file)
+    finally:
+        os.close(top)

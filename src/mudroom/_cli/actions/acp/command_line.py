@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ...._servers.acp.setup import CommandLine, RecordedSession, ServerCommand
+from mudroom_hosts.acp.setup import CommandLine, RecordedSession, ServerCommand
 
 if TYPE_CHECKING:
+    from mudroom_hosts.acp.setup import SessionPlan
+    from mudroom_hosts.file_prompts import FilePrompt
+
     from ...._core.ports import Approver
-    from ...._servers.acp.setup import PlannedSession, SessionPlan
-    from ...._servers.file_prompts import FilePrompt
     from ...._session.session import Session
 
 # Each needs a look into its record.
@@ -26,7 +28,7 @@ def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = Fals
         reads_unsaved: whether `read` shows text that the editor has not saved yet.
     """
 
-    def prepare(plan: SessionPlan, approver: Approver) -> PlannedSession:
+    def prepare(plan: SessionPlan, approver: Approver) -> Session:
         from .prepare_session import prepare_session
 
         return prepare_session(flags, plan, approver)
@@ -65,9 +67,9 @@ def check_setup(flags: Mapping[str, object]) -> int:
 
 
 def _preload() -> None:
-    # Imported for their cost only: the first session needs them.
-    from ...._servers.acp import editor_session  # noqa: F401  # pyright: ignore[reportUnusedImport]
-    from . import prepare_session  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    # The first session needs them, and they are slow to import.
+    import_module("mudroom_hosts.acp.editor_session")
+    import_module(f"{__package__}.prepare_session")
 
 
 def _load_prompts(session: Session) -> Sequence[FilePrompt]:

@@ -7,8 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mudroom_hosts.acp.setup import SessionPlan
+
 from ...._core.ports import Approver
-from ...._servers.acp.setup import PlannedSession, SessionPlan
+from ...._session.session import Session
 from ...output.notices.start import select_new_notices
 from ..load_permissions import load_permissions
 from ..load_settings import load_settings
@@ -17,9 +19,7 @@ from ..programs.load_programs import load_programs
 from ..session_start import SessionStart
 
 
-def prepare_session(
-    flags: Mapping[str, object], plan: SessionPlan, approver: Approver
-) -> PlannedSession:
+def prepare_session(flags: Mapping[str, object], plan: SessionPlan, approver: Approver) -> Session:
     """Make the session of a plan. Raises UsageError.
 
     Arguments:
@@ -52,4 +52,4 @@ def prepare_session(
     # An editor opens many sessions in one folder; each notice is shown once.
     notices = select_new_notices(settings.home, plan.cwd, session.notices)
     session.notices[:] = notices
-    return PlannedSession(session=session, home=settings.home)
+    return session

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
+from mudroom_hosts.acp.server import AcpServer
+from mudroom_hosts.acp.setup import CommandLine
+from mudroom_hosts.line_streams import LineInput, LineOutput
+
 from ...._platform.event_loop import run_event_loop
-from ...._servers.acp.server import AcpServer
-from ...._servers.acp.setup import CommandLine
-from ...._servers.line_input import LineInput
-from ...._servers.line_output import LineOutput
 from ...output.notices.log import show_log
 from ...output.progress import print_notice
 from ...output.signals import handle_signals

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ...._adapters import agent_files
 from ...._core.agents import Agent, Mode
-from ...._core.tool_patterns import parse_tool_patterns
+from ...._core.tool_names import parse_tool_patterns
 from ...._session.agent_catalog import KNOWN_TOOLS
 from ....errors import UsageError
 from ....permissions.rules import RULE_VERDICTS, Rule, Verdict, parse_rule

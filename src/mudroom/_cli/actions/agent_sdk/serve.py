@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ...._core.agents import Agent
-from ...._platform.event_loop import run_event_loop
-from ...._servers.agent_sdk.chosen_servers import choose_servers
-from ...._servers.agent_sdk.server import AgentSdkServer
-from ...._servers.agent_sdk.setup import (
+from mudroom_hosts.agent_sdk.server import AgentSdkServer
+from mudroom_hosts.agent_sdk.setup import (
     PlannedSession,
     ServerOptions,
     SessionParts,
     SessionPlan,
 )
-from ...._servers.line_input import LineInput
-from ...._servers.line_output import LineOutput
+from mudroom_hosts.line_streams import LineInput, LineOutput
+
+from ...._adapters.agent_files import load_output_styles
+from ...._adapters.integrations.hook_programs.event_rules import RULES
+from ...._adapters.models.providers import list_usable_models
+from ...._core.agents import Agent
+from ...._platform.event_loop import run_event_loop
 from ....errors import SessionPaused
 from ...output.notices.log import show_log
 from ...output.notices.start import select_new_notices
@@ -36,10 +38,12 @@ from ..programs.load_programs import load_programs
 from ..prompts.prompt_files import list_file_prompts
 from ..session_start import SessionStart, StartOptions
 from ..session_store import delete_expired_sessions
+from .chosen_servers import choose_servers
 from .flag_values import SdkValues, parse_sdk_values
 
 if TYPE_CHECKING:
     from ...._adapters.integrations.mcp_servers.spec import ServerSpec
+    from ...._session.session import Session
 
 _TRUE = ("1", "true", "yes", "on")
 
@@ -100,8 +104,8 @@ async def _serve(
         asks_host=planner.asks_host,
         repeats_prompts="--replay-user-messages" in switches,
         marks_states=os.environ.get("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS", "") not in _TRUE,
-        home=options.settings.home,
-        user_home=os.environ.get("HOME", "/"),
+        hook_events=tuple(RULES),
+        list_models=lambda: list_usable_models(os.environ),
         resumes=bool(options.start.resume),
         resumes_at=flags.get("--resume-session-at", [""])[-1] if options.start.resume else "",
     )
@@ -139,6 +143,16 @@ async def _serve_until_signal(
         finally:
             await output.close()
     return 128 + signals[0] if signals else 0
+
+
+def _list_styles(session: Session) -> list[str]:
+    loaded = load_output_styles(
+        session.cwd,
+        user_home=session.user_home,
+        plugins=session.plugins,
+        trusts_folder=session.trusted,
+    )
+    return list(loaded.by_name)
 
 
 class _SessionPlanner:
@@ -203,6 +217,7 @@ class _SessionPlanner:
             outputs=outputs,
             servers=servers,
             load_prompts=partial(list_file_prompts, session) if values.reads_files else tuple,
+            list_styles=partial(_list_styles, session),
         )
 
     def _load_servers(self, notices: list[str]) -> list[ServerSpec]:

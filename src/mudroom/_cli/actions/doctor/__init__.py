@@ -20,8 +20,7 @@ from ...._adapters.tools._ripgrep import find_ripgrep
 from ...._core.listings import count_noun, format_size
 from ...._core.messages import user_message
 from ...._core.ports import Model, RequestConfig
-from ...._platform.system_clock import SystemClock
-from ...._platform.time_limits import time_limit
+from ...._platform.time_limits import SystemClock, time_limit
 from ...._session import config
 from ...._session.context_windows import LearntWindows
 from ...._session.model_registry import ModelRegistry, choose_default_model, explain_unusable

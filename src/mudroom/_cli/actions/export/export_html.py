@@ -12,8 +12,8 @@ from typing import BinaryIO
 import msgspec
 
 from ...._adapters.journals.sessions import read_events
-from ...._adapters.output_filters.redaction import Redactor
-from ...._core.event_encoding import decode_event, encode_event
+from ...._adapters.output_filters import Redactor
+from ...._core.events import decode_event, encode_event
 from ...._projections.run_tree import RunTree
 from ...._viewer.export import render_single_file
 from ...._viewer.sources import EventPage, SessionSource, StoredSessions

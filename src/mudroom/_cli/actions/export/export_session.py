@@ -12,9 +12,8 @@ from typing import cast
 
 import msgspec
 
-from ...._adapters.output_filters.redaction import Redactor
-from ...._core.event_encoding import encode_event
-from ...._core.events import StoredEvent
+from ...._adapters.output_filters import Redactor
+from ...._core.events import StoredEvent, encode_event
 from ...._core.listings import count_noun
 from ...._platform.private_files import make_private_folder, write_private_file
 from ...._projections.safe_text import escape_json, sanitize
@@ -76,7 +75,7 @@ def _write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: s
 
 def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Path) -> list[Path]:
     """Write a session's transcripts below a folder, readable only by the user; return the paths."""
-    from ...._projections.claude.transcripts import ClaudeTranscripts
+    from ...._projections.claude import ClaudeTranscripts
 
     transcripts = ClaudeTranscripts(session_id)
     for event in events:

@@ -11,7 +11,7 @@ from ...._adapters.integrations.tracing.variables import (
     find_address,
     read_content_switch,
 )
-from ...._adapters.output_filters.redaction import Redactor
+from ...._adapters.output_filters import Redactor
 from ...._core.listings import count_noun
 from ...._projections.spans import ContentCapture, SessionSpans
 from ....errors import UsageError

@@ -8,18 +8,20 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import asdict
 
+from mudroom_serve.server import HttpServer
+from mudroom_serve.setup import ServerOptions
+from mudroom_serve.state.state_file import StateFile
+from mudroom_serve.state.tokens import TokenRecords
+
 from ...._core.ports import WorkerProcesses
 from ...._platform.event_loop import run_event_loop
-from ...._servers.http.records.state_file import StateFile
-from ...._servers.http.records.tokens import TokenRecords
-from ...._servers.http.server import HttpServer
-from ...._servers.http.setup import ServerOptions
-from ...._servers.listening import ListenFlags, ServerAddress, make_listen_options
 from ...._session.config import Settings
+from ....driving import ServerAddress
 from ....errors import UsageError
 from ...output.notices.log import show_log
 from ...output.progress import print_notice
 from ...output.signals import handle_signals
+from ..listen_flags import ListenFlags, make_listen_options
 from ..load_settings import load_settings, require_folder
 from ..open_session import to_budget
 from ..session_store import delete_expired_sessions

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from mudroom_serve.setup import CommandLine, ListedAgent, SessionPlan
+
 from ...._core.ports import Approver, SessionStore, WorkerProcesses
-from ...._servers.http.setup import CommandLine, ListedAgent, SessionPlan
 from ...._session.session import Session
 from ..agents import list_usable_agents
 from ..load_permissions import load_permissions

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 
 from msgspec.structs import asdict
 
+from mudroom_serve.state.state_file import StateFile
+from mudroom_serve.state.tokens import Token, TokenRecords
+
 from ...._projections.safe_text import sanitize_line
-from ...._servers.http.records.state_file import StateFile
-from ...._servers.http.records.tokens import Token, TokenRecords
 from ...output.json_output import print_json
 from ...output.listing import print_rows
 from ...output.progress import print_notice

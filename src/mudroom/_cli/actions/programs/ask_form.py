@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ...._core.ports import ApprovalDecision
-from ...._core.ports.input_forms import FormField, InputForm, list_fields, parse_value
+from ...._core.ports.approval import FormField, InputForm, list_fields, parse_value
 from ...._projections.safe_text import escape_hidden, sanitize_line
 from ...output.progress import print_notice
 

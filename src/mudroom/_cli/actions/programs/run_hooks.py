@@ -17,7 +17,7 @@ from ...._adapters.integrations.hook_programs.tool_shapes import ToolInput, from
 from ...._adapters.tools import make_builtin_tools
 from ...._core.messages import ToolCallBlock
 from ...._core.tool_names import normalize_tool_name
-from ...._projections.claude.tool_terms import get_claude_name
+from ...._projections.claude import get_claude_name
 from ...._projections.safe_text import escape_line
 from ...._session.open_adapters import make_rule_matcher
 from ....errors import UnknownName, UsageError

@@ -7,27 +7,38 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 
+from mudroom_hosts.mcp.host_task import Owner
+from mudroom_hosts.mcp.host_tasks import DEFAULT_PARALLEL
+from mudroom_hosts.mcp.server import McpServer, ServerOptions, require_package
+from mudroom_serve.state.state_file import StateFile
+from mudroom_serve.state.tokens import TokenRecords
+
 from ...._adapters.integrations.mcp_servers.server_process import NESTING_VARIABLE
 from ...._core.budgets import Budget
 from ...._core.ports import Approver
 from ...._platform.event_loop import run_event_loop
-from ...._servers.http.records.state_file import StateFile
-from ...._servers.http.records.tokens import TokenRecords
-from ...._servers.listening import ListenFlags, ListenOptions, ServerAddress, make_listen_options
-from ...._servers.mcp.host_tasks import DEFAULT_PARALLEL
-from ...._servers.mcp.host_tokens import find_owner
-from ...._servers.mcp.server import McpServer, ServerOptions, require_package
 from ...._session.session import Session
+from ....driving import ListenOptions, Refusal, ServerAddress
 from ....errors import UsageError
 from ...output.notices.log import show_log
 from ...output.notices.start import select_new_notices
 from ...output.progress import print_notice
 from ...output.signals import handle_signals
+from ..listen_flags import ListenFlags, make_listen_options
 from ..load_permissions import load_permissions
 from ..load_settings import load_settings
 from ..open_session import create_session, to_budget
 from ..session_store import delete_expired_sessions
 from .load_programs import list_server_names, load_programs
+
+# Name of the folder of the server, for tokens that are for some workspaces only.
+_WORKSPACE = "default"
+_WRONG_TOKEN = Refusal(
+    401,
+    "wrong_token",
+    "the token is missing or wrong. Send the header `Authorization: Bearer TOKEN`; "
+    "`mudroom serve token add OWNER` makes a token",
+)
 
 
 class McpServeFlags(ListenFlags, frozen=True, kw_only=True):
@@ -61,7 +72,6 @@ def serve_mcp(cwd: str, flags: Mapping[str, object], chosen: McpServeFlags) -> i
     options = ServerOptions(
         limits=to_budget(settings),
         parallel=chosen.parallel or DEFAULT_PARALLEL,
-        home=settings.home,
         nesting=nesting,
     )
 
@@ -118,6 +128,30 @@ async def _serve_http(
     with closing(StateFile(home)) as state:
         tokens = TokenRecords(state)
         await server.serve_http(options, partial(find_owner, tokens), show_address)
+
+
+async def find_owner(tokens: TokenRecords, secret: str) -> Owner | Refusal:
+    """Return the owner of a token of `mudroom serve`, or why a task needs more than it allows.
+
+    Arguments:
+        secret: text of the token, "" for none.
+    """
+    token = await tokens.find(secret)
+    if token is None:
+        return _WRONG_TOKEN
+    if "run" not in token.scopes:
+        return Refusal(403, "wrong_scope", "the token does not have the scope run")
+    if token.workspaces and _WORKSPACE not in token.workspaces:
+        message = f"the token is not for the workspace {_WORKSPACE}"
+        return Refusal(403, "wrong_workspace", message)
+    if token.usd_per_day is not None or token.tokens_per_day is not None:
+        return Refusal(
+            403,
+            "daily_limits",
+            "the token has limits for each day, which only `mudroom serve` counts. Use a token "
+            "without them, and --max-budget-usd and --total-usd",
+        )
+    return Owner(name=token.owner, agents=token.agents, can_answer="answer" in token.scopes)
 
 
 def _read_nesting(environ: Mapping[str, str]) -> int:

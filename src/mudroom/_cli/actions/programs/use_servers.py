@@ -15,7 +15,7 @@ from ...._adapters.integrations.mcp_servers.servers import McpServers
 from ...._adapters.integrations.mcp_servers.spec import ServerSpec
 from ...._core.listings import count_noun
 from ...._core.ports import ApprovalDecision, ServerStatus, ToolContext
-from ...._core.ports.input_forms import InputForm
+from ...._core.ports.approval import InputForm
 from ...._core.tool_names import make_server_pattern, make_server_tool_name
 from ...._core.tools import Tool
 from ...._projections.safe_text import escape_line, sanitize, sanitize_line
@@ -141,7 +141,7 @@ def _open_servers(cwd: str, name: str) -> McpServers:
 
 def make_servers(specs: Sequence[ServerSpec], settings: Settings, cwd: str) -> McpServers:
     """Make servers for one command."""
-    from ...._adapters.output_filters.redaction import Redactor
+    from ...._adapters.output_filters import Redactor
     from ...._adapters.tools._image_files import parse_sendable_image
 
     return McpServers(

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from ...._adapters.tools._image_files import MAX_IMAGE_BYTES, parse_image
 from ...._core.listings import count_noun, format_size
 from ...._core.messages import ImageBlock
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from ...._platform.regular_files import read_regular_file
 from ...._projections.safe_text import sanitize_line
 from ...._session.config import Settings
@@ -161,7 +161,7 @@ def _attach(
     if "\0" in text:
         _add_note(attachments, path, "only the path is sent: not text in UTF-8")
     else:
-        from ...._adapters.output_filters.redaction import Redactor
+        from ...._adapters.output_filters import Redactor
         from ...._projections.engine_text import quote, wrap
 
         lines = count_noun(len(text.splitlines()), "line")

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Collection, Iterator
 
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from ...._projections.team import normalize_name
 from ....errors import suggest_names
 

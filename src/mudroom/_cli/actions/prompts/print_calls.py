@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ...._core.runs import Report
 from ...._core.tool_names import SERVER_PREFIX
-from ...._platform.lazy_pattern import compile_later
+from ...._platform.patterns import compile_later
 from ...._session.config import Settings
 from ....errors import UnknownName, suggest_names
 from ..load_permissions import LoadedPermissions, is_trusted

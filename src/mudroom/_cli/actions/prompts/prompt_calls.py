@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ...._adapters.agent_files.prompt_pieces import ShellText
-from ...._adapters.agent_files.prompt_template import PromptTemplate
+from ...._adapters.agent_files.prompt_template import PromptTemplate, ShellText
 from ...._adapters.integrations.program_trust import load_trusted_programs
 from ...._adapters.integrations.prompt_rights import PromptRights
 from ...._adapters.tools import make_builtin_tools
@@ -181,6 +181,9 @@ async def fill_call(
     judge = _ShellJudge(call, session, permissions, approver)
     typed = None if call.file.source.is_personal else call.arguments
     prompt = FilledPrompt("", call.template.model, typed=typed)
+    exports = "".join(
+        f"export {name}={shlex.quote(value)}\n" for name, value in call.template.variables.items()
+    )
     for piece in pieces:
         if isinstance(piece, str):
             prompt.line += piece
@@ -195,7 +198,8 @@ async def fill_call(
         await judge.check(piece.command)
         # Control characters, which no file or user types: the mark cannot occur by accident.
         mark = f"\x02{len(prompt.outputs)}\x03"
-        prompt.outputs[mark] = await ShellEscape(session, settings.home).run(piece.command)
+        command = f"{exports}{piece.command}"
+        prompt.outputs[mark] = await ShellEscape(session, settings.home).run(command)
         prompt.line += mark
     if not prompt.line.strip():
         problem = call.template.problem or "the prompt is empty"

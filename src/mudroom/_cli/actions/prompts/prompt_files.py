@@ -17,7 +17,8 @@ from ...._adapters.integrations.prompt_rights import PromptRights
 from ....permissions.rules import split_rules
 
 if TYPE_CHECKING:
-    from ...._servers.file_prompts import FilePrompt
+    from mudroom_hosts.file_prompts import FilePrompt
+
     from ...._session.session import Session
 
 
@@ -98,8 +99,9 @@ def load_prompt_files(
 
 def list_file_prompts(session: Session) -> list[FilePrompt]:
     """List the prompts from files in an open session, for the clients of servers."""
+    from mudroom_hosts.file_prompts import FilePrompt
+
     from ...._projections.safe_text import sanitize_line
-    from ...._servers.file_prompts import FilePrompt
 
     return [
         FilePrompt(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from ...._adapters.output_filters.redaction import Redactor
+from ...._adapters.output_filters import Redactor
 from ...._adapters.tools.bash import BASH
 from ...._core.ports import Sandbox, Workspace
 from ...._core.tools import ToolResult

@@ -14,9 +14,12 @@ from ...._adapters.workspaces.isolated import kept_work
 from ...._adapters.workspaces.isolated.git_work import BUNDLE
 from ...._adapters.workspaces.isolated.kept_work import KeptWork
 from ...._core.ports import MergeConflict
-from ...._engine.changes.merged_files import ChangedMeanwhileError, write_merged_files
-from ...._engine.changes.quiet_files import wait_until_quiet
-from ...._platform.system_clock import SystemClock
+from ...._engine.changes.merged_files import (
+    ChangedMeanwhileError,
+    wait_until_quiet,
+    write_merged_files,
+)
+from ...._platform.time_limits import SystemClock
 from ...._projections.safe_text import sanitize, sanitize_line
 from ...._session.environments import IsolatedFiles, open_workspace
 from ....errors import MudroomError, WorkspaceError

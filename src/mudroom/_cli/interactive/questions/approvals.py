@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ...._adapters.tools import find_builtin_tool, make_builtin_tools
 from ...._core.ports import ApprovalDecision, ApprovalRequest
-from ...._core.ports.input_forms import InputForm
+from ...._core.ports.approval import InputForm
 from ...._core.tools import ToolCategory
 from ...._projections.run_tree import RunTree
 from ...._projections.safe_text import escape_line, make_call_title, sanitize, sanitize_line

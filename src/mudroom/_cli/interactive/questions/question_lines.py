@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ...._adapters.tools import find_builtin_tool
 from ...._core.ports import MERGE, ApprovalRequest
-from ...._core.run_ids import is_child_id
+from ...._core.runs import is_child_id
 from ...._core.tools import ToolCategory
 from ...._projections.safe_text import (
     escape_hidden,

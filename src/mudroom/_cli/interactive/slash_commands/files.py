@@ -7,11 +7,9 @@ import stat
 
 from ...._core.listings import count_noun
 from ...._core.ports import Workspace
-from ...._engine.changes.content_hashes import hash_present, is_link_hash, read_entry
-from ...._engine.changes.versions import MAX_VERSION_BYTES, FileVersions, find_versions_folder
-from ...._platform.binary_files import is_binary
-from ...._projections.differences import diff_texts
-from ...._projections.file_changes import FileChange
+from ...._engine.file_writes import MAX_VERSION_BYTES, hash_present, is_link_hash, read_entry
+from ...._platform.regular_files import is_binary
+from ...._projections.differences import FileChange, diff_texts
 from ...._projections.run_view import RunView
 from ...._projections.safe_text import sanitize, sanitize_line
 from ....errors import UsageError, WorkspaceError
@@ -60,9 +58,9 @@ def _format_change(conversation: Conversation, change: FileChange, only_prompt: 
     Arguments:
         only_prompt: compare with the content after the last write, if it was kept.
     """
-    versions = open_versions(conversation)
-    before = versions.read(change.before)
-    after = versions.read(change.after) if only_prompt else None
+    read_version = conversation.session.read_version
+    before = read_version(change.before)
+    after = read_version(change.after) if only_prompt else None
     if after is None:
         hashes = (change.before, change.after)
         after = read_file(conversation.session.workspace, change.path, *hashes)
@@ -164,12 +162,11 @@ def _restore_files(
     conversation: Conversation, changes: list[FileChange], observed: list[str]
 ) -> str:
     """Restore files that still have the content of the last write; describe the outcome."""
-    versions = open_versions(conversation)
     workspace = conversation.session.workspace
     restored: list[str] = []
     kept: list[str] = []
     for change in changes:
-        data = versions.read(change.before)
+        data = conversation.session.read_version(change.before)
         current = hash_present(workspace, change.path, change.before, change.after)
         if current == change.before:
             continue
@@ -201,10 +198,6 @@ def _choose_mode(change: FileChange) -> int | None:
     if is_link_hash(change.before):
         return stat.S_IFLNK
     return stat.S_IFREG | 0o644 if is_link_hash(change.after) else None
-
-
-def open_versions(conversation: Conversation) -> FileVersions:
-    return FileVersions(find_versions_folder(conversation.settings.home, conversation.session.id))
 
 
 def read_file(workspace: Workspace, path: str, *hashes: str) -> bytes:

@@ -6,10 +6,10 @@ import asyncio
 import os
 
 from ...._core.listings import count_noun
-from ...._core.token_counts import estimate_tokens
-from ...._projections.context_size.receipt import describe_receipt, parse_turn_name
-from ...._projections.current_team import describe_state, list_idle
+from ...._core.messages import estimate_tokens
+from ...._projections.context_size import describe_receipt, parse_turn_name
 from ...._projections.ledger import describe_hook_text, describe_ledger
+from ...._projections.run_tree import describe_state, list_idle
 from ...._projections.run_view import RunView, format_name
 from ...._projections.safe_text import sanitize_line
 from ....errors import UnknownName

@@ -6,7 +6,7 @@ import asyncio
 
 from ...._adapters.workspaces.isolated.kept_work import KeptWork, list_kept, read_difference
 from ...._core.listings import count_noun
-from ...._projections.merges import describe_merge
+from ...._projections.run_view import describe_merge
 from ...._projections.safe_text import sanitize, sanitize_line
 from ....errors import UnknownName
 from ...actions.workspaces import MergeResult, describe_conflicts, merge_kept

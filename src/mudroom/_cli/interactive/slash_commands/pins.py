@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...._projections.safe_text import sanitize_line
-from ...._projections.user_rules import ADDED_RULE, REMOVED_RULE
+from ...._projections.transcript import ADDED_RULE, REMOVED_RULE
 from ....errors import UsageError
 from ..conversation import Conversation
 

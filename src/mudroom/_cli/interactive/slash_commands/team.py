@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ...._core.listings import count_noun
 from ...._core.runs import InboxMessage
-from ...._projections.current_team import list_teammates
+from ...._projections.run_tree import list_teammates
 from ...._projections.safe_text import sanitize, sanitize_line
 from ...._projections.team import Teammate, TeammateState, normalize_name
 from ....errors import UsageError

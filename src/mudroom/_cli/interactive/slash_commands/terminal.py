@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ...._session.config import find_user_file, write_setting
-from ...._session.config.settings import THEMES
+from ...._session.config import THEMES, find_user_file, write_setting
 from ....errors import UsageError, suggest_names
 from ..conversation import Conversation
 

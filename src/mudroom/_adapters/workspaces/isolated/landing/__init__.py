@@ -2,7 +2,6 @@
 
 land.py            the two phases, and what becomes of a landing that was interrupted
 files.py           the files: staged beside their targets, renamed, put back
-folders.py         folders that are exchanged for a file
 required_rights.py the rights for it, looked at first
 landing_record.py  the plan on the disk, for the process after a kill
 """

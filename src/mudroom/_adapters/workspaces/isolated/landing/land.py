@@ -19,9 +19,8 @@ from ....._core.ports import FileChangedError, MergedFile
 from ....._platform.protected_names import UNFINISHED_PREFIX
 from .....errors import WorkspaceError
 from ..._errors import check_unprotected, explain
-from ..trees import list_parents
-from .files import Contents, LandingFolder
-from .folders import list_planned
+from ..store import list_parents
+from .files import Contents, LandingFolder, list_planned
 from .landing_record import InnerFile, LandingFile, LandingPlan, LandingRecord
 
 _PREFIX = f"{UNFINISHED_PREFIX}.landing-"

@@ -14,10 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from ....._core.json_values import get_decoder
-from ....._platform.path_text import path_from_text, path_to_text
+from ....._platform.paths import path_from_text, path_to_text
 from ....._platform.private_files import make_private_folder
-from ..store import sync_folder, write_durably
-from ..trees import FILE_TYPE, FOLDER, LINK, REGULAR
+from ..store import FILE_TYPE, FOLDER, LINK, REGULAR, sync_folder, write_durably
 
 _LANDED = "+landed"
 """End of the name of the record of a landing whose files all have their names."""

@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 
-from ....._platform.path_text import path_to_text
+from ....._platform.paths import path_to_text
 from .....errors import WorkspaceError
 from ..._checked_rename import stat_entry
 

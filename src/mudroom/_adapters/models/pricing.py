@@ -1,0 +1,256 @@
+"""Prices and context sizes of models, from the package `genai-prices` (imported on first use).
+
+`PriceFile` keeps the prices of the models in use, because that package loads slowly.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from ..._core.json_values import get_decoder
+from ..._core.messages import Usage
+from ..._platform.private_files import make_private_folder, replace_private_file
+
+_FREE_PROVIDERS = {"offline", "scripted", "ollama", "lmstudio", "vllm", "llamacpp"}
+# Provider name in mudroom -> provider id in genai-prices, where they may differ.
+_PROVIDER_IDS = {
+    "openai-chat": "openai",
+    "openai-responses": "openai",
+    "xai": "x-ai",
+    "together": "together",
+    "fireworks": "fireworks",
+    "moonshotai": "moonshotai",
+}
+
+# In the state folder.
+PRICE_FILE = "prices.json"
+# Tables that the file keeps; each update of the package `genai-prices` adds one.
+_MAX_TABLES = 8
+# Tokens of a request from which a price is computed. Fewer would be lost in rounding.
+_SAMPLE = 1000
+
+
+def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> float | None:
+    """Return the price of tokens and web searches in US dollars, None if one of them is unknown.
+
+    A price that the provider stated counts first.
+
+    Arguments:
+        model: a model string, "provider:model"; of several with commas, the first counts.
+        uses_table: also look in the table of prices. Without it, only stated prices and models
+            that are always free are known.
+
+    Example:
+        print(calculate_cost("anthropic:claude-sonnet-4-5", Usage(100_000, 5_000)))
+        calculate_cost("offline:rules", Usage(100_000, 5_000)) == 0.0
+    """
+    if usage.usd is not None:
+        return usage.usd
+    provider, _, name = model.partition(",")[0].partition(":")
+    if provider in _FREE_PROVIDERS:
+        return 0.0
+    if not uses_table or provider == "replay":
+        return None
+    import genai_prices
+
+    tokens = genai_prices.Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        web_searches=usage.searches,
+    )
+    provider_id = _PROVIDER_IDS.get(provider, provider)
+    try:
+        price = genai_prices.calc_price(tokens, model_ref=name, provider_id=provider_id)
+    except LookupError:
+        return None
+    if usage.searches and getattr(price.model_price, "web_searches_kcount", None) is None:
+        return None
+    rates = (price.model_price.input_mtok, price.model_price.output_mtok)
+    is_listed = any(rate is not None for rate in rates)
+    # The table has entries without prices, whose total is 0; only some of these models are free.
+    return float(price.total_price) if is_listed or name.endswith(":free") else None
+
+
+def find_price_limit(model: str) -> int:
+    """Return the input tokens of a request from which the price of a model changes.
+
+    Returns 0 if the price may change with the time, and `sys.maxsize` if it never changes.
+
+    Arguments:
+        model: a model string with a known price.
+    """
+    import genai_prices
+
+    provider, _, name = model.partition(",")[0].partition(":")
+    provider_id = _PROVIDER_IDS.get(provider, provider)
+    found = genai_prices.calc_price(genai_prices.Usage(), model_ref=name, provider_id=provider_id)
+    prices = found.model.prices
+    for each in prices if isinstance(prices, list) else ():
+        start = getattr(each.constraint, "start_date", date.max)  # others are times of day
+        if each.constraint and start > datetime.now(UTC).date():
+            return 0
+    tiers = [getattr(price, "tiers", ()) for price in vars(found.model_price).values()]
+    return min((tier.start for group in tiers for tier in group), default=sys.maxsize)
+
+
+@cache
+def get_context_window(model: str) -> int | None:
+    """Return the tokens that a model's context can hold, None if unknown.
+
+    Arguments:
+        model: a model string, "provider:model"; of several with commas, the first counts.
+    """
+    provider, _, name = model.partition(",")[0].partition(":")
+    if provider in _FREE_PROVIDERS or not name:
+        return None
+    from genai_prices.data_snapshot import get_snapshot
+
+    provider_id = _PROVIDER_IDS.get(provider, provider)
+    try:
+        _, info = get_snapshot().find_provider_model(name, None, provider_id, None)
+    except LookupError:
+        return None
+    return info.context_window
+
+
+class ModelPrice(Struct, frozen=True, kw_only=True):
+    """Prices of one model in US dollars.
+
+    Arguments:
+        input, output, cache_read, cache_write: of one token.
+        search: of one web search, None if it is not known.
+        max_input: input tokens of a request up to which these prices hold.
+    """
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
+    search: float | None
+    max_input: int
+
+    def holds_for(self, usage: Usage) -> bool:
+        return usage.input_tokens < self.max_input
+
+    def calculate(self, usage: Usage) -> float | None:
+        """Return the price of a request, None if it has searches without a price."""
+        if usage.searches and self.search is None:
+            return None
+        uncached = usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens
+        return (
+            uncached * self.input
+            + usage.cache_read_tokens * self.cache_read
+            + usage.cache_write_tokens * self.cache_write
+            + usage.output_tokens * self.output
+            + usage.searches * (self.search or 0.0)
+        )
+
+
+# By model string, None for a model without a known price.
+_Models = dict[str, ModelPrice | None]
+
+
+class _Content(Struct):
+    """The file: prices by table, because installations with other tables may share the folder.
+
+    Attributes:
+        tables: the tables of prices in use, the one that was added last at the end; the key is a
+            table's size and time.
+    """
+
+    tables: dict[str, _Models] = field(default_factory=dict[str, _Models])
+
+
+class PriceFile:
+    """Computes prices. The table is loaded only for models that the file does not have yet.
+
+    Arguments:
+        home: mudroom's state folder; "" keeps nothing.
+    """
+
+    def __init__(self, home: str) -> None:
+        self.path = Path(home, PRICE_FILE)
+        self._is_kept = bool(home)
+        self._models: _Models | None = None
+
+    def calculate_cost(self, model: str, usage: Usage, *, uses_table: bool = True) -> float | None:
+        """Return the price as `pricing.calculate_cost` does, without the table if possible."""
+        usd = calculate_cost(model, usage, uses_table=False)
+        if usd is not None or not uses_table or model.startswith("replay:"):
+            return usd
+        if self._models is None:
+            self._models = self._read().tables.get(_describe_table(), {})
+            # A program that has loaded the table may have changed it.
+            self._is_kept = self._is_kept and "genai_prices" not in sys.modules
+        if not self._is_kept:
+            return calculate_cost(model, usage)
+        key = model.partition(",")[0]
+        if key not in self._models:
+            return self._learn(key, usage)
+        price = self._models[key]
+        if price and not price.holds_for(usage):
+            return calculate_cost(model, usage)
+        return price.calculate(usage) if price else None
+
+    def _read(self) -> _Content:
+        with suppress(OSError, msgspec.DecodeError):
+            return get_decoder(_Content).decode(self.path.read_bytes())
+        return _Content()
+
+    def _learn(self, model: str, usage: Usage) -> float | None:
+        """Add the price of a model to the file; return that of a request.
+
+        Writes nothing if the file cannot be written.
+        """
+        price = _compute_price(model)
+        # Another process may have added models meanwhile. If both write, one is added later.
+        content = self._read()
+        self._models = content.tables.setdefault(_describe_table(), {})
+        self._models[model] = price
+        for table in list(content.tables)[:-_MAX_TABLES]:
+            del content.tables[table]
+        with suppress(OSError):
+            make_private_folder(self.path.parent)
+            replace_private_file(self.path, msgspec.json.encode(content))
+        return calculate_cost(model, usage)
+
+
+def _compute_price(model: str) -> ModelPrice | None:
+    if calculate_cost(model, Usage(_SAMPLE)) is None:
+        return None
+    samples = [
+        Usage(_SAMPLE),
+        Usage(0, _SAMPLE),
+        Usage(_SAMPLE, cache_read_tokens=_SAMPLE),
+        Usage(_SAMPLE, cache_write_tokens=_SAMPLE),
+    ]
+    prices = [(calculate_cost(model, each) or 0.0) / _SAMPLE for each in samples]
+    return ModelPrice(
+        input=prices[0],
+        output=prices[1],
+        cache_read=prices[2],
+        cache_write=prices[3],
+        search=calculate_cost(model, Usage(searches=1)),
+        max_input=find_price_limit(model),
+    )
+
+
+def _describe_table() -> str:
+    """Return the size and the time of the table of prices, without loading it."""
+    spec = find_spec("genai_prices")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        with suppress(OSError):
+            status = os.stat(os.path.join(folder, "data.py"))
+            return f"{status.st_size} {status.st_mtime_ns}"
+    return ""

@@ -1,1 +1,0 @@
-"""Filters for the output of tools: redaction of secrets, marking of prompt injection."""

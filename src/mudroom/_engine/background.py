@@ -1,0 +1,273 @@
+"""BackgroundWork: the open background work of one run, and the messages that report its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .._core.events import RunWaiting
+from .._core.messages import ToolCallBlock
+from .._core.ports import RunHandle, Worker
+from .._core.runs import InboxMessage, Reason
+from .._core.tools import ToolResult
+from .._platform.time_limits import time_limit
+from .._projections.engine_text import quote
+from .inbox import Inbox, make_end_id, make_notification
+from .phase import Phase, RunControl
+from .session_context import Recorder
+
+STILL_RUNNING = "Still running in the background: "
+
+_COMMANDS_NOTE = (
+    STILL_RUNNING + "{commands}. Call wait to wait for them. "
+    "If you end your turn again, they are stopped."
+)
+
+
+class WorkHandle(Struct, frozen=True):
+    """Background work that goes on, and the task that waits for its end.
+
+    Arguments:
+        handle: of a child; None for a command.
+        cancel: stops the work. Its argument is the reason for the report of a child.
+    """
+
+    title: str
+    task: asyncio.Task[None]
+    cancel: Callable[[Reason], object]
+    handle: RunHandle | None = None
+
+
+class BackgroundWork:
+    """Background work of one run: children and commands.
+
+    Arguments:
+        wait_scope: returns the scope in which the run waits for others; see `Meter.wait`.
+
+    Attributes:
+        worker: executes all children of the run.
+        open: the work that goes on by id, in the order in which it started.
+        interrupted: calls of an earlier process, by the id of their work; it had not ended.
+        titles: titles of all work so far by id: agent and task of a child, or the command.
+        waited_for: the work that calls wait for, by id, with the function that ends the wait.
+        stopped_commands: commands that the end of the run has stopped.
+        ending: children of calls that the end of the run cut off, while they give their summaries.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        inbox: Inbox,
+        recorder: Recorder,
+        control: RunControl,
+        wait_scope: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self.worker = worker
+        self.open: dict[str, WorkHandle] = {}
+        self.interrupted: dict[str, ToolCallBlock] = {}
+        self.titles: dict[str, str] = {}
+        self.waited_for: dict[str, Callable[[], object]] = {}
+        self.stopped_commands: tuple[str, ...] = ()
+        self.ending: set[RunHandle] = set()
+        self._inbox = inbox
+        self._recorder = recorder
+        self._control = control
+        self._wait_scope = wait_scope
+        self._waited_in_turn = 0
+        self._has_warned = False
+        self._sends_notifications = True
+
+    @property
+    def children(self) -> dict[str, RunHandle]:
+        """Handles of the open children by id."""
+        return {work_id: work.handle for work_id, work in self.open.items() if work.handle}
+
+    @property
+    def keeps_run_open(self) -> bool:
+        """True if the run must not end yet: a child works, or the model was not warned."""
+        return bool(self.children) or (bool(self.open) and not self._has_warned)
+
+    def list_open(self) -> tuple[str, ...]:
+        """Return the ids of the work that has not ended."""
+        return tuple(self.open)
+
+    def is_reported(self, work_id: str) -> bool:
+        """Return whether the inbox has, or had, the notification of the work."""
+        return self._inbox.knows(make_end_id(work_id))
+
+    def add_child(
+        self, work_id: str, handle: RunHandle, title: str, end: Awaitable[InboxMessage]
+    ) -> None:
+        """Send a notification when a child ends.
+
+        Arguments:
+            work_id: id of its first run. handle: of its present run.
+            end: waits for the end of the child and returns the notification.
+        """
+
+        async def wait_for_end() -> None:
+            self._close(work_id, await end)
+
+        self.titles[work_id] = title
+        task = asyncio.create_task(wait_for_end())
+        self.open[work_id] = WorkHandle(title, task, handle.cancel, handle)
+
+    def replace_handle(self, work_id: str, handle: RunHandle) -> None:
+        """Set the handle of a background child that has another run now."""
+        if work := self.open.get(work_id):
+            self.open[work_id] = replace(work, cancel=handle.cancel, handle=handle)
+
+    def add_command(self, work_id: str, title: str, work: Coroutine[Any, Any, ToolResult]) -> None:
+        """Run a command, and send a notification when it ends.
+
+        Arguments:
+            work: ends with the result also when it is cancelled.
+        """
+        command = asyncio.create_task(work)
+
+        async def wait_for_end() -> None:
+            result = await command
+            status = "failed" if result.error else "completed"
+            if command.cancelling():
+                status = "stopped"
+            message = make_notification(work_id, status, title, quote(result.text))
+            self._close(work_id, message, replace(result, text="", display=""))
+
+        self.titles[work_id] = title
+        task = asyncio.create_task(wait_for_end())
+        # A task that is cancelled before its first step would not run at all.
+        loop = asyncio.get_running_loop()
+        self.open[work_id] = WorkHandle(title, task, lambda _: loop.call_soon(command.cancel))
+
+    def _close(self, work_id: str, message: InboxMessage, result: ToolResult | None = None) -> None:
+        """Remove work that has ended, and send its notification. `result`: of a command."""
+        del self.open[work_id]
+        if self._sends_notifications:
+            self._send(message, result)
+
+    def _send(self, message: InboxMessage, result: ToolResult | None) -> None:
+        self._inbox.put(message, result)
+
+    def take_warning(self) -> str:
+        """Return the warning that the end of the run stops its commands; "" the second time."""
+        if self._has_warned or not self.open:
+            return ""
+        self._has_warned = True
+        commands = "; ".join(f"{work_id} {work.title}" for work_id, work in self.open.items())
+        return _COMMANDS_NOTE.format(commands=commands)
+
+    def restore_wait(self, turn: int) -> None:
+        """Note that the record has `RunWaiting` of a turn already."""
+        self._waited_in_turn = turn
+
+    async def wait_for_message(self) -> bool:
+        """Wait for a message, if a child works. Return whether there is an unread one."""
+        if not self._inbox.has_unread and self.children:
+            await self._record_wait(tuple(self.children))
+            with self._wait_scope():
+                await self._inbox.wait_for_message()
+        return self._inbox.has_unread
+
+    async def wait_for_next_prompt(self) -> None:
+        """Wait for a message of the user, after an interrupt."""
+        while not self._inbox.has_next_prompt:
+            await self._inbox.wait_for_next()
+
+    async def _record_wait(self, runs: tuple[str, ...]) -> None:
+        if self._waited_in_turn == self._recorder.turn:
+            return
+        self._waited_in_turn = self._recorder.turn
+        await self._recorder.record(self._recorder.make_event(RunWaiting, runs=runs))
+
+    async def wait_for(self, ids: Collection[str], *, wants_all: bool) -> None:
+        """Wait until work has ended, or until a message of the user or of a run is unread.
+
+        Arguments:
+            ids: the work; empty for all that is open.
+            wants_all: true to wait for the end of all, false for the first.
+        """
+        wanted = ids or tuple(self.open)
+        while not self._inbox.has_unread_text:
+            ended = [work_id for work_id in wanted if self.is_reported(work_id)]
+            if len(ended) == len(wanted) or (ended and not wants_all):
+                return
+            if not ids and not wants_all and self._inbox.has_unread:
+                return
+            await self._inbox.wait_for_next()
+
+    def detach(self, work_id: str = "") -> bool:
+        """End the wait of a call, or of all; the work goes on. Return False if none waits."""
+        ids = [work_id] if work_id else list(self.waited_for)
+        releases = [self.waited_for[each] for each in ids if each in self.waited_for]
+        for release in releases:
+            release()
+        return bool(releases)
+
+    def stop_one(self, work_id: str, *, is_gentle: bool) -> None:
+        """Stop open work. `is_gentle`: a child may give a summary."""
+        work = self.open[work_id]
+        if is_gentle and work.handle:
+            work.handle.wrap_up()
+        else:
+            work.cancel(Reason.CANCELLED)
+
+    def stop_command(self, work_id: str) -> bool:
+        """Stop a command. Return False if no such command works."""
+        work = self.open.get(work_id)
+        if work is None or work.handle:
+            return False
+        work.cancel(Reason.CANCELLED)
+        return True
+
+    def cancel(self, reason: Reason) -> None:
+        """Stop all open work. `reason`: that of the reports of children."""
+        for work in list(self.open.values()):
+            work.cancel(reason)
+        for handle in list(self.ending):
+            handle.cancel(reason)
+
+    async def stop(self, grace: float | None, reason: Reason) -> None:
+        """End all open work, and wait until its notifications are sent.
+
+        A cancel of the run during the wait cancels the children.
+
+        Arguments:
+            grace: seconds in which children may give their summaries. None cancels them at once,
+                and sends no notification: the model is not called again.
+            reason: reason of the reports of children: the limit that ends the run, or CANCELLED.
+        """
+        if not self.open:
+            return
+        self._sends_notifications = grace is not None
+        commands = [work for work in self.open.values() if work.handle is None]
+        self.stopped_commands = tuple(work.title for work in commands)
+        for work in commands:
+            work.cancel(reason)
+        if grace is not None and self._control.phase is not Phase.CANCELLING:
+            await self._wrap_up(grace, reason)
+        self.cancel(reason)
+        await self._wait_until_ended()
+
+    async def _wrap_up(self, grace: float, reason: Reason) -> None:
+        phase = self._control.phase
+        self._control.phase = Phase.WAITING_FOR_CHILDREN
+        for handle in self.children.values():
+            handle.wrap_up(reason)
+        try:
+            async with time_limit(grace):
+                await self._wait_until_ended()
+        except asyncio.CancelledError:
+            self._control.clear_cancel()
+        except TimeoutError:
+            pass
+        if self._control.phase is Phase.WAITING_FOR_CHILDREN:
+            self._control.phase = phase
+
+    async def _wait_until_ended(self) -> None:
+        if self.open:
+            await asyncio.wait([work.task for work in self.open.values()])

@@ -1,1 +1,0 @@
-"""Claude Code's names and shapes: its terms for tools, and its transcripts."""

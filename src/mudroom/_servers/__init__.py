@@ -1,1 +1,0 @@
-"""Servers: other programs drive a session by a protocol."""

@@ -1,0 +1,370 @@
+"""Methods of a session that act on its running runs, its named children and its MCP servers."""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from .._core.events import TeamMessageSent
+from .._core.ports import RunHandle
+from .._core.ports.servers import ServerPrompt, ServerResource, ServerStatus
+from .._core.runs import InboxMessage, find_parent_id
+from .._core.tools import Tool
+from .._core.type_checks import check_type
+from .._engine.session_context import SessionServices
+from .._engine.team_registry import TeamRequest, add_answer
+from .._projections.run_tree import OpenWork, RunTree, list_open_work
+from .._projections.team import Teammate, normalize_name
+from ..errors import UnknownName
+from .runner import SessionRunner
+
+
+class RunControls(ABC):
+    """Messages to the running runs of a session, and ways to stop them."""
+
+    # None before the session is open and after it is closed.
+    _runner: SessionRunner | None
+
+    def send(self, run_id: str, message: str) -> bool:
+        """Send a message to a running run; its model reads it with the next tool results.
+
+        `run_id` may be the name of a named child. Returns False if it is not running. The message
+        is in the record before the model reads it, but perhaps not yet when this call returns;
+        `send_durably` waits for that. Raises UnknownName if no child of the session has had the
+        name.
+        """
+        check_type("message", message, str, "send")
+        handle = self._find_run(run_id)
+        return handle is not None and handle.send(InboxMessage(uuid.uuid4().hex, message))
+
+    async def send_durably(
+        self, run_id: str, message: str = "", *, approve: bool | None = None
+    ) -> bool:
+        """Send a message like `send`, and return when the record has it.
+
+        From then on the model reads it exactly once, even after a crash. Returns False if the run
+        is not running, or ends without the message. Raises UnknownName, JournalError.
+
+        An idle named child works again with the message. If no prompt runs, it does so when the
+        next one begins, even in a later process; then this returns True.
+
+        Arguments:
+            approve: answer to a named child that waits for approval of its plan. True: it works
+                with the mode that it has without a plan. False: it plans again. If no plan waits,
+                nothing is sent and this returns False.
+
+        Example:
+            await session.send_durably("alice", "Look at the tests, too.")
+            await session.send_durably("bob", approve=True)
+        """
+        check_type("run_id", run_id, str, "send_durably")
+        check_type("message", message, str, "send_durably")
+        check_type("approve", approve, bool | None, "send_durably")
+        message = add_answer(message, approve)
+        self._find_run_id(run_id)  # Raises for a wrong name.
+        teams = self._require_open().resources.services.teams
+        if parent := teams.find_parent(run_id):
+            request = TeamRequest(parent, "user", uuid.uuid4().hex, run_id, message, approve)
+            return not (await teams.send(request)).is_error
+
+        sent = InboxMessage(uuid.uuid4().hex, message, approve=approve)
+        runner = self._require_open()
+        services = runner.resources.services
+        if await send_between_prompts(services, runner.latest_run, run_id, sent):
+            return True
+        if approve is not None:
+            return False
+        handle = self._find_run(run_id)
+        return handle is not None and handle.send(sent) and await handle.wait_until_stored(sent.id)
+
+    def wrap_up(self, run_id: str) -> bool:
+        """Ask a running run to stop and summarise its work.
+
+        Its report has the reason CANCELLED and `recovered`. Returns False if it is not running.
+        """
+        handle = self._find_run(run_id)
+        return handle is not None and handle.wrap_up()
+
+    def detach(self, run_id: str | None = None) -> bool:
+        """Let a call return that waits for a child or command; that continues in the background.
+
+        The parent reads its result in a notification. Returns False if no call waits for it. If the
+        parent works in a worker process, the result only states whether it works.
+
+        Arguments:
+            run_id: the child, or the place of the call of a command: run, turn and position.
+                None for all children and commands that root runs wait for.
+
+        Example:
+            session.detach("1.2.1")
+        """
+        if run_id is None:
+            return self._require_open().detach_all()
+        run_id = self._find_run_id(run_id)
+        handle = self._find_parent(run_id)
+        return handle is not None and handle.detach(run_id)
+
+    async def list_open_work(self) -> list[OpenWork]:
+        """List the runs and background commands that work now, each after its parent.
+
+        Example:
+            for work in await session.list_open_work():
+                print(work.id, work.title, work.seconds)
+        """
+        resources = self._require_open().resources
+        tree = RunTree()
+        async for event in resources.services.journal.read():
+            tree.apply(event)
+        find = resources.worker.find
+        return [
+            work
+            for work in list_open_work(tree, now=resources.services.clock.now())
+            # The record says what has not ended; what was lost with a process no longer works.
+            if find(work.id if work.kind == "run" else work.parent)
+        ]
+
+    def cancel(self, run_id: str | None = None) -> bool:
+        """Stop a run and all runs below it, with reason CANCELLED.
+
+        Without an id, stop everything: prompts, tasks, `map` and scopes, including those that wait
+            for
+        their start. The id of a background command stops the command. Returns False if nothing is
+        running.
+        """
+        if run_id is None:
+            return self._require_open().cancel_all()
+        if handle := self._find_run(run_id):
+            return handle.cancel()
+        parent = self._find_parent(run_id)
+        return parent is not None and parent.stop_command(run_id)
+
+    def pause(self) -> bool:
+        """Stop all work so that a later process continues it. Returns False if nothing is running.
+
+        Commands and open requests are stopped as by `cancel`, but no end of a run is recorded: a
+        session that resumes this one continues each run, including those in the background. From
+        now on the session starts nothing, and the calls that wait for a run raise SessionPaused.
+        Call this when the program is asked to end, for example by SIGTERM, which may also come
+        before the session is open or after it is closed: then nothing is running.
+
+        Example:
+            loop.add_signal_handler(signal.SIGTERM, session.pause)
+        """
+        return self._runner is not None and self._runner.pause()
+
+    def interrupt(self) -> bool:
+        """Stop the prompt's current turn; its background work continues.
+
+        The call that runs the prompt returns a report with `is_interrupted`. The next prompt
+        continues the same run, which then reads the reports of its background work. A prompt
+        without background work ends as by `cancel`. Returns False if no prompt works.
+
+        Example:
+            session.interrupt()
+            await session.run("First tell me what you have.")
+        """
+        return self._require_open().interrupt()
+
+    @property
+    def interrupted_run(self) -> str:
+        """Id of the prompt that was interrupted and has not ended, "" if there is none.
+
+        Example:
+            if session.interrupted_run:
+                print(len(await session.list_open_work()), "runs and commands continue")
+        """
+        return self._require_open().interrupted_run
+
+    @property
+    def teammates(self) -> tuple[Teammate, ...]:
+        """The session's named children, oldest first. A new one may have an earlier one's name.
+
+        Example:
+            for teammate in session.teammates:
+                print(teammate.name, teammate.state, len(teammate.unread))
+        """
+        return tuple(self._require_open().resources.services.teams.roster.teammates)
+
+    def _find_run(self, run_id: str) -> RunHandle | None:
+        return self._require_open().resources.worker.find(self._find_run_id(run_id))
+
+    def _find_run_id(self, name: str) -> str:
+        """Return the id of a named child's last run, or an id as it is. Raises UnknownName."""
+        check_type("run_id", name, str)
+        teams = self._require_open().resources.services.teams
+        known = {teammate.name for teammate in teams.roster.teammates}
+        wanted = normalize_name(name)
+        # Ids of runs begin with a digit.
+        if wanted[:1].isalpha() and wanted not in known:
+            raise UnknownName("teammate", name, known)
+        return teams.find_run_id(name)
+
+    def _find_parent(self, work_id: str) -> RunHandle | None:
+        """Return the handle of the run that started a child or a command, if it works."""
+        parent = find_parent_id(work_id)
+        return self._find_run(parent) if parent else None
+
+    @abstractmethod
+    def _require_open(self) -> SessionRunner:
+        """Return the session's runner. Raises UsageError if the session is not open."""
+
+
+async def send_between_prompts(
+    services: SessionServices, latest_run: str, name: str, message: InboxMessage
+) -> bool:
+    """Store a message to an idle child, which works again with it at the next prompt.
+
+    Returns False if no child of the conversation has the name, or if it cannot read the message.
+
+    Arguments:
+        latest_run: id of the last prompt. name: of the child, or id of one of its runs.
+    """
+    event = _make_event(services, latest_run, name, message)
+    if event is None:
+        return False
+    services.teams.observe(event)
+    await services.journal.append(event)
+    services.watchers.show(event)
+    return True
+
+
+def _make_event(
+    services: SessionServices, latest_run: str, name: str, message: InboxMessage
+) -> TeamMessageSent | None:
+    roster = services.teams.roster
+    wanted = roster.find(latest_run, name)
+    for mate in roster.list_current(latest_run):
+        if wanted is None or mate.first_run != wanted.first_run or not mate.is_idle:
+            continue
+        if message.approve is not None and not mate.briefs[-1].is_plan:
+            return None
+        return TeamMessageSent(
+            at=services.clock.now(),
+            to=mate.name,
+            child=mate.first_run,
+            message=message,
+            after=latest_run,
+        )
+    return None
+
+
+class ServerControls(ABC):
+    """States of a session's MCP servers, and restarts."""
+
+    @property
+    def mcp_servers(self) -> tuple[ServerStatus, ...]:
+        """The session's MCP servers with their states. A server starts when a run needs it.
+
+        Example:
+            for status in session.mcp_servers:
+                print(status.name, status.state, status.reason)
+        """
+        servers = self._require_open().resources.mcp_servers
+        return tuple(servers.list_states()) if servers else ()
+
+    @property
+    def mcp_tools(self) -> tuple[Tool, ...]:
+        """The tools of MCP servers that are known now. A server lists them when it starts.
+
+        Example:
+            for tool in session.mcp_tools:
+                print(tool.name, tool.description)
+        """
+        servers = self._require_open().resources.mcp_servers
+        return tuple(servers.tools.values()) if servers else ()
+
+    @property
+    def mcp_prompts(self) -> tuple[ServerPrompt, ...]:
+        """The prompts of MCP servers that are known now. A server lists them when it starts.
+
+        Example:
+            for prompt in session.mcp_prompts:
+                print(prompt.name, prompt.arguments)
+        """
+        servers = self._require_open().resources.mcp_servers
+        return tuple(servers.list_prompts()) if servers else ()
+
+    @property
+    def mcp_resources(self) -> tuple[ServerResource, ...]:
+        """The resources of MCP servers that are known now. A server lists them when it starts.
+
+        Example:
+            for resource in session.mcp_resources:
+                print(resource.server, resource.uri)
+        """
+        servers = self._require_open().resources.mcp_servers
+        return tuple(servers.list_resources()) if servers else ()
+
+    async def find_mcp_prompt(self, name: str) -> ServerPrompt:
+        """Return a prompt of an MCP server; start the server if its prompts are not known yet.
+
+        Arguments:
+            name: `mcp__SERVER__PROMPT`.
+
+        Raises UnknownName, and MudroomError with the reason if the server cannot be used.
+
+        Example:
+            print((await session.find_mcp_prompt("mcp__docs__summarize")).required)
+        """
+        check_type("name", name, str, "find_mcp_prompt")
+        servers = self._require_open().resources.mcp_servers
+        if servers is None:
+            raise UnknownName("prompt", name, ())
+        return await servers.find_prompt(name)
+
+    async def get_mcp_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> str:
+        """Return the text of a prompt of an MCP server; start the server if it does not run.
+
+        Arguments:
+            name: `mcp__SERVER__PROMPT`. arguments: texts by name.
+
+        Raises UnknownName, and MudroomError with the reason if the server cannot be used.
+
+        Example:
+            text = await session.get_mcp_prompt("mcp__docs__summarize", {"topic": "parsers"})
+            await session.run(text)
+        """
+        check_type("name", name, str, "get_mcp_prompt")
+        servers = self._require_open().resources.mcp_servers
+        if servers is None:
+            raise UnknownName("prompt", name, ())
+        return await servers.get_prompt(name, arguments or {})
+
+    async def read_mcp_resource(self, server: str, uri: str) -> str:
+        """Return the text of a resource of an MCP server; start the server if it does not run.
+
+        Arguments:
+            server: name of the server.
+            uri: address of the resource, as in `mcp_resources`.
+
+        Raises UnknownName, and MudroomError with the reason if the server cannot be used.
+
+        Example:
+            print(await session.read_mcp_resource("docs", "docs://style-guide"))
+        """
+        check_type("server", server, str, "read_mcp_resource")
+        check_type("uri", uri, str, "read_mcp_resource")
+        servers = self._require_open().resources.mcp_servers
+        if servers is None:
+            raise UnknownName("MCP server", server, ())
+        return await servers.read_resource(server, uri)
+
+    async def restart_mcp_server(self, name: str) -> None:
+        """End an MCP server and start it again, also one that failed. Its open calls fail.
+
+        Raises UnknownName, and MudroomError with the reason if the server cannot be used.
+
+        Example:
+            await session.restart_mcp_server("git")
+        """
+        check_type("name", name, str, "restart_mcp_server")
+        servers = self._require_open().resources.mcp_servers
+        known = [status.name for status in servers.list_states()] if servers else []
+        if servers is None or name not in known:
+            raise UnknownName("MCP server", name, known)
+        await servers.restart(name)
+
+    @abstractmethod
+    def _require_open(self) -> SessionRunner:
+        """Return the runner of the session. Raises UsageError if the session is not open."""

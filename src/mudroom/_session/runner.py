@@ -1,0 +1,526 @@
+"""SessionRunner: starts the runs without a parent: prompts, tasks and scopes of a session."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+from msgspec.structs import replace
+
+from .._core.agents import Agent, Mode
+from .._core.budgets import Budget, Grant
+from .._core.events import AnyEvent, ConversationRewound, SessionClosed, SessionOpened, StoredEvent
+from .._core.messages import Message
+from .._core.ports import RunHandle, Worker
+from .._core.runs import Brief, InboxMessage, Report, find_root_id
+from .._core.runs import T as Outputs
+from .._core.tools import Tool
+from .._core.type_checks import check_type
+from .._engine.children.child_brief import narrow_tools
+from .._engine.compaction.summary import RUN_TITLE, make_summary_prompt
+from .._engine.session_context import SessionServices, Watchers
+from .._engine.structured_output import OutputType, parse_output_type
+from .._platform.paths import path_to_text
+from .._projections.open_events import OpenEvents
+from .._version import __version__
+from ..errors import UsageError, quote_value
+from .briefs import BriefMaker, SessionMeter
+from .build import DenyAllApprover, SessionResources
+from .conversation_state import ConversationState
+from .options import SessionOptions
+from .prompts import (
+    InterruptedPrompt,
+    OutputSpec,
+    Prompt,
+    RunRequest,
+    add_outputs,
+    convert_report,
+    filter_events,
+    parse_prompt,
+)
+from .recorded_options import (
+    copy_journal,
+    describe_move,
+    describe_other_board,
+    encode_options,
+    find_former_folders,
+)
+
+
+class SessionRunner:
+    """The runs of one open session.
+
+    Arguments:
+        watchers: called with each event; the same object as in the services of the runs.
+
+    Attributes:
+        feeders: tasks that start runs for the prompts of an async iterator; see `stream_tasks`.
+    """
+
+    def __init__(
+        self,
+        resources: SessionResources,
+        options: SessionOptions,
+        conversation: ConversationState,
+        watchers: Watchers,
+    ) -> None:
+        self.resources = resources
+        self.meter = SessionMeter(options.budget, resources.services.clock)
+        self.briefs = BriefMaker(resources, options, conversation, self.meter)
+        self._options = options
+        self._conversation = conversation
+        resources.journal.observe = conversation.observe
+        self._watchers = watchers
+        self.feeders: set[asyncio.Task[None]] = set()
+        self._prompt_lock = asyncio.Lock()
+        self._handles: set[RunHandle] = set()
+        self._cancel_count = 0
+        self._interrupt_count = 0
+        self._working_prompt: RunHandle | None = None
+        self._interrupted: InterruptedPrompt | None = None
+
+    @property
+    def max_children(self) -> int:
+        """Children that run at once at each depth."""
+        return self._options.max_children
+
+    @property
+    def interrupted_run(self) -> str:
+        """Id of the prompt that the user interrupted and that has not ended, "" if none."""
+        return self._interrupted.brief.run_id if self._interrupted else ""
+
+    @property
+    def latest_run(self) -> str:
+        """Id of the last prompt of the conversation, "" before the first."""
+        return self._conversation.latest_run
+
+    async def run_prompt(
+        self,
+        prompt: Prompt,
+        outputs: OutputSpec[Outputs],
+        watcher: Callable[[AnyEvent], None] | None = None,
+        *,
+        model: str = "",
+    ) -> Report[Outputs]:
+        """Run the next prompt of the conversation.
+
+        Arguments:
+            watcher: called with each of its events.
+            model: model string for this prompt only, "" for the session's.
+        """
+        agent, output_type = add_outputs(self.resources.root_agent, outputs)
+        # Made before the wait for the lock, so that a stop during the wait also stops this prompt.
+        request = self.make_request(is_prompt=True)
+        async with self._prompt_lock:
+            await self._resume_unfinished(request)
+            request = replace(request, watcher=watcher, output_type=output_type)
+            report = await self._continue_interrupted(prompt, request)
+            if report is None:
+                limits = self._options.prompt_budget.with_defaults(agent.budget)
+                brief = self.briefs.continue_conversation(prompt, agent, limits)
+                report = await self._run_root(brief, request)
+        return convert_report(report, output_type)
+
+    async def _continue_interrupted(self, prompt: Prompt, request: RunRequest) -> Report | None:
+        """Give a prompt to the run that the user interrupted; return None if there is none."""
+        interrupted = self._interrupted
+        if interrupted is None:
+            return None
+        content = parse_prompt(prompt)
+        if content.blocks or request.output_type:
+            raise UsageError(
+                "the interrupted prompt continues, and takes neither images nor outputs",
+                remedy="Give only a text, or stop it first with Session.cancel.",
+            )
+        handle = interrupted.handle
+        is_open = False
+        try:
+            with self._show_to(request.watcher, interrupted.brief.run_id):
+                message = InboxMessage(uuid.uuid4().hex, content.text)
+                if not (self.is_stopped(request) or handle.send(message)):
+                    return None
+                report = await self._wait_for_prompt(handle)
+                is_open = report.is_interrupted
+                return report
+        finally:
+            if not is_open:
+                # The next prompt continues the conversation, which must have this run by then.
+                await asyncio.wait({interrupted.ending})
+
+    async def compact(self, focus: str) -> Report:
+        """Replace the conversation with a summary; see `Session.compact`."""
+        check_type("focus", focus, str, "compact")
+        request = self.make_request(is_prompt=True)
+        async with self._prompt_lock:
+            await self._resume_unfinished(request)
+            self.check_ended("compacted")
+            if not self._conversation.latest_run:
+                raise UsageError(
+                    "there is no conversation to compact", remedy="Run a prompt first."
+                )
+            # In plan mode, a summary changes no file.
+            agent = replace(self.resources.root_agent, mode=Mode.PLAN)
+            limits = Budget(turns=1, children=0).with_defaults(self._options.prompt_budget)
+            brief = self.briefs.continue_conversation(make_summary_prompt(focus), agent, limits)
+            brief = replace(brief, is_compaction=True, description=RUN_TITLE)
+            return await self._run_root(brief, request)
+
+    async def resume_unfinished(
+        self, outputs: OutputSpec[Outputs] = None
+    ) -> Report[Outputs] | None:
+        """Continue interrupted runs to their end; return the last one's report."""
+        output_type = None if outputs is None else parse_output_type(outputs)
+        request = self.make_request(output_type, is_prompt=True)
+        async with self._prompt_lock:
+            return await self._resume_unfinished(request)
+
+    def find_interrupted_task(self, run_id: str) -> Brief:
+        """Return the brief of a task that a crash interrupted. Raises UsageError."""
+        if run_id in self._conversation.unfinished_runs:
+            brief = self._conversation.get_brief_to_resume(run_id)
+            if brief.depth:
+                return brief
+        raise UsageError(
+            f"no task {quote_value(run_id)} was interrupted",
+            remedy="`unfinished_runs` has the ids; `resume_unfinished` continues prompts.",
+        )
+
+    def forget_interrupted_task(self, run_id: str) -> None:
+        """Remove the earlier events of a task that has ended, and of the runs below it."""
+        past = self._conversation.unfinished_events
+        for each in [each for each in past if find_root_id(each) == run_id]:
+            del past[each]
+
+    def check_ended(self, action: str) -> None:
+        """Raise UsageError if a prompt is interrupted and has not ended.
+
+        Arguments:
+            action: what happens to the conversation, in the past tense.
+        """
+        if self._interrupted:
+            raise UsageError(
+                f"the conversation cannot be {action}: its last prompt is interrupted, and its "
+                "background work continues",
+                remedy="Send a prompt, which continues it, or stop it: Ctrl-C twice at the prompt, "
+                "Session.cancel in a program.",
+            )
+
+    async def run_scope(
+        self,
+        agent: Agent,
+        prompt: Prompt,
+        output_type: OutputType[Any] | None,
+        tools: Mapping[str, Tool],
+        make_history: Callable[[], Awaitable[tuple[Message, ...]]],
+        on_start: Callable[[str], None],
+    ) -> Report:
+        """Run an agent with its own tools and without an approver."""
+        request = self.make_request(output_type)
+        history = await make_history()
+        services = replace(self.resources.services, toolbox=tools, approver=DenyAllApprover())
+        model = self.briefs.resolve_model(agent)
+        brief = self.briefs.make_brief(prompt, agent, model, agent.budget, history=history, depth=1)
+        brief = replace(brief, tools=narrow_tools(tools, None, depth=agent.budget.depth or 0))
+        on_start(brief.run_id)
+        worker = self.resources.worker.with_services(services)
+        return await self.execute(worker, brief, request)
+
+    def cancel_all(self) -> bool:
+        """Stop all runs, and those that wait for their start. Returns False if no run works."""
+        self._cancel_count += 1
+        # `sum`, not `any`, which would stop at the first handle.
+        return sum(handle.cancel() for handle in self._handles) > 0
+
+    def pause(self) -> bool:
+        """Stop all work and record no end of it; see `Session.pause`."""
+        # Messages that were accepted a moment ago are recorded in the tasks that come first.
+        asyncio.get_running_loop().call_soon(self._stop_unended)
+        return bool(self._handles)
+
+    def _stop_unended(self) -> None:
+        self.resources.journal.is_sealed = True
+        self.cancel_all()
+
+    def interrupt(self) -> bool:
+        """Stop the prompt that works; see `Session.interrupt`. Returns False if none works."""
+        self._interrupt_count += 1
+        handle = self._working_prompt
+        return handle is not None and (handle.interrupt() or handle.cancel())
+
+    def make_request(
+        self, output_type: OutputType[Any] | None = None, *, is_prompt: bool = False
+    ) -> RunRequest:
+        """Make the request for a run that the caller wants now."""
+        return RunRequest(self._count_stops(is_prompt), output_type, is_prompt=is_prompt)
+
+    def _count_stops(self, is_prompt: bool) -> int:
+        return self._cancel_count + (self._interrupt_count if is_prompt else 0)
+
+    def is_stopped(self, request: RunRequest) -> bool:
+        """Return whether the run was stopped while it waited for its start."""
+        return request.stop_count != self._count_stops(request.is_prompt)
+
+    def detach_all(self) -> bool:
+        """Detach the children that runs without a parent wait for. Returns False if none waits."""
+        return sum(handle.detach() for handle in self._handles) > 0
+
+    async def load_record(
+        self, recorded: OpenEvents, watchers: Iterable[Callable[[StoredEvent], None]]
+    ) -> list[str]:
+        """Restore the state of a resumed or forked session; return the notices for the user.
+
+        Arguments:
+            recorded: events of the session that the options resume.
+            watchers: called with each of these events.
+
+        Raises JournalError.
+        """
+        services = self.resources.services
+        if self._options.fork:
+            recorded = await copy_journal(self._options, recorded, services.journal)
+        # Another process may have written until this one opened the journal.
+        async for event in services.journal.read(recorded.count):
+            recorded.apply(event)
+        events = recorded.events
+        self._conversation.load(events)
+        # The events of ended tasks may have been left out, but their numbers are taken.
+        self._conversation.run_count = max(self._conversation.run_count, recorded.task_count)
+        services.request_heads.load(recorded.heads)
+        services.request_heads.load(events)
+        watching = list(watchers)
+        for event in events:
+            services.teams.observe(event)
+            services.check_results.observe(event)
+            if self.resources.tracing:
+                self.resources.tracing.observe_past(event)
+            for watch in watching:
+                watch(event)
+        self.meter.add_past(recorded, self._conversation.unfinished_events)
+        folder = services.environments.shared.workspace.root
+        services.former_folders.update(find_former_folders(events, folder))
+        notices = [
+            describe_move(events, folder),
+            describe_other_board(events, self.resources.board_name),
+        ]
+        return [notice for notice in notices if notice]
+
+    def record_opening(self, session: str, cwd: str, granted: tuple[str, ...]) -> None:
+        """Show the opening to the watchers. The journal stores it with the next event."""
+        event = make_opening(self.resources, self._options, session, cwd, granted)
+        # A session that is opened and closed without a prompt leaves no record.
+        self.resources.journal.hold(event)
+        self._watchers.show(event)
+
+    def rewind(self, run_id: str) -> None:
+        """Remove a root run and all later ones from the conversation, and record that at once.
+
+        Raises UnknownName, or UsageError if the last prompt has not ended.
+        """
+        self.check_ended("rewound")
+        self._conversation.rewind(run_id)
+        now = self.resources.services.clock.now()
+        event = ConversationRewound(at=now, latest_run=self._conversation.latest_run)
+        self.resources.journal.append_soon(event)
+        self._watchers.show(event)
+
+    async def record_closing(self) -> None:
+        """Record the end of the session, unless nothing was recorded since its opening."""
+        event = SessionClosed(at=self.resources.services.clock.now())
+        journal = self.resources.journal
+        if journal.is_used and not journal.is_sealed:
+            await journal.append(event)
+        self._watchers.show(event)
+
+    async def end_runs(self) -> None:
+        """End all runs. An interrupted prompt, and its work, continue in a later process."""
+        await asyncio.sleep(0)  # `pause` acts at the next step of the event loop
+        interrupted = self._interrupted
+        if interrupted and interrupted.handle.is_interrupted:
+            self._stop_unended()
+            self._watchers.clear()
+        for feeder in self.feeders:
+            feeder.cancel()
+        await self.resources.worker.close()
+        if interrupted:
+            await asyncio.wait({interrupted.ending})
+
+    async def _resume_unfinished(self, request: RunRequest) -> Report[Any] | None:
+        """Continue interrupted runs; convert the values of those with the outputs of the type."""
+        if self._interrupted:
+            return None
+        output_type = request.output_type
+        runs = self._conversation.unfinished_runs
+        if output_type and runs and not any(self._has_outputs(run, output_type) for run in runs):
+            raise UsageError(
+                "no interrupted run has these outputs",
+                remedy="Give the type that the run was started with, or none for plain values.",
+            )
+        report = None
+        for run_id in runs:
+            has_outputs = output_type and self._has_outputs(run_id, output_type)
+            own_type = output_type if has_outputs else None
+            brief = self._conversation.get_brief_to_resume(run_id)
+            report = await self._run_root(brief, replace(request, output_type=own_type))
+            report = convert_report(report, own_type)
+        if not self._interrupted:
+            self._conversation.unfinished_events.clear()
+        return report
+
+    def _has_outputs(self, run_id: str, output_type: OutputType[Any]) -> bool:
+        agent = self._conversation.get_brief_to_resume(run_id).agent
+        return agent.outputs == output_type.outputs
+
+    async def _run_root(self, brief: Brief, request: RunRequest) -> Report:
+        report: Report | None = None
+        self._conversation.start_run(brief)
+        try:
+            report = await self.execute(self.resources.worker, brief, request)
+            return report
+        finally:
+            if report is None or not report.is_interrupted:
+                self._conversation.finish_run(brief, report)
+
+    @contextmanager
+    def _show_to(self, watcher: Callable[[AnyEvent], None] | None, run_id: str) -> Generator[None]:
+        """Show the events of a root run, and of the runs below it, inside the `with` block."""
+        if watcher is None:
+            yield
+            return
+        observe = filter_events(run_id, watcher)
+        self._watchers.append(observe)
+        try:
+            yield
+        finally:
+            self._watchers.remove(observe)
+
+    def execute(
+        self, worker: Worker, brief: Brief, request: RunRequest
+    ) -> Coroutine[Any, Any, Report]:
+        """Execute a run without a parent and return its report."""
+        # Without a coroutine of its own for the watcher: there may be thousands of runs.
+        if request.watcher is None:
+            return self._execute(worker, brief, request)
+        return self._execute_shown(worker, brief, request)
+
+    async def _execute_shown(self, worker: Worker, brief: Brief, request: RunRequest) -> Report:
+        with self._show_to(request.watcher, brief.run_id):
+            return await self._execute(worker, brief, request)
+
+    async def _execute(self, worker: Worker, brief: Brief, request: RunRequest) -> Report:
+        # Other runs may have spent since the brief was made.
+        budget = self.meter.limit_budget(brief.budget, brief.depth)
+        if budget != brief.budget:
+            brief = replace(brief, budget=budget)
+        run = StartedRun(self.resources.services, self.meter, self._handles)
+        is_interrupted = False
+        try:
+            handle = run.start(worker, brief, request)
+            if self.is_stopped(request):
+                # Stopped before its start. The run begins first, so that the record has its end.
+                asyncio.get_running_loop().call_soon(handle.cancel)
+            if request.is_prompt:
+                report = await self._wait_for_prompt(handle)
+            else:
+                report = await handle.report()
+            if is_interrupted := report.is_interrupted:
+                ending = asyncio.create_task(self._wait_for_end(brief, handle, run))
+                self._interrupted = InterruptedPrompt(brief, handle, ending)
+            return report
+        finally:
+            if not is_interrupted:
+                run.close()
+
+    async def _wait_for_prompt(self, handle: RunHandle) -> Report:
+        self._working_prompt = handle
+        try:
+            return await handle.report()
+        finally:
+            self._working_prompt = None
+
+    async def _wait_for_end(self, brief: Brief, handle: RunHandle, run: StartedRun) -> None:
+        """Wait for the end of an interrupted prompt, and add its run to the conversation."""
+        report: Report | None = None
+        with closing(run):
+            await handle.wait()
+            with suppress(Exception):  # the caller of the next prompt gets it
+                report = await handle.report()
+        self._conversation.finish_run(brief, report)
+        self._conversation.unfinished_events.clear()
+        self._interrupted = None
+
+
+def make_opening(
+    resources: SessionResources,
+    options: SessionOptions,
+    session: str,
+    cwd: str,
+    granted: tuple[str, ...],
+) -> SessionOpened:
+    """Make the event that a session is open, with what holds for all of its runs.
+
+    Arguments:
+        session: the session's id.
+        granted: rights beyond the sandbox, as the record shows them.
+    """
+    services = resources.services
+    return SessionOpened(
+        at=services.clock.now(),
+        session=session,
+        cwd=path_to_text(cwd),
+        version=__version__,
+        sandbox=services.environments.shared.sandbox.tier,
+        granted=granted,
+        isolate=options.isolate,
+        check=options.check,
+        board=resources.board_name,
+        traceparent=services.trace_ids.traceparent if services.trace_ids else "",
+        output_style=resources.output_style,
+        options=encode_options(options),
+    )
+
+
+class StartedRun:
+    """One run.
+
+    Arguments:
+        handles: of the runs that work; the run adds and removes its own.
+    """
+
+    # Sessions have thousands of runs at once, so each is one small object.
+    __slots__ = ("_grant", "_handle", "_handles", "_is_counted", "_meter", "_services")
+
+    def __init__(
+        self, services: SessionServices, meter: SessionMeter, handles: set[RunHandle]
+    ) -> None:
+        self._services = services
+        self._meter = meter
+        self._handles = handles
+        self._grant: Grant | None = None
+        self._handle: RunHandle | None = None
+        self._is_counted = False
+
+    def start(self, worker: Worker, brief: Brief, request: RunRequest) -> RunHandle:
+        """Start the run and return its handle. Call `close` also after an error."""
+        services = self._services
+        grant = self._grant = services.meters.open(brief.run_id, brief.budget, self._meter)
+        if request.output_type:
+            services.output_checks.add(brief.run_id, request.output_type.find_refusal)
+        services.check_price(brief.model, services.meters.get(grant))
+        self._meter.start_time()
+        self._is_counted = True
+        self._handle = worker.start(brief, grant)
+        self._handles.add(self._handle)
+        return self._handle
+
+    def close(self) -> None:
+        """Close the run's meter and forget its handle."""
+        if self._handle:
+            self._handles.discard(self._handle)
+        if self._is_counted:
+            self._meter.stop_time()
+        if self._grant:
+            self._services.output_checks.remove(self._grant.run_id)
+            self._services.meters.close(self._grant)

@@ -1,0 +1,403 @@
+"""Tasks: runs beside the conversation of a session, one or many."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
+from types import CoroutineType
+from typing import Any, overload
+
+from msgspec.structs import replace
+
+from .._core.agents import Agent
+from .._core.budgets import Budget, check_amount
+from .._core.events import AnyEvent, RunFinished, RunStarted
+from .._core.runs import Brief, RecordedTask, Report, is_child_id
+from .._core.runs import T as Outputs
+from .._engine.structured_output import OutputType, parse_output_type
+from ..errors import UsageError
+from .prompts import (
+    OutputSpec,
+    Prompt,
+    RunRequest,
+    add_outputs,
+    check_prompts,
+    convert_report,
+    parse_prompt,
+    to_report,
+)
+from .run_stream import RunStream
+from .runner import SessionRunner
+
+
+class TaskCalls(ABC):
+    """Tasks of a session: runs in clean contexts that the caller starts."""
+
+    async def task(
+        self,
+        prompt: Prompt,
+        *,
+        outputs: OutputSpec[Outputs] = None,
+        agent: str | Agent = "general",
+        budget: Budget | None = None,
+        model: str | None = None,
+        description: str = "",
+        check: str = "",
+        confirm_check: bool = False,
+        key: str = "",
+    ) -> Report[Outputs]:
+        """Run one task in a clean context, beside the conversation.
+
+        Arguments:
+            outputs: as for `run`.
+            agent: the agent, or its name.
+            budget: fields that are None come from the agent, then from the session.
+            model: a model string in place of the agent's.
+            description: three to five words for screens.
+            check: command that must succeed with a copy of the files when the task has reached its
+                goal, or the reason of the report is ERROR.
+            confirm_check: the command is asked about like one of a model.
+            key: your id of the task, for the brief in the record.
+        """
+        runner = self._require_open()
+        brief, request = make_task(
+            runner,
+            prompt,
+            outputs,
+            agent,
+            budget,
+            model=model,
+            description=description,
+            check=check,
+            confirm_check=confirm_check,
+            key=key,
+        )
+        report = await runner.execute(runner.resources.worker, brief, request)
+        return convert_report(report, request.output_type)
+
+    def stream_task(
+        self,
+        prompt: Prompt,
+        *,
+        outputs: OutputSpec[Outputs] = None,
+        agent: str | Agent = "general",
+        budget: Budget | None = None,
+        model: str | None = None,
+        description: str = "",
+    ) -> RunStream[Outputs]:
+        """Run a task like `task`, and iterate over its events while it runs.
+
+        Arguments:
+            outputs, agent, budget, model, description: as for `task`.
+
+        Example:
+            async with session.stream_task("Find the author.", agent="explore") as stream:
+                async for event in stream:
+                    print(event.run)
+            print(stream.report.text)
+        """
+        runner = self._require_open()
+        more = {"model": model, "description": description}
+        return RunStream(
+            lambda watcher: run_task(runner, prompt, outputs, agent, budget, watcher, **more)
+        )
+
+    def check_task(self, *, agent: str | Agent = "general", model: str | None = None) -> None:
+        """Raise UsageError if tasks cannot have this agent or model; nothing is started.
+
+        Example:
+            session.check_task(agent="explore", model="anthropic:claude-sonnet-4-5")
+        """
+        briefs = self._require_open().briefs
+        briefs.resolve_model(briefs.select_agent(agent), model)
+
+    async def resume_task(
+        self, run_id: str, *, outputs: OutputSpec[Outputs] = None
+    ) -> Report[Outputs]:
+        """Continue one task that a crash interrupted from its last step, to its end.
+
+        Several can continue at the same time, beside other tasks.
+
+        Arguments:
+            run_id: one of `unfinished_runs`.
+            outputs: as for `resume_unfinished`.
+
+        Raises UsageError if no task with this id was interrupted.
+
+        Example:
+            for run_id in session.unfinished_runs:
+                print(await session.resume_task(run_id))
+        """
+        return await resume_task(self._require_open(), run_id, outputs)
+
+    async def reports(self) -> list[RecordedTask]:
+        """Return the prompts, tasks and scopes of the session so far, oldest first.
+
+        They come from the record, so those of earlier processes are among them: after a crash, a
+        program finds here which items of a `map` are done. Raises JournalError.
+
+        Example:
+            done = {each.prompt: each.report for each in await session.reports() if each.report}
+            missing = [prompt for prompt in prompts if prompt not in done]
+        """
+        return await read_reports(self._require_open())
+
+    @overload
+    def map(
+        self,
+        prompts: Iterable[Prompt],
+        *,
+        outputs: OutputSpec[Outputs] = None,
+        agent: str | Agent = "general",
+        parallel: int | None = None,
+        budget: Budget | None = None,
+    ) -> CoroutineType[Any, Any, list[Report[Outputs]]]: ...
+
+    @overload
+    def map(
+        self,
+        prompts: AsyncIterable[Prompt],
+        *,
+        outputs: OutputSpec[Outputs] = None,
+        agent: str | Agent = "general",
+        parallel: int | None = None,
+        budget: Budget | None = None,
+    ) -> AsyncGenerator[Report[Outputs]]: ...
+
+    def map(
+        self,
+        prompts: Iterable[Prompt] | AsyncIterable[Prompt],
+        *,
+        outputs: OutputSpec[Any] = None,
+        agent: str | Agent = "general",
+        parallel: int | None = None,
+        budget: Budget | None = None,
+    ) -> CoroutineType[Any, Any, list[Report[Any]]] | AsyncGenerator[Report[Any]]:
+        """Run one task per prompt, each in its own context; return the reports in the same order.
+
+        A task that fails does not stop the others: its report says ERROR.
+
+        Arguments:
+            prompts: an iterable gives a list of reports; an async iterable an async iterator,
+                which keeps only the tasks that run, and the reports that wait for an earlier one.
+            parallel: tasks that run at the same time; default: `max_children`.
+
+        An iterable is checked whole before the first task starts. Raises UsageError if a prompt,
+        the agent or `outputs` is wrong, and JournalError when all tasks have ended. An async
+        iterator ends after `cancel`; its tasks are cancelled when it is closed.
+
+        Example:
+            async for report in session.map(read_prompts(), parallel=200):
+                print(report.run_id, report.text)
+        """
+        runner = self._require_open()
+        amount = runner.max_children if parallel is None else parallel
+        if isinstance(prompts, AsyncIterable):
+            return stream_tasks(runner, prompts, outputs, agent, budget, amount)
+        return run_tasks(runner, prompts, outputs, agent, budget, amount)
+
+    @abstractmethod
+    def _require_open(self) -> SessionRunner:
+        """Return the runner of the session. Raises UsageError if the session is not open."""
+
+
+# Tasks of a stream, for each one that may run, whose reports wait for an earlier one. More would
+# fill the memory if the first task takes long.
+_WAITING_PER_SLOT = 4
+
+
+def make_task(
+    runner: SessionRunner,
+    prompt: Prompt,
+    outputs: OutputSpec[Any],
+    agent: str | Agent,
+    budget: Budget | None,
+    **more: Any,
+) -> tuple[Brief, RunRequest]:
+    """Make the brief of a task beside the conversation, and the request for its run.
+
+    Arguments:
+        more: see `BriefMaker.make_task_brief`.
+    """
+    specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
+    brief = runner.briefs.make_task_brief(prompt, specification, budget, **more)
+    return brief, runner.make_request(output_type)
+
+
+async def run_task(
+    runner: SessionRunner,
+    prompt: Prompt,
+    outputs: OutputSpec[Outputs],
+    agent: str | Agent,
+    budget: Budget | None,
+    watcher: Callable[[AnyEvent], None],
+    **more: Any,
+) -> Report[Outputs]:
+    """Run a task beside the conversation, and pass each of its events to a watcher."""
+    brief, request = make_task(runner, prompt, outputs, agent, budget, **more)
+    request = replace(request, watcher=watcher)
+    report = await runner.execute(runner.resources.worker, brief, request)
+    return convert_report(report, request.output_type)
+
+
+async def resume_task(
+    runner: SessionRunner, run_id: str, outputs: OutputSpec[Outputs]
+) -> Report[Outputs]:
+    """Continue an interrupted task; see `Session.resume_task`."""
+    output_type = None if outputs is None else parse_output_type(outputs)
+    brief = runner.find_interrupted_task(run_id)
+    if output_type and brief.agent.outputs != output_type.outputs:
+        raise UsageError(
+            "the interrupted task has other outputs",
+            where=run_id,
+            remedy="Give the type that it was started with, or none for plain values.",
+        )
+    request = runner.make_request(output_type)
+    report = await runner.execute(runner.resources.worker, brief, request)
+    runner.forget_interrupted_task(run_id)
+    return convert_report(report, output_type)
+
+
+async def read_reports(runner: SessionRunner) -> list[RecordedTask]:
+    """Read the runs without a parent from the record; see `Session.reports`."""
+    found: dict[str, RecordedTask] = {}
+    journal = runner.resources.services.journal
+    async for event in journal.read(types=(RunStarted, RunFinished)):
+        if isinstance(event, RunStarted) and not is_child_id(event.run):
+            brief = event.brief
+            found[event.run] = RecordedTask(
+                run_id=event.run,
+                agent=brief.agent.name,
+                prompt=brief.prompt,
+                key=brief.key,
+                is_prompt=brief.depth == 0,
+            )
+        elif isinstance(event, RunFinished) and event.run in found:
+            found[event.run] = replace(found[event.run], report=event.report)
+    return list(found.values())
+
+
+async def run_tasks(
+    runner: SessionRunner,
+    prompts: Iterable[Prompt],
+    outputs: OutputSpec[Outputs],
+    agent: str | Agent,
+    budget: Budget | None,
+    parallel: int,
+) -> list[Report[Outputs]]:
+    """Run one task per prompt, `parallel` at a time; see `Session.map`."""
+    check_amount("parallel", parallel, "map", is_count=True, minimum=1)
+    specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
+    # All prompts are checked before the first task starts.
+    checked = check_prompts(prompts)
+    briefs = [runner.briefs.make_task_brief(each, specification, budget) for each in checked]
+    slots = asyncio.Semaphore(parallel)
+    request = runner.make_request(output_type)
+
+    async def run_one(brief: Brief) -> Report[Outputs]:
+        async with slots:
+            report = await runner.execute(runner.resources.worker, brief, request)
+            return convert_report(report, output_type)
+
+    results = await asyncio.gather(*map(run_one, briefs), return_exceptions=True)
+    return list(map(to_report, results, briefs))
+
+
+async def stream_tasks(
+    runner: SessionRunner,
+    prompts: AsyncIterable[Prompt],
+    outputs: OutputSpec[Outputs],
+    agent: str | Agent,
+    budget: Budget | None,
+    parallel: int,
+) -> AsyncGenerator[Report[Outputs]]:
+    """Run one task per prompt while prompts arrive, and yield the reports in their order."""
+    check_amount("parallel", parallel, "map", is_count=True, minimum=1)
+    specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
+    stream = _TaskStream(runner, specification, output_type, budget, parallel)
+    feeder = asyncio.create_task(stream.feed(prompts))
+    runner.feeders.add(feeder)
+    try:
+        while task := await stream.take():
+            yield await task
+        await feeder  # raises the error of the prompts
+    finally:
+        feeder.cancel()
+        await asyncio.gather(feeder, return_exceptions=True)
+        runner.feeders.discard(feeder)
+        await stream.stop()
+
+
+class _TaskStream:
+    """The tasks of one stream that have started and whose reports are not yielded yet."""
+
+    def __init__(
+        self,
+        runner: SessionRunner,
+        agent: Agent,
+        output_type: OutputType[Any] | None,
+        budget: Budget | None,
+        parallel: int,
+    ) -> None:
+        self._runner = runner
+        self._agent = agent
+        self._output_type = output_type
+        self._budget = budget
+        self._slots = asyncio.Semaphore(parallel)
+        self._places = asyncio.Semaphore((1 + _WAITING_PER_SLOT) * parallel)
+        self._started: deque[asyncio.Task[Report[Any]]] = deque()
+        self._changed = asyncio.Event()
+        self._is_fed = False
+        self._tasks: set[asyncio.Task[Report[Any]]] = set()
+
+    async def feed(self, prompts: AsyncIterable[Prompt]) -> None:
+        """Start a task for each prompt, until the prompts end or the session is cancelled."""
+        request = self._runner.make_request(self._output_type)
+        number = 0
+        try:
+            async for prompt in prompts:
+                number += 1
+                parse_prompt(prompt, f"prompt {number}")
+                await self._places.acquire()
+                await self._slots.acquire()
+                if self._runner.is_stopped(request):
+                    return
+                self._started.append(self._start(prompt, request))
+                self._changed.set()
+        finally:
+            self._is_fed = True
+            self._changed.set()
+
+    async def take(self) -> asyncio.Task[Report[Any]] | None:
+        """Wait for the next task in the order of the prompts; return None after the last one."""
+        while not self._started:
+            if self._is_fed:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        self._places.release()
+        return self._started.popleft()
+
+    async def stop(self) -> None:
+        """Cancel the tasks that still run, and wait for them."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _start(self, prompt: Prompt, request: RunRequest) -> asyncio.Task[Report[Any]]:
+        brief = self._runner.briefs.make_task_brief(prompt, self._agent, self._budget)
+        task = asyncio.create_task(self._run(brief, request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _run(self, brief: Brief, request: RunRequest) -> Report[Any]:
+        try:
+            report = await self._runner.execute(self._runner.resources.worker, brief, request)
+            return convert_report(report, self._output_type)
+        except Exception as error:  # noqa: BLE001  the report states it, or `to_report` raises it
+            return to_report(error, brief)
+        finally:
+            self._slots.release()

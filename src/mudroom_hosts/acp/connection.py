@@ -1,0 +1,184 @@
+"""Connection: JSON-RPC 2.0 with one client, one message a line, requests both ways."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, cast
+
+from msgspec import Struct
+
+from mudroom.driving import Peer, PeerGone
+from mudroom.errors import MudroomError, UsageError
+
+from ..line_streams import encode_json_line
+from .errors import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    REQUEST_CANCELLED,
+    ClientGone,
+    RequestError,
+)
+
+Params = Mapping[str, Any]
+CANCEL_METHOD = "$/cancel_request"
+_MAX_SHOWN = 200
+"""Characters shown of a line that is not understood."""
+
+
+class Reply(Struct, frozen=True):
+    """Result of a request.
+
+    Arguments:
+        follow: called when the result has been sent.
+    """
+
+    result: dict[str, Any]
+    follow: Callable[[], object] | None = None
+
+
+class Connection:
+    """Messages to and from one client.
+
+    Arguments:
+        write: writes one whole line.
+        answer: begins a request, by method; called in the order of the lines. The result is
+            awaited in a task of its own. Raises RequestError.
+        receive: takes a notification; called in the order of the lines.
+        notify: takes a line for stderr.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[bytes], None],
+        answer: Callable[[str, Params], Awaitable[Reply]],
+        receive: Callable[[str, Params], None],
+        notify: Callable[[str], object],
+    ) -> None:
+        self._write = write
+        self._answer = answer
+        self._receive = receive
+        self._notify = notify
+        self._peer = Peer[Mapping[str, Any], dict[str, Any]](self._send)
+
+    async def serve(self, lines: AsyncIterator[bytes]) -> None:
+        """Handle the lines of the client until their end."""
+        async for line in lines:
+            if line.strip():
+                self._handle_line(line)
+
+    async def close(self) -> None:
+        """End the requests to the client, and wait for those of the client."""
+        self._peer.end()
+        await self._peer.finish()
+
+    def send_notification(self, method: str, params: Params) -> None:
+        """Send a message that has no answer."""
+        self._send({"method": method, "params": params})
+
+    async def request(self, method: str, params: Params) -> dict[str, Any]:
+        """Send a request and return its result.
+
+        If the caller is cancelled, the request is withdrawn. Raises RequestError.
+        """
+        try:
+            return await self._peer.request(
+                lambda number: {"id": number, "method": method, "params": params},
+                lambda number: {"method": CANCEL_METHOD, "params": {"requestId": number}},
+            )
+        except PeerGone:
+            raise ClientGone(method) from None
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        self._write(encode_json_line({"jsonrpc": "2.0", **message}))
+
+    def _handle_line(self, line: bytes) -> None:
+        """Handle one line. One that is not understood gets an error, and stderr a notice."""
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            self._reject(PARSE_ERROR, f"a line on stdin is no JSON: {error}")
+            return
+        if not isinstance(message, dict):
+            self._reject(INVALID_REQUEST, f"a line on stdin is no JSON object: {_cut(line)}")
+            return
+        self._handle(cast("dict[str, Any]", message))
+
+    def _handle(self, message: dict[str, Any]) -> None:
+        method = message.get("method")
+        identifier = message.get("id")
+        value = message.get("params")
+        params = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        if isinstance(method, str) and "id" not in message:
+            self._receive_notification(method, params)
+        elif isinstance(method, str) and type(identifier) in (str, int):
+            self._start_answer(cast("str | int", identifier), method, params)
+        elif method is None and isinstance(identifier, int):
+            self._receive_response(identifier, message)
+        else:
+            self._reject(INVALID_REQUEST, f"a line on stdin is no message: {_cut(str(message))}")
+
+    def _reject(self, code: int, text: str) -> None:
+        self._notify(text)
+        self._send({"id": None, "error": RequestError(code, text).to_json()})
+
+    def _receive_notification(self, method: str, params: Params) -> None:
+        if method == CANCEL_METHOD:
+            identifier = params.get("requestId")
+            if isinstance(identifier, str | int):  # a list or object has no hash
+                self._peer.cancel(identifier)
+            return
+        self._receive(method, params)
+
+    def _receive_response(self, number: int, message: Mapping[str, Any]) -> None:
+        if isinstance(error := message.get("error"), dict):
+            fields = cast("dict[str, Any]", error)
+            code = fields.get("code")
+            text = str(fields.get("message") or "no reason was given")
+            code = code if isinstance(code, int) else INTERNAL_ERROR
+            self._peer.fail(number, RequestError(code, text))
+            return
+        result = message.get("result")
+        fields = cast("dict[str, Any]", result) if isinstance(result, dict) else {}
+        self._peer.settle(number, fields)
+
+    def _start_answer(self, identifier: str | int, method: str, params: Params) -> None:
+        if self._peer.is_serving(identifier):
+            self._reject(INVALID_REQUEST, f"the id {identifier!r} belongs to an open request")
+            return
+        try:
+            reply = self._answer(method, params)
+        except RequestError as error:
+            self._send({"id": identifier, "error": error.to_json()})
+            return
+        work = self._finish_answer(identifier, reply)
+        self._peer.serve(identifier, work, partial(self._send_error, identifier))
+
+    async def _finish_answer(self, identifier: str | int, reply: Awaitable[Reply]) -> None:
+        answer = await reply
+        self._send({"id": identifier, "result": answer.result})
+        if answer.follow:
+            answer.follow()
+
+    def _send_error(self, identifier: str | int, error: BaseException) -> None:
+        if isinstance(error, RequestError):
+            answer = error
+        elif isinstance(error, asyncio.CancelledError):
+            answer = RequestError(REQUEST_CANCELLED, "the request was cancelled")
+        elif isinstance(error, UsageError):
+            answer = RequestError(INVALID_PARAMS, str(error))
+        elif isinstance(error, MudroomError):
+            answer = RequestError(INTERNAL_ERROR, str(error))
+        else:
+            text = f"{type(error).__name__}: {error}. This is a bug in mudroom."
+            self._notify(text)
+            answer = RequestError(INTERNAL_ERROR, text)
+        self._send({"id": identifier, "error": answer.to_json()})
+
+
+def _cut(text: object) -> str:
+    return repr(text)[:_MAX_SHOWN]

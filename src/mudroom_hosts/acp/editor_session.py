@@ -1,0 +1,407 @@
+"""EditorSession: one session of the editor: its prompts, its choices, its updates."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+from msgspec.structs import replace
+
+from mudroom import ImageBlock, Mode, Session, TextBlock, Tool
+from mudroom.driving import SessionDriver, SessionStart, Turn
+from mudroom.errors import UnknownName
+from mudroom.events import StoredEvent
+from mudroom.views import quote, wrap
+
+from ..file_prompts import FilePrompt, fill_file_prompt
+from .approver import EditorApprover
+from .connection import Connection
+from .errors import INVALID_PARAMS, RequestError
+from .params import ClientAbilities
+from .setup import CommandLine, ServerCommand, SessionPlan
+from .stop_reasons import make_prompt_end, make_reason_meta
+from .updates import SessionUpdates
+
+CANCELLED = {"stopReason": "cancelled"}
+
+
+class EditorSession:
+    """One conversation. It is opened again when the user chooses another mode or model.
+
+    Arguments:
+        notify: takes a line for stderr.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        command_line: CommandLine,
+        plan: SessionPlan,
+        abilities: ClientAbilities,
+        notify: Callable[[str], object],
+    ) -> None:
+        self._connection = connection
+        self._command_line = command_line
+        self._abilities = abilities
+        self._notify = notify
+        if command_line.reads_unsaved:
+            plan = replace(plan, tools=self._make_tools(connection))
+        self._approver = EditorApprover(connection.request, abilities, notify)
+        self._driver = SessionDriver(
+            self._make_session,
+            plan,
+            questions=self._approver.questions,
+            on_open=self._begin,
+            resumes=bool(plan.resume),
+        )
+        self._stack = AsyncExitStack()
+        self._session: Session | None = None
+        self._updates: SessionUpdates | None = None
+        self._history: list[StoredEvent] = []
+        self._shows_history = False
+        self._prompts: dict[str, FilePrompt] = {}
+        self._server_commands: tuple[ServerCommand, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The id of the session."""
+        return self._get_session().id
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a prompt works or waits."""
+        return bool(self._driver.current or self._driver.waiting)
+
+    async def open(self, *, shows_history: bool = False) -> None:
+        """Open the session. Raises UsageError, JournalError, RequestError.
+
+        Arguments:
+            shows_history: send what the record of the session has.
+        """
+        self._shows_history = shows_history
+        await self._stack.enter_async_context(self._driver)
+
+    def _make_session(self, plan: SessionPlan, start: SessionStart) -> Session:
+        if start.id is not None:
+            plan = replace(plan, **{"resume": "", "id": "", **start.options})
+        session = self._command_line.prepare(plan, self._approver.questions)
+        if self._updates is None and plan.resume:
+            session.watch_history(self._history.append)
+        self._session = session
+        return session
+
+    async def _begin(self, session: Session) -> None:
+        for notice in session.notices:
+            self._notify(notice)
+        if self._updates is None:
+            self._updates = self._make_updates(session)
+            self._load_history(self._updates)
+        self._approver.start_session(self._updates, session)
+        session.watch(self._updates.apply)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the modes and options with their values."""
+        return {"modes": make_modes(self._mode), "configOptions": self.list_options()}
+
+    def list_options(self) -> list[dict[str, Any]]:
+        """Return the options with their values."""
+        model = self._driver.plan.model or self._get_session().model
+        return make_options(self._mode, model, self._command_line.list_models())
+
+    async def send_commands(self) -> None:
+        """Send the prompts of files and of MCP servers as commands of the editor."""
+        session = self._get_session()
+        prompts = await asyncio.to_thread(self._command_line.load_prompts, session)
+        self._prompts = {prompt.name: prompt for prompt in prompts}
+        commands: list[dict[str, Any]] = [
+            {
+                "name": prompt.name,
+                "description": prompt.description or prompt.name,
+                "input": {"hint": prompt.hint or "arguments"},
+            }
+            for prompt in prompts
+        ]
+        self._server_commands = tuple(self._command_line.list_server_prompts(session))
+        for command in self._server_commands:
+            hint = {"input": {"hint": command.hint}} if command.hint else {}
+            description = command.description or command.name
+            commands.append({"name": command.name, "description": description, **hint})
+        self._send(
+            self.id, {"sessionUpdate": "available_commands_update", "availableCommands": commands}
+        )
+
+    def submit(self, blocks: Sequence[Block]) -> Turn[dict[str, Any]]:
+        """Queue a prompt; `finish` returns its answer."""
+        return self._driver.submit(lambda turn: self._run(turn, blocks))
+
+    async def finish(self, turn: Turn[dict[str, Any]]) -> dict[str, Any]:
+        """Wait for a prompt, and return the answer to the client. A cancel stops the prompt.
+
+        Raises RequestError, MudroomError.
+        """
+        try:
+            return await turn.wait() or CANCELLED
+        except asyncio.CancelledError:
+            if turn.run_id is None:
+                turn.stop()
+                raise
+            self.cancel()
+            return await turn.wait() or CANCELLED
+
+    async def _run(self, turn: Turn[Any], blocks: Sequence[Block]) -> dict[str, Any]:
+        session = await turn.open()
+        blocks = await self._fill_server_prompt(turn, session, blocks)
+        report = await turn.run(parse_prompt(blocks, self._prompts))
+        if self._server_commands != tuple(self._command_line.list_server_prompts(session)):
+            await self.send_commands()
+        if report is None or turn.is_stopped:
+            return CANCELLED | (make_reason_meta(report) if report else {})
+        assert self._updates
+        return make_prompt_end(report, self._updates.usage.stop)
+
+    async def _fill_server_prompt(
+        self, turn: Turn[Any], session: Session, blocks: Sequence[Block]
+    ) -> Sequence[Block]:
+        """Return the blocks with the text of the MCP server's prompt that they call.
+
+        Raises MudroomError.
+        """
+        line = str(blocks[0].get("text", "")).strip() if blocks else ""
+        name, _, words = line.partition(" ")
+        if not name.startswith("/"):
+            return blocks
+        fetch = self._command_line.fetch_server_prompt(session, name, words.strip())
+        text = await turn.prepare(fetch)
+        return blocks if text is None else [{"type": "text", "text": text}, *blocks[1:]]
+
+    def cancel(self) -> None:
+        """Stop the prompts that the client has sent, and all their children."""
+        self._driver.cancel()
+
+    def pause(self) -> None:
+        """Stop all work so that a later process continues it."""
+        self._driver.pause()
+
+    def cancel_child(self, session: str) -> bool:
+        """Stop a child by the id of its session. Return False if it does not work."""
+        assert self._updates
+        run_id = self._updates.children.find_run(session)
+        return bool(run_id) and self._driver.session.cancel(run_id)
+
+    async def choose(self, option: str, value: object) -> None:
+        """Use a mode or a model, from the next prompt on.
+
+        A wider mode holds at once for the calls that the user would be asked about. Raises
+        UsageError for a value that cannot be used.
+        """
+        if not isinstance(value, str):
+            raise RequestError(INVALID_PARAMS, f"the value of {option} must be a text")
+        if option == MODE:
+            self._set_mode(value)
+        elif option == MODEL:
+            self._set_model(value)
+        else:
+            raise RequestError(INVALID_PARAMS, f"there is no option {option!r}: mode, model")
+        await self._driver.apply_plan()
+
+    def _set_mode(self, mode: str) -> None:
+        if mode not in list(Mode):
+            raise UnknownName("permission mode", mode, [each.value for each in Mode])
+        plan = replace(self._driver.plan, mode=mode)
+        self._command_line.prepare(plan, self._approver.questions)
+        self._driver.plan = plan
+        self._approver.questions.mode = Mode(mode)
+
+    def _set_model(self, model: str) -> None:
+        self._driver.plan = replace(self._driver.plan, model=model)
+
+    @property
+    def _mode(self) -> Mode:
+        return self._approver.questions.mode or Mode.DEFAULT
+
+    def send_mode(self) -> None:
+        """Send the current mode to the client."""
+        mode = self._mode.value
+        self._send(self.id, {"sessionUpdate": "current_mode_update", "currentModeId": mode})
+
+    def send_options(self) -> None:
+        """Send the options to the client."""
+        options = self.list_options()
+        self._send(self.id, {"sessionUpdate": "config_option_update", "configOptions": options})
+
+    async def close(self) -> None:
+        """Stop all work and close the session."""
+        self.cancel()
+        await self._driver.drain()
+        await self._stack.aclose()
+
+    def _make_tools(self, connection: Connection) -> tuple[Tool, ...]:
+        """Return the tools that read the texts of the editor, none if it does not give them."""
+        if not self._abilities.reads_files:
+            self._notify("the editor does not give texts that are not saved: --unsaved has no use")
+            return ()
+        from .unsaved_files import UnsavedFiles
+
+        files = UnsavedFiles(connection.request, lambda: self.id, self._notify)
+        return (files.make_tool(),)
+
+    def _make_updates(self, session: Session) -> SessionUpdates:
+        return SessionUpdates(
+            session.id,
+            os.path.abspath(session.cwd),
+            self._abilities,
+            self._send,
+            read_version=lambda digest: self._get_session().read_version(digest),
+            find_window=lambda model: self._get_session().find_context_window(model),
+        )
+
+    def _load_history(self, updates: SessionUpdates) -> None:
+        """Apply the events of the record; what they send is dropped unless it is to be shown."""
+        updates.is_silent = not self._shows_history
+        updates.shows_prompts = True
+        for event in self._history:
+            updates.apply(event)
+        self._history.clear()
+        updates.end_history()
+        updates.is_silent = False
+        updates.shows_prompts = False
+
+    def _send(self, session: str, update: dict[str, Any]) -> None:
+        params = {"sessionId": session, "update": update}
+        self._connection.send_notification("session/update", params)
+
+    def _get_session(self) -> Session:
+        """Return the session, which may not be open yet."""
+        assert self._session
+        return self._session
+
+
+MODE = "mode"
+MODEL = "model"
+
+_MODES = {
+    Mode.DEFAULT: ("Default", "Asks before changes that no rule allows."),
+    Mode.ACCEPT_EDITS: ("Accept edits", "Allows edits, and commands inside a sandbox."),
+    Mode.PLAN: ("Plan", "Allows reading only."),
+    Mode.DONT_ASK: ("Do not ask", "Denies all calls that would need an answer."),
+    Mode.BYPASS: ("Bypass permissions", "Allows everything that no rule denies."),
+}
+"""Name and description of each mode, in the order of the menu."""
+
+
+def make_modes(mode: Mode) -> dict[str, Any]:
+    """Return the permission modes and the current one."""
+    listed = [
+        {"id": each.value, "name": name, "description": description}
+        for each, (name, description) in _MODES.items()
+    ]
+    return {"currentModeId": mode.value, "availableModes": listed}
+
+
+def make_options(mode: Mode, model: str, models: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the options of a session with their values.
+
+    Arguments:
+        model: current model string. models: those that work here.
+    """
+    modes = [
+        {"value": each.value, "name": name, "description": description}
+        for each, (name, description) in _MODES.items()
+    ]
+    names = dict.fromkeys([model, *models])
+    return [
+        _make_select(MODE, "Permission mode", MODE, mode.value, modes),
+        _make_select(
+            MODEL, "Model", MODEL, model, [{"value": name, "name": name} for name in names]
+        ),
+    ]
+
+
+def _make_select(
+    identifier: str, name: str, category: str, value: str, options: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "id": identifier,
+        "name": name,
+        "category": category,
+        "type": "select",
+        "currentValue": value,
+        "options": options,
+    }
+
+
+Block = Mapping[str, Any]
+
+
+def parse_prompt(
+    blocks: Sequence[Block], prompts: Mapping[str, FilePrompt]
+) -> str | list[TextBlock | ImageBlock]:
+    """Return a prompt for the model.
+
+    Arguments:
+        prompts: prompts of files, by name. A prompt that begins with the slash and the name of
+            one becomes its text.
+
+    Raises RequestError for content that a model cannot get, UsageError for an empty file.
+    """
+    parsed = [_parse_block(block) for block in blocks]
+    if parsed and isinstance(parsed[0], TextBlock):
+        parsed[0] = TextBlock(fill_file_prompt(parsed[0].text, prompts))
+    if all(isinstance(block, TextBlock) for block in parsed):
+        return "\n\n".join(block.text for block in parsed if isinstance(block, TextBlock))
+    return parsed
+
+
+def _parse_block(block: Block) -> TextBlock | ImageBlock:
+    match block.get("type"):
+        case "text":
+            return TextBlock(str(block.get("text", "")))
+        case "image":
+            return _parse_image(block)
+        case "resource_link":
+            return TextBlock(_describe_link(block))
+        case "resource":
+            return TextBlock(_format_resource(block))
+        case kind:
+            raise RequestError(INVALID_PARAMS, f"a model gets no content of type {kind} here")
+
+
+def _parse_image(block: Block) -> ImageBlock:
+    try:
+        data = b64decode(str(block.get("data", "")), validate=True)
+    except (Base64Error, ValueError):
+        data = b""
+    if not data:
+        raise RequestError(INVALID_PARAMS, "an image of the prompt has no data in base64")
+    return ImageBlock(str(block.get("mimeType", "")), data)
+
+
+def _describe_link(block: Block) -> str:
+    """Return the path or address of a resource, which the model can open with its tools."""
+    return f"Attached: {_find_place(block)}"
+
+
+def _format_resource(block: Block) -> str:
+    value = block.get("resource")
+    resource = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    place = _find_place(resource)
+    text = resource.get("text")
+    if not isinstance(text, str):
+        return f"Attached, not as text: {place}"
+    return wrap("resource", quote(text), sender=place)
+
+
+def _find_place(block: Block) -> str:
+    """Return the path of a file, else the address."""
+    address = str(block.get("uri", ""))
+    parts = urlsplit(address)
+    if parts.scheme != "file":
+        return address
+    lines = f" ({parts.fragment})" if parts.fragment else ""
+    return unquote(parts.path) + lines

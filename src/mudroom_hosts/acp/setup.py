@@ -1,0 +1,89 @@
+"""Values that the command line provides: the session of a plan, prompts of files, records."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ..file_prompts import FilePrompt
+
+if TYPE_CHECKING:
+    from mudroom import Approver, ServerSpec, Session, Tool
+
+
+class SessionPlan(Struct, frozen=True, kw_only=True):
+    """The session to open.
+
+    Arguments:
+        cwd: absolute path of its folder.
+        servers: MCP servers of the client.
+        model: model string, "" for that of the settings.
+        mode: permission mode, "" for that of the settings.
+        resume: id of the session to continue, "" for a new one.
+        id: id of a new session, "" for any.
+        tools: tools in place of built-in ones.
+    """
+
+    cwd: str
+    servers: tuple[ServerSpec, ...] = ()
+    model: str = ""
+    mode: str = ""
+    resume: str = ""
+    id: str = ""
+    tools: tuple[Tool, ...] = ()
+
+
+class ServerCommand(Struct, frozen=True):
+    """A prompt of an MCP server as a command.
+
+    Arguments:
+        name: without a slash. hint: its arguments as the user writes them.
+    """
+
+    name: str
+    description: str
+    hint: str
+
+
+class RecordedSession(Struct, frozen=True, kw_only=True):
+    """A session in a list.
+
+    Arguments:
+        written: time of the last write, seconds since 1970.
+    """
+
+    id: str
+    cwd: str
+    title: str
+    written: float
+
+
+class CommandLine(Struct, frozen=True, kw_only=True):
+    """Functions of the command line.
+
+    Arguments:
+        prepare: makes the session of a plan, which is not open. Raises UsageError, RequestError.
+        load_prompts: returns the prompts of the files of an open session.
+        list_server_prompts: returns the prompts of MCP servers that an open session knows.
+        fetch_server_prompt: returns the text of such a prompt, of its slash command and the words
+            after it; None for another command. Raises MudroomError.
+        list_models: returns the model strings that work here.
+        list_sessions: returns the last sessions of a folder; None for all folders.
+        delete_session: deletes a recorded session. Raises MudroomError.
+        has_model: returns whether a model is set up for a folder.
+        preload: imports what sessions need; called in a thread.
+        reads_unsaved: whether `read` shows texts that are not saved in the editor.
+    """
+
+    prepare: Callable[[SessionPlan, Approver], Session]
+    load_prompts: Callable[[Session], Sequence[FilePrompt]]
+    list_server_prompts: Callable[[Session], Sequence[ServerCommand]]
+    fetch_server_prompt: Callable[[Session, str, str], Awaitable[str | None]]
+    list_models: Callable[[], Sequence[str]]
+    list_sessions: Callable[[str | None], Awaitable[Sequence[RecordedSession]]]
+    delete_session: Callable[[str], Awaitable[None]]
+    has_model: Callable[[str], bool]
+    preload: Callable[[], object]
+    reads_unsaved: bool = False

@@ -1,0 +1,135 @@
+"""ControlChannel: requests to the host and their responses, beside the lines of the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mudroom.driving import Peer, PeerGone
+from mudroom.errors import MudroomError
+
+from ..line_streams import encode_json_line
+from .json_fields import as_list, as_object
+
+
+class HostError(MudroomError):
+    """A request to the host failed: it answered with an error, or it has closed its end."""
+
+
+class ControlChannel:
+    """Requests to the program that started mudroom, and responses to its requests.
+
+    Arguments:
+        write: writes one whole line.
+    """
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
+        self._peer = Peer[Mapping[str, Any], dict[str, Any]](self.send)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the host answers no more."""
+        return self._peer.is_gone
+
+    def send(self, line: Mapping[str, Any]) -> None:
+        """Write a line; long texts are cut."""
+        self._write(encode_line(line))
+
+    def answer(self, request_id: str, response: Mapping[str, Any], **more: object) -> None:
+        """Answer a request of the host. `more`: fields beside the response."""
+        body = {"subtype": "success", "request_id": request_id, "response": response, **more}
+        self.send({"type": "control_response", "response": body})
+
+    def answer_error(self, request_id: str, error: str) -> None:
+        """Answer a request of the host with an error."""
+        body = {"subtype": "error", "request_id": request_id, "error": error}
+        self.send({"type": "control_response", "response": body})
+
+    async def request(self, subtype: str, **fields: object) -> dict[str, Any]:
+        """Send a request to the host and return its response.
+
+        If the caller is cancelled, the request is withdrawn. Raises HostError.
+        """
+        request = {"subtype": subtype, **fields}
+
+        def make_line(number: int) -> Mapping[str, Any]:
+            line = {"type": "control_request", "request_id": _make_id(number), "request": request}
+            if not fits(line):
+                raise HostError(
+                    f"the request {subtype} is longer than the agent SDK reads",
+                    remedy="Use shorter arguments.",
+                )
+            return line
+
+        def make_withdrawal(number: int) -> Mapping[str, Any]:
+            return {"type": "control_cancel_request", "request_id": _make_id(number)}
+
+        try:
+            return await self._peer.request(make_line, make_withdrawal)
+        except PeerGone:
+            raise HostError(
+                f"the program that started mudroom closed its end before the {subtype} answer"
+            ) from None
+
+    def receive_response(self, response: Mapping[str, Any]) -> None:
+        """Hand a response of the host to the caller that waits; a late one is ignored."""
+        digits = str(response.get("request_id")).removeprefix(_ID_PREFIX)
+        number = int(digits) if digits.isdecimal() else 0  # 0 is no request of ours
+        if response.get("subtype") == "error":
+            error = HostError(str(response.get("error") or "no reason was given"))
+            self._peer.fail(number, error)
+        else:
+            self._peer.settle(number, as_object(response.get("response")))
+
+    def close(self) -> None:
+        """End all requests: the host answers no more."""
+        self._peer.end()
+
+
+_ID_PREFIX = "mudroom_"
+"""Tells our requests from those of the host, which share the lines."""
+
+
+def _make_id(number: int) -> str:
+    return f"{_ID_PREFIX}{number}"
+
+
+MAX_LINE = 900_000
+"""Bytes of a line. The SDKs end the session at a line of more than 1 MiB."""
+
+_CAPS = (100_000, 10_000, 1_000, 100)
+"""Characters of the longest text, one cap after the other until the line fits."""
+
+_LISTS = ("reports", "permission_denials")
+"""Fields that are left out if no cap suffices."""
+
+
+def encode_line(line: Mapping[str, Any]) -> bytes:
+    """Return a line of output with its line feed, with long texts cut if it would be too long."""
+    data = encode_json_line(line)
+    for cap in _CAPS:
+        if len(data) <= MAX_LINE:
+            return data
+        data = encode_json_line(_cut_texts(dict(line), cap))
+    if len(data) > MAX_LINE:
+        emptied: dict[str, Any] = {name: [] for name in _LISTS if name in line}
+        data = encode_json_line(_cut_texts({**line, **emptied}, 100))
+    return data
+
+
+def fits(line: Mapping[str, Any]) -> bool:
+    """Return whether a line is short enough without a cut."""
+    return len(encode_json_line(line)) <= MAX_LINE
+
+
+def _cut_texts(value: Any, cap: int) -> Any:  # noqa: ANN401  (any JSON value)
+    """Return a JSON value with texts of at most `cap` characters and a note."""
+    if isinstance(value, str):
+        left_out = len(value) - cap
+        return f"{value[:cap]}\n[… {left_out:,} characters left out …]" if left_out > 0 else value
+    if fields := as_object(value):
+        return {key: _cut_texts(item, cap) for key, item in fields.items()}
+    if items := as_list(value):
+        return [_cut_texts(item, cap) for item in items]
+    return value

@@ -1,0 +1,300 @@
+"""HostedSession: the session of a host, with the choices that the host makes meanwhile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from msgspec.structs import replace
+
+from mudroom import Mode, Session, Tool
+from mudroom.driving import SessionDriver, SessionStart
+from mudroom.errors import UnknownName
+from mudroom.permissions import Rule
+from mudroom.ports import HookCallback, ServerStatus
+
+from ..file_prompts import FilePrompt
+from .approver import HostApprover
+from .host_tools import HostToolSource
+from .output import HostOutput
+from .resume_point import ResumePoint
+from .setup import PlannedSession, PrepareSession, ServerOptions, SessionParts, SessionPlan
+
+
+class HostedSession:
+    """One conversation, over all sessions that it is opened as, and the choices of its host.
+
+    Arguments:
+        notify: takes a line for stderr.
+
+    Attributes:
+        driver: runs the prompts; its plan has the choices, which hold from the next prompt on.
+    """
+
+    def __init__(
+        self,
+        prepare: PrepareSession,
+        options: ServerOptions,
+        approver: HostApprover,
+        hooks: Mapping[str, Sequence[HookCallback]],
+        output: HostOutput,
+        plan: SessionPlan,
+        notify: Callable[[str], object],
+    ) -> None:
+        self.driver = SessionDriver(
+            self._make_session,
+            plan,
+            questions=approver.questions,
+            on_open=self._begin,
+            resumes=options.resumes,
+        )
+        self._resume_point = ResumePoint(options.resumes_at) if options.resumes_at else None
+        self._prepare = prepare
+        self._approver = approver
+        self._parts = SessionParts(approver=approver.questions, hooks=hooks)
+        self._output = output
+        self._notify = notify
+        self._stack = AsyncExitStack()
+        self._opened_plan = plan
+        self._is_fresh = False
+        self._planned: PlannedSession | None = None
+
+    @property
+    def sources(self) -> Sequence[HostToolSource]:
+        """The in-process servers of the open session."""
+        return self._opened_plan.sources
+
+    @property
+    def next_sources(self) -> Sequence[HostToolSource]:
+        """The in-process servers from the next prompt on."""
+        return self.driver.plan.sources
+
+    @property
+    def outputs(self) -> dict[str, Any] | None:
+        """Schema of the answers; None for text."""
+        return self._get_planned().outputs
+
+    def load_prompts(self) -> dict[str, FilePrompt]:
+        """Return the prompts of files by name, as they are now."""
+        return {prompt.name: prompt for prompt in self._get_planned().load_prompts()}
+
+    def list_styles(self) -> Sequence[str]:
+        """Return the names of the output styles of files."""
+        return self._get_planned().list_styles()
+
+    async def open(self) -> None:
+        """Open the session. Raises UsageError, JournalError; then it is closed again."""
+        await self._stack.enter_async_context(self.driver)
+
+    async def close(self) -> None:
+        """Close the session, if it is open."""
+        await self._stack.aclose()
+
+    def _make_session(self, plan: SessionPlan, start: SessionStart) -> Session:
+        if start.id is not None:
+            plan = replace(plan, **{"resume": "", "id": "", **start.options})
+        planned = self._prepare(plan, self._parts)
+        if self._resume_point:
+            planned.session.watch_history(self._resume_point.observe)
+        self._planned = planned
+        self._opened_plan = plan
+        self._is_fresh = start.id is not None
+        return planned.session
+
+    async def _begin(self, session: Session) -> None:
+        if self._resume_point:
+            session.notices.append(await self._resume_point.apply(session))
+        for notice in filter(None, session.notices):
+            self._notify(notice)
+        self._approver.start_session(session)
+        self._output.servers = self.list_servers
+        self._output.attach(session)
+
+    def begin_prompt(self) -> None:
+        """Note that the record has a prompt of this process from now on."""
+        self._resume_point = None
+
+    async def apply(self) -> None:
+        """Use changed choices now, unless a prompt runs: then the next one begins with them."""
+        await self.driver.apply_plan()
+        if self.driver.current is None:
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until the session has the last tools of the host's own servers.
+
+        A session that was opened again has just listed them.
+        """
+        if not self._is_fresh:
+            for source in self.sources:
+                await source.settle()
+        self._is_fresh = False
+
+    def set_model(self, model: str) -> None:
+        """Use a model from the next prompt on; "" for that of the flags."""
+        self._change_plan(model="" if model == "default" else model)
+
+    def set_mode(self, mode: str) -> None:
+        """Use a permission mode; a wider one at once for the calls that the host decides.
+
+        Raises UnknownName, or UsageError if settings forbid the mode.
+        """
+        if mode not in list(Mode):
+            raise UnknownName("permission mode", mode, [each.value for each in Mode])
+        plan = replace(self.driver.plan, mode=mode)
+        self._prepare(plan, self._parts)
+        self.driver.plan = plan
+        self._approver.questions.mode = Mode(mode)
+
+    @property
+    def set_entries(self) -> Mapping[str, Any]:
+        """The MCP servers of the last `mcp_set_servers`, without those in the host, by name."""
+        return self.driver.plan.servers
+
+    def set_servers(
+        self, sources: Sequence[HostToolSource], others: Mapping[str, Any]
+    ) -> dict[str, str]:
+        """Use other MCP servers from the next prompt on.
+
+        Return why some cannot be used, by name.
+
+        Arguments:
+            sources: those in the host. others: entries in the form of `.mcp.json`, by name.
+        """
+        plan = self.driver.plan
+        names = [*plan.replaced_servers, *(each.name for each in sources), *others]
+        replaced = tuple(dict.fromkeys(names))
+        plan = replace(
+            plan, sources=tuple(sources), servers=dict(others), replaced_servers=replaced
+        )
+        errors = self._prepare(plan, self._parts).servers.errors
+        self.driver.plan = plan
+        return dict(errors)
+
+    def enable_server(self, name: str, *, is_enabled: bool) -> None:
+        """Use an MCP server outside the host, or do not, from the next prompt on.
+
+        Raises UnknownName.
+        """
+        plan = self.driver.plan
+        known = self._prepare(plan, self._parts).servers.scopes
+        if name not in known:
+            sources = [each.name for each in self.next_sources]
+            raise UnknownName("MCP server", name, [*sources, *known])
+        others = [each for each in plan.disabled_servers if each != name]
+        disabled = others if is_enabled else [*others, name]
+        self._change_plan(disabled_servers=tuple(disabled))
+
+    def find_source(self, name: str) -> HostToolSource | None:
+        """Return an in-process server of the host: the next one of this name, or the open one."""
+        sources = (*self.next_sources, *self.sources)
+        return next((source for source in sources if source.name == name), None)
+
+    def add_rules(self, rules: tuple[Rule, ...]) -> None:
+        """Use deny and ask rules from the next prompt on."""
+        self._change_plan(rules=(*self.driver.plan.rules, *rules))
+
+    def _change_plan(self, **changes: Any) -> None:
+        self.driver.plan = replace(self.driver.plan, **changes)
+
+    def list_servers(self) -> list[dict[str, Any]]:
+        """Return names and states of all MCP servers, as `system/init` lists them."""
+        fields = ("name", "status")
+        servers = self._describe_servers(self.driver.session)
+        return [{field: server[field] for field in fields} for server in servers]
+
+    async def describe_servers(self) -> list[dict[str, Any]]:
+        """Return all that is known about the MCP servers, when the session is open."""
+        return self._describe_servers(await self.driver.get_session())
+
+    async def restart_server(self, name: str) -> None:
+        """Start an MCP server again. Raises UnknownName, and MudroomError if it cannot be used."""
+        session = await self.driver.get_session()
+        known = [status.name for status in session.mcp_servers]
+        if name not in known:
+            raise UnknownName("MCP server", name, [*(each.name for each in self.sources), *known])
+        await session.restart_mcp_server(name)
+
+    def _describe_servers(self, session: Session) -> list[dict[str, Any]]:
+        own = [describe_source(source) for source in self.sources]
+        names = [source.name for source in self.sources]
+        scopes = self._get_planned().servers.scopes
+        others = describe_servers(session.mcp_servers, session.mcp_tools, scopes)
+        return [*own, *(each for each in others if each["name"] not in names)]
+
+    def _get_planned(self) -> PlannedSession:
+        assert self._planned
+        return self._planned
+
+
+_STATES = {
+    "not started": "pending",
+    "starting": "pending",
+    "ready": "connected",
+    "failed": "failed",
+}
+_SCOPES = {"option": "dynamic", "": "dynamic"}
+"""Names of the SDKs for servers of a flag; other scopes have the same name."""
+
+
+def describe_source(source: HostToolSource) -> dict[str, Any]:
+    """Return the state of an in-process server of the host."""
+    return {
+        "name": source.name,
+        "status": _find_source_state(source),
+        "scope": "dynamic",
+        "config": {"type": "sdk", "name": source.name},
+        "tools": [{"name": name} for name in source.tool_names],
+        **({"serverInfo": source.server_info} if source.server_info else {}),
+        **({"error": source.fault} if source.fault else {}),
+    }
+
+
+def describe_servers(
+    statuses: Sequence[ServerStatus], tools: Sequence[Tool], scopes: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return the states of the other servers.
+
+    Their configuration is left out: its headers and variables are often secrets.
+
+    Arguments:
+        tools: those that are known, of all servers.
+        scopes: where each server is configured; one without a status is turned off.
+    """
+    if not (statuses or scopes):
+        return []
+    names = [status.name for status in statuses]
+    prefixes = {_make_tool_prefix(name): name for name in names}
+    tools_by_server: dict[str, list[dict[str, str]]] = {}
+    for tool in tools:
+        prefix = max(filter(tool.name.startswith, prefixes), key=len, default="")
+        entry = {"name": tool.name[len(prefix) :], "description": tool.description}
+        tools_by_server.setdefault(prefixes.get(prefix, ""), []).append(entry)
+    disabled = [
+        {"name": name, "status": "disabled", "scope": _SCOPES.get(scope, scope)}
+        for name, scope in scopes.items()
+        if name not in names
+    ]
+    return disabled + [
+        {
+            "name": status.name,
+            "status": "needs-auth" if status.needs_login else _STATES[status.state],
+            "scope": _SCOPES.get(scope := scopes.get(status.name, ""), scope),
+            **({} if status.tools is None else {"tools": tools_by_server.get(status.name, [])}),
+            **({"error": status.reason} if status.reason else {}),
+        }
+        for status in statuses
+    ]
+
+
+def _make_tool_prefix(server: str) -> str:
+    """Return the beginning of the names that the session gives the tools of a server."""
+    return f"mcp__{re.sub('[^A-Za-z0-9_-]', '_', server)}__"
+
+
+def _find_source_state(source: HostToolSource) -> str:
+    if not source.is_enabled:
+        return "disabled"
+    return "failed" if source.fault else "connected"

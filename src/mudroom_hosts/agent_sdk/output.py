@@ -1,0 +1,277 @@
+"""HostOutput: the lines of a session for the host, in the order in which the SDKs expect them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from mudroom import AnyEvent, Report, Session, __version__
+from mudroom.events import (
+    Delta,
+    ModelCallRetried,
+    RunStarted,
+    TurnFailed,
+    TurnFinished,
+    TurnStarted,
+)
+from mudroom.views import LedgerBuilder, StreamJson, calculate_cost, get_claude_name, is_child_id
+
+from .host_names import to_host_line
+from .resume_point import make_message_id
+from .setup import ServerOptions
+
+PROTOCOL_LEVEL = "2.1.248"
+"""Version of Claude Code whose protocol mudroom follows. The SDKs warn below 2.0.0."""
+
+_CHILD_BLOCKS = ("tool_use", "tool_result")
+"""Blocks of children that are sent unless the host asks for their texts, too."""
+
+
+class HostOutput:
+    """Fold of the events of a session, over all its prompts, into lines for the host.
+
+    Arguments:
+        send: writes one line.
+        shows_child_text: whether text and thinking of children are sent.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Mapping[str, Any]], None],
+        options: ServerOptions,
+        *,
+        shows_child_text: bool,
+    ) -> None:
+        self._send = send
+        self._options = options
+        self._shows_child_text = shows_child_text
+        self._session: Session | None = None
+        self._lines: StreamJson | None = None
+        self._parts: PartialMessages | None = None
+        self._ledger = LedgerBuilder()
+        self._costs: dict[str, float | None] = {}
+        self._state = ""
+        self._tasks: dict[str, str] = {}
+        self.context_tokens = 0
+        self.servers: Callable[[], list[dict[str, Any]]] = list
+
+    def attach(self, session: Session) -> None:
+        """Show an open session; it may be the same one, opened again."""
+        self._session = session
+        session.watch(self._apply)
+        if self._lines is None:
+            self._lines = StreamJson.of_session(session, cost=calculate_cost)
+        if self._options.streams_parts:
+            self._parts = PartialMessages(session.id, session.model)
+
+    @property
+    def total_usd(self) -> float | None:
+        """US dollars of all prompts of this process; None if a price is not known."""
+        costs = list(self._costs.values())
+        return None if None in costs else sum(cast("list[float]", costs))
+
+    def find_task(self, call_id: str) -> str:
+        """Return the id of the child that a call started, or the id as it is."""
+        return self._tasks.get(call_id, call_id)
+
+    def set_state(self, state: str) -> None:
+        """Tell the host whether the session is "running", "idle", or "requires_action"."""
+        if state == self._state or self._session is None:
+            return
+        self._state = state
+        marker = {"sdk_host_only": True} if self._options.marks_states else {}
+        self._send_line("system", subtype="session_state_changed", state=state, **marker)
+
+    def send_init(self, mode: str, commands: Iterable[str] = ()) -> None:
+        """Send the first line of a turn. `commands`: names of the prompts of files."""
+        assert self._session
+        assert self._lines
+        self._lines.start_prompt()
+        line = self._lines.make_init_line()
+        fields = {
+            "model": self._session.model,
+            "tools": [get_claude_name(tool) for tool in self._session.tools],
+            "agents": [agent.name for agent in self._session.agents],
+            "permissionMode": mode,
+            "slash_commands": list(commands),
+            "plugins": [{"name": each.name, "path": each.root} for each in self._session.plugins],
+            "mcp_servers": self.servers(),
+            "claude_code_version": PROTOCOL_LEVEL,
+            "mudroom_version": __version__,
+        }
+        self._send({**line, **fields})
+
+    def send_result(self, report: Report, uuids: list[str], *, has_value: bool) -> None:
+        """Send the last line of a turn. `uuids`: ids of the lines of the user that it answers."""
+        assert self._lines
+        if report.run_id:
+            self._costs[report.run_id] = report.usd
+        ledger = msgspec.to_builtins(self._ledger.ledger)
+        line = self._lines.make_result_line(report, ledger, has_value=has_value)
+        line["total_cost_usd"] = self.total_usd
+        if uuids:
+            line |= {"user_message_uuid": uuids[-1], "user_message_uuids": uuids}
+        self._send(self._translate(line))
+
+    def send_user(self, raw: Mapping[str, Any]) -> None:
+        """Send a line of the user back, if the flags ask for it."""
+        if self._options.repeats_prompts and self._session:
+            more = {"session_id": self._session.id, "uuid": raw.get("uuid") or str(uuid.uuid4())}
+            self._send({**raw, **more, "isReplay": True})
+
+    def send_hook(self, subtype: str, **fields: object) -> None:
+        """Send a line about a hook that starts or ends, if the flags ask for it."""
+        if self._options.shows_hooks and self._session:
+            self._send_line("system", subtype=subtype, **fields)
+
+    def _send_line(self, type: str, **fields: object) -> None:
+        assert self._session
+        ids = {"session_id": self._session.id, "uuid": str(uuid.uuid4())}
+        self._send({"type": type, **fields, **ids})
+
+    def _apply(self, event: AnyEvent) -> None:
+        assert self._lines
+        self._ledger.apply(event)
+        if isinstance(event, RunStarted) and event.brief.call_id:
+            self._tasks[event.brief.call_id] = event.run
+        elif isinstance(event, TurnFinished) and not is_child_id(event.run):
+            self.context_tokens = event.message.usage.total_tokens
+        ids = {"uuid": make_message_id(event)} if isinstance(event, TurnFinished) else {}
+        lines = [self._translate(line | ids) for line in self._lines.make_event_lines(event)]
+        if self._parts:
+            for line in self._parts.make_lines(event, lines):
+                self._send(line)
+        for line in lines:
+            if shown := self._select(line):
+                self._send(shown)
+
+    def _select(self, line: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a line without the texts of a child; None if nothing remains."""
+        is_message = line["type"] in ("assistant", "user")
+        if self._shows_child_text or not is_message or not line.get("parent_tool_use_id"):
+            return line
+        message = line["message"]
+        content = [block for block in message["content"] if block["type"] in _CHILD_BLOCKS]
+        return {**line, "message": {**message, "content": content}} if content else None
+
+    def _translate(self, line: dict[str, Any]) -> dict[str, Any]:
+        assert self._session
+        return to_host_line(line, self._session.cwd)
+
+
+_KINDS = {
+    "text": ({"type": "text", "text": ""}, "text_delta", "text"),
+    "thinking": (
+        {"type": "thinking", "thinking": "", "signature": ""},
+        "thinking_delta",
+        "thinking",
+    ),
+}
+"""Kind of a delta: its empty block, the type of its part, and the field of the text."""
+
+
+class PartialMessages:
+    """Fold of the events of root runs into `stream_event` lines.
+
+    Text and thinking are streamed; a tool call follows in one part when the answer is complete.
+
+    Arguments:
+        session: id of the session.
+    """
+
+    def __init__(self, session: str, model: str) -> None:
+        self._session = session
+        self._model = model
+        self._is_open = False
+        self._kind = ""
+        self._index = -1
+
+    def make_lines(
+        self, event: AnyEvent, whole: Sequence[dict[str, Any]]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the lines of an event, often none. `whole`: its lines without parts."""
+        if not event.run or is_child_id(event.run):
+            return
+        match event:
+            case TurnStarted():
+                self._is_open = False
+                self._kind = ""
+            case Delta(kind="text" | "thinking") if event.text:
+                yield from self._add_text(event)
+            case TurnFinished() if whole:
+                yield from self._finish(whole[0]["message"])
+            case TurnFinished() | TurnFailed() | ModelCallRetried():
+                yield from self._close_block()
+                if self._is_open:
+                    yield self._make_line({"type": "message_stop"})
+                self._is_open = False
+            case _:
+                pass
+
+    def _open(self, message_id: str = "") -> Iterator[dict[str, Any]]:
+        if self._is_open:
+            return
+        self._is_open = True
+        self._index = -1
+        message: dict[str, Any] = {
+            "id": message_id or f"msg_{uuid.uuid4().hex}",
+            "type": "message",
+            "role": "assistant",
+            "model": self._model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {"input_tokens": 0, "output_tokens": 0},
+        }
+        yield self._make_line({"type": "message_start", "message": message})
+
+    def _add_text(self, event: Delta) -> Iterator[dict[str, Any]]:
+        yield from self._open()
+        empty, part, field = _KINDS[event.kind]
+        if self._kind != event.kind:
+            yield from self._close_block()
+            yield from self._open_block(empty)
+            self._kind = event.kind
+        yield self._make_block_line("delta", delta={"type": part, field: event.text})
+
+    def _finish(self, message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        yield from self._open(message["id"])
+        yield from self._close_block()
+        for block in message["content"]:
+            if block["type"] == "tool_use":
+                yield from self._add_call(block)
+        delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+        yield self._make_line({"type": "message_delta", "delta": delta, "usage": message["usage"]})
+        yield self._make_line({"type": "message_stop"})
+        self._is_open = False
+
+    def _add_call(self, call: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        yield from self._open_block({**call, "input": {}})
+        part = {"type": "input_json_delta", "partial_json": json.dumps(call["input"])}
+        yield self._make_block_line("delta", delta=part)
+        yield self._make_block_line("stop")
+
+    def _open_block(self, block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        self._index += 1
+        yield self._make_block_line("start", content_block=block)
+
+    def _close_block(self) -> Iterator[dict[str, Any]]:
+        if self._kind:
+            self._kind = ""
+            yield self._make_block_line("stop")
+
+    def _make_block_line(self, step: str, **fields: object) -> dict[str, Any]:
+        return self._make_line({"type": f"content_block_{step}", "index": self._index, **fields})
+
+    def _make_line(self, event: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "type": "stream_event",
+            "event": event,
+            "parent_tool_use_id": None,
+            "session_id": self._session,
+            "uuid": str(uuid.uuid4()),
+        }

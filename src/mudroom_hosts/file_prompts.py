@@ -1,0 +1,50 @@
+"""Prompts of files, which a line with a slash and their name calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from mudroom.errors import UsageError
+
+
+class FilePrompt(Struct, frozen=True, kw_only=True):
+    """A prompt of a file: a command or a skill.
+
+    Arguments:
+        name: without a slash.
+        hint: its arguments as the user writes them, "" if the file does not say.
+        format_prompt: returns the prompt of a call with these arguments, "" if it is empty.
+        find_problem: returns why it is empty.
+    """
+
+    name: str
+    description: str
+    hint: str = ""
+    format_prompt: Callable[[str], str]
+    find_problem: Callable[[], str]
+
+
+def fill_file_prompt(line: str, prompts: Mapping[str, FilePrompt]) -> str:
+    """Return the text of the prompt that a line calls, else the line.
+
+    Arguments:
+        prompts: by name.
+
+    Raises UsageError for a prompt without a text.
+    """
+    prompt = find_file_prompt(line, prompts)
+    if prompt is None:
+        return line
+    _, _, arguments = line.strip().partition(" ")
+    text = prompt.format_prompt(arguments.strip())
+    if not text:
+        raise UsageError(f"/{prompt.name} has no prompt: {prompt.find_problem()}")
+    return text
+
+
+def find_file_prompt(line: str, prompts: Mapping[str, FilePrompt]) -> FilePrompt | None:
+    """Return the prompt that a line calls, None for a text."""
+    name = line.strip().partition(" ")[0]
+    return prompts.get(name.removeprefix("/")) if name.startswith("/") else None

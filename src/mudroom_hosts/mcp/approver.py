@@ -1,0 +1,131 @@
+"""Questions to the users of the hosts, who decide if their host can ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mudroom import ApprovalDecision, ApprovalRequest, Session
+from mudroom.driving import Question, Questions
+from mudroom.views import escape_line, format_arguments, sanitize_line
+
+from .host_tasks import HostTasks
+
+ANSWER_SECONDS = 120.0
+"""Seconds until a question without an answer counts as answered with no."""
+
+MAX_TEXT = 50_000
+"""Characters of a call in a question; the rest is counted."""
+
+ONCE = "allow once"
+ALWAYS = "always allow"
+NO = "no"
+ANSWER_FIELD = "answer"
+FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        ANSWER_FIELD: {"type": "string", "title": "Allow it?", "enum": [ONCE, ALWAYS, NO]}
+    },
+    "required": [ANSWER_FIELD],
+}
+"""Form of a question; `always allow` holds for similar calls until the server ends."""
+
+CANNOT_ASK = ApprovalDecision(False, "the MCP host cannot ask its user")
+
+
+class McpApprover:
+    """The approver of the session: each owner of tasks has questions and approved rules.
+
+    Arguments:
+        seconds: time for an answer.
+    """
+
+    def __init__(self, host_tasks: HostTasks, seconds: float = ANSWER_SECONDS) -> None:
+        self._host_tasks = host_tasks
+        self._seconds = seconds
+        self._session: Session | None = None
+        self._by_owner: dict[str, Questions] = {}
+
+    async def start_session(self, session: Session) -> None:
+        """Ask for the calls of this session."""
+        self._session = session
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        """Wait for the answer of the user, unless an approved rule allows the call."""
+        task = self._host_tasks.find_by_run(request.run_id)
+        if task is None:
+            return CANNOT_ASK
+        questions = self._get_questions(task.owner.name)
+        decision = await questions.decide(request)
+        if decision.allowed and decision.why == ALWAYS:
+            questions.allow_always(request)
+        return decision
+
+    def _get_questions(self, owner: str) -> Questions:
+        questions = self._by_owner.get(owner)
+        if questions is None:
+            questions = self._by_owner[owner] = Questions(
+                seconds=self._seconds,
+                on_change=self._show,
+                refuse=_refuse_address,
+                allowed="allowed until the server ends",
+            )
+            assert self._session
+            questions.start_session(self._session)
+        return questions
+
+    def _show(self, question: Question) -> None:
+        """Add a question to its task, or remove it from there."""
+        task = self._host_tasks.find_by_run(question.request.run_id)
+        if task is None:
+            return
+        if question.is_open:
+            task.questions[question.id] = question
+        else:
+            task.questions.pop(question.id, None)
+        task.notify()
+
+
+def _refuse_address(request: ApprovalRequest) -> str | None:
+    if request.form and request.form.url:
+        return "an MCP host cannot open an address for a task"
+    return None
+
+
+def describe_question(question: Question) -> str:
+    """Return the text of a question for the user."""
+    request = question.request
+    if request.form:
+        return f"MCP server {request.form.server} asks: {request.form.message}"
+    tool, agent = sanitize_line(request.tool), sanitize_line(request.agent)
+    text = format_arguments(request.arguments)
+    left_out = len(text) - MAX_TEXT
+    if left_out > 0:
+        text = f"{text[:MAX_TEXT]}\n[… {left_out:,} characters left out …]"
+    part = escape_line(request.command_part)
+    why = escape_line(request.why)
+    lines = [f"Allow {tool}? Agent {agent}, run {request.run_id}.", text]
+    lines += [f"needs approval: {part}" if part else "", why]
+    return "\n".join(filter(None, lines))
+
+
+def get_form(question: Question) -> dict[str, Any]:
+    """Return the form of a question: that of an MCP server, or the answers about a call."""
+    form = question.request.form
+    return dict(form.schema) if form else FORM
+
+
+def read_answer(
+    question: Question, action: str, content: Mapping[str, Any] | None
+) -> ApprovalDecision:
+    """Return the decision that a filled form states.
+
+    Arguments:
+        action: "accept", "decline" or "cancel".
+    """
+    if question.request.form and action == "accept":
+        return ApprovalDecision(True, "the user answered", arguments=dict(content or {}))
+    answer = str((content or {}).get(ANSWER_FIELD, NO))
+    if action != "accept" or answer not in (ONCE, ALWAYS):
+        return ApprovalDecision(False, "the user said no")
+    return ApprovalDecision(True, answer)

@@ -1,0 +1,202 @@
+"""Messages over HTTP from and to hosts.
+
+Import this module late: it imports the package `mcp`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import uvicorn
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.lowlevel.server import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types import INVALID_REQUEST
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from mudroom.driving import Listener, Refusal
+from mudroom.errors import MudroomError
+
+from .host_task import OWNER_KEY, Owner
+from .host_tasks import HostTasks
+
+PATH = "/mcp"
+FindOwner = Callable[[str], Awaitable[Owner | Refusal]]
+"""Returns the owner of a token, or why the token cannot be used."""
+
+_MAX_BODY = 4 << 20
+"""Bytes of a message. The package reads it whole, without a limit of its own."""
+_BODY_SECONDS = 30.0
+"""Seconds for a message to arrive."""
+_CLEANUP_SECONDS = 1
+"""Seconds that responses have to end after their tasks have ended."""
+_HEADERS = [
+    ("X-Content-Type-Options", "nosniff"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+]
+
+logging.getLogger("uvicorn").addHandler(logging.NullHandler())  # else Python prints its errors
+
+
+class _WebServer(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave the signals to the command line."""
+        yield
+
+
+class _Access:
+    """Application that answers hosts with a token, and refuses all other requests.
+
+    Arguments:
+        listener: of the server.
+    """
+
+    def __init__(
+        self,
+        manager: StreamableHTTPSessionManager,
+        listener: Listener,
+        find_owner: FindOwner,
+        notify: Callable[[str], object],
+    ) -> None:
+        self._manager = manager
+        self._listener = listener
+        self._find_owner = find_owner
+        self._notify = notify
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        with self._listener.work(scope["client"]):
+            await self._answer(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            owner = await self._check(scope)
+            if isinstance(owner, Refusal):
+                await _make_response(owner)(scope, receive, send)
+                return
+            body = await _read_body(receive)
+            if isinstance(body, Refusal):
+                await _make_response(body)(scope, receive, send)
+                return
+            receive = _repeat_body(body, receive)
+            scope[OWNER_KEY] = owner
+            token = AccessToken(token="", client_id=owner.name, scopes=[])
+            scope["user"] = AuthenticatedUser(token)  # binds a session to its owner
+            await self._manager.handle_request(scope, receive, send)
+        except Exception as error:
+            self._notify(f"{scope['method']} {scope['path']}: {type(error).__name__}: {error}")
+            raise
+
+    async def _check(self, scope: Scope) -> Owner | Refusal:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if refusal := self._listener.find_refusal(host=host, origin=headers.get("origin")):
+            return refusal
+        if scope["path"] != PATH:
+            return Refusal(404, "not_found", f"the address of the server ends with {PATH}")
+        kind, _, secret = headers.get("authorization", "").partition(" ")
+        return await self._find_owner(secret.strip() if kind.lower() == "bearer" else "")
+
+
+async def serve_http(
+    server: Server[Any],
+    host_tasks: HostTasks,
+    opened: socket.socket,
+    listener: Listener,
+    find_owner: FindOwner,
+    stop: asyncio.Event,
+    notify: Callable[[str], object],
+) -> None:
+    """Serve hosts until `stop` is set; then all tasks end.
+
+    Arguments:
+        opened: socket of the listener; it is closed at the end.
+
+    Raises MudroomError if the server ends without `stop`.
+    """
+    manager = StreamableHTTPSessionManager(server)
+    options = listener.options
+    web = _WebServer(
+        uvicorn.Config(
+            _Access(manager, listener, find_owner, notify),
+            # The head of a request is bounded with h11, but not with httptools.
+            http=cast("type[asyncio.Protocol]", listener.limit(H11Protocol)),
+            access_log=False,
+            headers=_HEADERS,
+            lifespan="off",
+            log_config=None,
+            proxy_headers=False,
+            server_header=False,
+            ssl_certfile=options.tls_cert or None,
+            ssl_keyfile=options.tls_key or None,
+            timeout_graceful_shutdown=_CLEANUP_SECONDS,
+            timeout_keep_alive=round(options.connection_limits.idle_seconds),
+            ws="none",
+        )
+    )
+    async with manager.run():
+        serving = asyncio.create_task(web.serve([opened]))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            has_failed = serving.done()
+            await host_tasks.close()  # before the connections end, so that calls return
+        finally:
+            web.should_exit = True
+            stopping.cancel()
+            await asyncio.gather(serving, stopping, return_exceptions=True)
+    if has_failed:
+        raise _make_failure(serving.exception())
+
+
+async def _read_body(receive: Receive) -> bytes | Refusal:
+    """Return the body of a request, or why it is refused."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            while (message := await receive())["type"] == "http.request":
+                part = message.get("body", b"")
+                size += len(part)
+                if size <= _MAX_BODY:  # The rest is read, too: else the client sees no answer.
+                    parts.append(part)
+                if not message.get("more_body"):
+                    break
+    except TimeoutError:
+        return Refusal(408, "too_slow", f"the body did not come within {_BODY_SECONDS:g} s")
+    if size > _MAX_BODY:
+        text = f"the body of the request is larger than {_MAX_BODY >> 20} MiB"
+        return Refusal(413, "too_large", text)
+    return b"".join(parts)
+
+
+def _repeat_body(body: bytes, receive: Receive) -> Receive:
+    """Return a function that gives a body that was read already, then what follows it."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def repeat() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return repeat
+
+
+def _make_failure(error: BaseException | None) -> MudroomError:
+    reason = f": {type(error).__name__}: {error}" if error else ""
+    return MudroomError(f"the HTTP server has failed{reason}", remedy="Start it again.")
+
+
+def _make_response(refusal: Refusal) -> JSONResponse:
+    error = {"code": INVALID_REQUEST, "message": refusal.message, "data": {"code": refusal.code}}
+    headers = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else {}
+    body = {"jsonrpc": "2.0", "id": None, "error": error}
+    return JSONResponse(body, refusal.status, headers)

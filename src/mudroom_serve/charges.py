@@ -1,0 +1,119 @@
+"""SessionCharges: what the runs of a session spent, from its journal, charged to its owner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from mudroom import Budget, Usage
+from mudroom.errors import UnknownName
+from mudroom.events import RunStarted, StoredEvent, TurnFailed, TurnFinished
+from mudroom.ports import SessionStore
+from mudroom.views import calculate_cost, stream_events
+
+from .state.sessions import SessionRecord
+from .state.spending import Amounts, SpendingRecords
+
+
+class SessionCharges:
+    """The charges of one session. Each event is charged once, also after a crash.
+
+    Arguments:
+        on_spent: called with the owner after an update.
+    """
+
+    def __init__(
+        self,
+        record: SessionRecord,
+        store: SessionStore,
+        spending: SpendingRecords,
+        on_spent: Callable[[str], object],
+    ) -> None:
+        self._record = record
+        self._store = store
+        self._spending = spending
+        self._on_spent = on_spent
+        self._models: dict[str, str] = {}
+        self._has_models = False
+        self._lock = asyncio.Lock()
+
+    @property
+    def has_limits(self) -> bool:
+        """Return whether the owner may spend only a limited amount each day."""
+        choices = self._record.choices
+        return choices.usd_per_day is not None or choices.tokens_per_day is not None
+
+    async def update(self) -> None:
+        """Charge the events since the last update. Raises JournalError, MudroomError."""
+        async with self._lock:
+            await self._update()
+        self._on_spent(self._record.owner)
+
+    async def _update(self) -> None:
+        session = self._record.id
+        after, _ = await self._spending.read_session(session)
+        if after and not self._has_models:
+            async for event in stream_events(self._store, session, (RunStarted,)):
+                self._add_model(event)
+        self._has_models = True
+        position = after
+        total = Amounts()
+        try:
+            async for event in stream_events(self._store, session, after=after):
+                position += 1
+                self._add_model(event)
+                total += self._compute_amounts(event)
+        except UnknownName:
+            return  # nothing is recorded yet
+        if position > after:
+            await self._spending.charge(session, self._record.owner, after, position, total)
+
+    async def make_budget(self) -> Budget:
+        """Return the limits of the session, all its runs counted, for the rest of the day."""
+        choices = self._record.choices
+        today = await self._spending.read_today(self._record.owner)
+        _, spent = await self._spending.read_session(self._record.id)
+        usd = choices.usd_per_day
+        tokens = choices.tokens_per_day
+        return Budget(
+            usd=None if usd is None else spent.usd + max(0.0, usd - today.usd),
+            total_tokens=None if tokens is None else spent.tokens + max(0, tokens - today.tokens),
+        )
+
+    async def explain_used_up(self) -> str:
+        """Return which limit of the owner is used up today, "" for none."""
+        choices = self._record.choices
+        return await explain_used_up(
+            self._spending, self._record.owner, choices.usd_per_day, choices.tokens_per_day
+        )
+
+    def _add_model(self, event: StoredEvent) -> None:
+        if isinstance(event, RunStarted):
+            self._models[event.run] = event.brief.model
+
+    def _compute_amounts(self, event: StoredEvent) -> Amounts:
+        match event:
+            case TurnFinished(message=message):
+                return self._price(event.run, message.usage)
+            case TurnFailed(estimate=estimate):
+                return self._price(event.run, estimate)
+            case _:
+                return Amounts()
+
+    def _price(self, run: str, usage: Usage) -> Amounts:
+        usd = calculate_cost(self._models.get(run, ""), usage)
+        return Amounts(usd or 0.0, usage.total_tokens)
+
+
+async def explain_used_up(
+    spending: SpendingRecords, owner: str, usd: float | None, tokens: int | None
+) -> str:
+    """Return which daily limit an owner has used up, "" for none."""
+    if usd is None and tokens is None:
+        return ""
+    today = await spending.read_today(owner)
+    if usd is not None and today.usd >= usd:
+        return f"the budget of this day is used up: {today.usd:.2f} of {usd:g} US dollars"
+    if tokens is not None and today.tokens >= tokens:
+        return f"the budget of this day is used up: {today.tokens:,} of {tokens:,} tokens"
+    return ""

@@ -1,0 +1,222 @@
+"""Recorded events of a session: pages of them, and streams that continue with new ones."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from mudroom.errors import MudroomError, UnknownName
+from mudroom.events import StoredEvent, encode_event
+from mudroom.views import Redactor, redact_event, stream_events
+
+from .cursors import make_cursor, parse_cursor
+from .feed import Frame, SessionFeed, get_kind, make_frame
+from .metrics import Metrics
+from .request_errors import make_not_found, make_wrong_request
+from .request_log import Faults
+from .response_bodies import EventPage, RecordedEvent
+from .route import Call
+from .served_session import ServerParts
+from .session_registry import SessionRegistry
+from .session_routes import SessionRoutes, parse_count, respond
+from .state.sessions import SessionRecord
+from .state.tokens import TokenRecords
+from .timed_writer import TimedWriter
+
+_MAX_PAGE = 1_000
+_PAGE_BYTES = 2 << 20
+"""Bytes of events after which a page ends."""
+KINDS: frozenset[str] = frozenset(str(kind.__struct_config__.tag) for kind in StoredEvent.__args__)
+
+
+class EventFilter(Struct, frozen=True):
+    """The events that a client wants.
+
+    Arguments:
+        kinds: types; an empty set is all. run: a run and those below it, "" for all.
+        deltas: streamed text, too.
+    """
+
+    kinds: frozenset[str]
+    run: str
+    deltas: bool
+
+    def accepts(self, kind: str, run: str) -> bool:
+        """Return whether the client wants an event."""
+        if kind == "delta":
+            if not self.deltas:
+                return False
+        elif self.kinds and kind not in self.kinds:
+            return False
+        return not self.run or run == self.run or run.startswith(f"{self.run}.")
+
+
+class EventRoutes:
+    """Pages and streams of events.
+
+    Arguments:
+        closing: set when all streams must end.
+    """
+
+    def __init__(
+        self,
+        sessions: SessionRoutes,
+        parts: ServerParts,
+        registry: SessionRegistry,
+        tokens: TokenRecords,
+        metrics: Metrics,
+        closing: asyncio.Event,
+    ) -> None:
+        self._sessions = sessions
+        self._parts = parts
+        self._registry = registry
+        self._tokens = tokens
+        self._metrics = metrics
+        self._closing = closing
+        self._faults = Faults()
+
+    async def list(self, call: Call) -> web.Response:
+        """Return a page of events."""
+        record = await self._sessions.find(call)
+        after = parse_cursor(record.id, call.get("after"))
+        wanted = parse_filter(call)
+        limit = parse_count(call, "limit", _MAX_PAGE, _MAX_PAGE)
+        data: list[RecordedEvent] = []
+        position = after
+        size = 0
+        has_more = False
+        async with aclosing(self._read(record, after)) as events:
+            async for event in events:
+                if len(data) == limit or size > _PAGE_BYTES:
+                    has_more = True
+                    break
+                position += 1
+                if wanted.accepts(get_kind(event), event.run):
+                    body = encode_event(event)
+                    size += len(body)
+                    data.append(RecordedEvent(make_cursor(record.id, position), msgspec.Raw(body)))
+        cursor = make_cursor(record.id, position)
+        return respond(EventPage(data=tuple(data), next=cursor, has_more=has_more))
+
+    async def stream(self, call: Call) -> web.StreamResponse:
+        """Stream events, those after a cursor first, until the client closes the connection."""
+        record = await self._sessions.find(call)
+        last_id = call.request.headers.get("Last-Event-ID", "")
+        after = parse_cursor(record.id, last_id or call.get("after"))
+        wanted = parse_filter(call)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(call.request)
+        writer = TimedWriter(call.request, response, self._parts.options.write_seconds)
+        try:
+            await writer.write(b"retry: 1000\n\n")
+            async with self._registry.follow(record.id) as feed:
+                await self._follow(call, record, feed, writer, wanted, after)
+        except (TimeoutError, ConnectionError):
+            self._metrics.add("mudroom_streams_cut_total")
+        except MudroomError as error:  # the client continues with its last cursor
+            self._metrics.add("mudroom_streams_cut_total")
+            if self._faults.add(record.id, str(error)):
+                self._parts.notify(f"session {record.id}: a stream has ended: {error}")
+        return response
+
+    async def _follow(
+        self,
+        call: Call,
+        record: SessionRecord,
+        feed: SessionFeed,
+        writer: TimedWriter,
+        wanted: EventFilter,
+        position: int,
+    ) -> None:
+        number: int | None = None
+        status = b""
+        status_number = -1
+        while not self._closing.is_set():
+            change = feed.change
+            frames = None if number is None else feed.list_after(number)
+            if frames is None:
+                number = feed.find_start(position)
+                frames = [] if number is not None else await self._read_frames(record, position)
+                is_behind = number is not None or bool(frames)
+            else:
+                is_behind = False
+            data = b"".join(each.data for each in frames if wanted.accepts(each.kind, each.run))
+            if frames:
+                position = frames[-1].position
+                number = None if frames[-1].number == 0 else frames[-1].number
+            if data:
+                await writer.write(data)
+                self._metrics.add("mudroom_stream_bytes_total", len(data))
+            if is_behind:
+                continue
+            self._faults.remove(record.id)
+            if status_number != feed.status_number:
+                status_number = feed.status_number
+                latest = await self._encode_status(record)
+                if latest != status:
+                    await writer.write(latest)
+                    status = latest
+            if not await self._wait(change, writer, call.secret):
+                return
+
+    async def _wait(self, change: asyncio.Event, writer: TimedWriter, secret: str) -> bool:
+        """Wait for a change; return False if the token was removed."""
+        try:
+            async with asyncio.timeout(self._parts.options.keepalive_seconds):
+                await change.wait()
+        except TimeoutError:
+            await writer.write(b":\n\n")
+            return not secret or await self._tokens.find(secret) is not None
+        return True
+
+    async def _encode_status(self, record: SessionRecord) -> bytes:
+        view = await self._sessions.describe(record)
+        body = msgspec.json.encode(view, enc_hook=repr)
+        return b"event: status\ndata: %b\n\n" % body
+
+    async def _read_frames(self, record: SessionRecord, after: int) -> list[Frame]:
+        """Return the next events of the journal, at most a page."""
+        frames: list[Frame] = []
+        size = 0
+        async with aclosing(self._read(record, after)) as events:
+            async for event in events:
+                frame = make_frame(record.id, after + len(frames) + 1, event)
+                frames.append(frame)
+                size += len(frame.data)
+                if size > _PAGE_BYTES:
+                    break
+        return frames
+
+    async def _read(self, record: SessionRecord, after: int) -> AsyncGenerator[StoredEvent]:
+        redact = Redactor(os.environ)
+        try:
+            async for event in stream_events(self._parts.store, record.id, after=after):
+                yield redact_event(event, redact)
+        except UnknownName:
+            if await self._sessions.exists(record.id):
+                return  # nothing is recorded yet
+            raise make_not_found("session", record.id) from None
+
+
+def parse_filter(call: Call) -> EventFilter:
+    """Return the filter of a query. Raises RequestError."""
+    kinds = [name for name in call.get("kinds").split(",") if name]
+    check_kinds(kinds)
+    deltas = call.get("deltas")
+    if deltas not in ("", "0", "1"):
+        raise make_wrong_request("deltas must be 0 or 1", "deltas")
+    return EventFilter(frozenset(kinds), call.get("run"), deltas == "1")
+
+
+def check_kinds(kinds: Iterable[str]) -> None:
+    """Raise RequestError for a type of event that does not exist."""
+    for kind in kinds:
+        if kind not in KINDS:
+            known = ", ".join(sorted(KINDS))
+            raise make_wrong_request(f"there is no event {kind!r}; known: {known}", "kinds")

@@ -1,0 +1,157 @@
+"""SessionFeed: the newest events of a session, encoded once for all streams that show them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from itertools import islice
+
+import msgspec
+from msgspec import Struct
+
+from mudroom.events import Delta, StoredEvent, encode_event
+
+from .cursors import make_cursor
+
+MAX_BYTES = 4 << 20
+"""Bytes of events that a feed keeps. A stream that is further behind reads the journal."""
+
+
+class Frame(Struct, frozen=True, gc=False):
+    """One message of a stream.
+
+    Arguments:
+        number: its place in the feed; 0 if it was read from the journal.
+        position: of the event in the journal; of a Delta, that of the event before it.
+        run: of the event. kind: type of the event.
+        data: as streams send it.
+    """
+
+    number: int
+    position: int
+    run: str
+    kind: str
+    data: bytes
+
+
+class SessionFeed:
+    """The newest events of one session.
+
+    Attributes:
+        streams: number of streams. Without one, nothing is kept.
+        status_number: grows when the state of the session may have changed.
+        tail: position of the last event that is not kept, None before the first event is shown.
+            A stream that has all events up to it can join.
+    """
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.streams = 0
+        self.status_number = 0
+        self.tail: int | None = None
+        self._last: int | None = None
+        self._frames: deque[Frame] = deque()
+        self._bytes = 0
+        self._count = 0
+        self._changed = asyncio.Event()
+
+    @property
+    def change(self) -> asyncio.Event:
+        """The event that is set by the next change. Take it before looking at the frames."""
+        return self._changed
+
+    def notify(self) -> None:
+        """Wake all streams: the state of the session may have changed."""
+        self.status_number += 1
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake all streams."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def observe(self, first: int, events: Sequence[StoredEvent]) -> None:
+        """Add events that are durable. `first`: position of the first one."""
+        last = self._last
+        if last is None or first > last + 1:
+            self.forget()
+            self.tail = first - 1
+            last = first - 1
+        for position, event in enumerate(events, first):
+            if position > last:
+                self._last = position
+                if self.streams:
+                    self._add(make_frame(self.session, position, event, self._count + 1))
+        if not self.streams:
+            self.forget()
+            self._last = max(last, first + len(events) - 1)
+            self.tail = self._last
+        self.wake()
+
+    def show_delta(self, event: Delta) -> None:
+        """Add streamed text."""
+        if self.streams and self._last is not None:
+            self._add(make_delta_frame(event, self._last, self._count + 1))
+            self.wake()
+
+    def forget(self) -> None:
+        """Drop all frames: events may be missing. Streams read the journal."""
+        self._count += 1  # so that no stream takes the next frame for the one after its last
+        self._frames.clear()
+        self._bytes = 0
+        self._last = None
+        self.tail = None
+
+    def find_start(self, position: int) -> int | None:
+        """Return the number of the last frame that a stream has, None if it cannot join.
+
+        Arguments:
+            position: of the last event that the stream has. It cannot join with an event that it
+                has read from the journal and that is shown later: it would get that event twice.
+        """
+        if self.tail is None or self._last is None or not self.tail <= position <= self._last:
+            return None
+        for frame in self._frames:
+            is_delta = frame.kind == "delta"
+            if frame.position > position or (is_delta and frame.position == position):
+                return frame.number - 1
+        return self._count
+
+    def list_after(self, number: int) -> list[Frame] | None:
+        """Return the frames after a number, None if some of them are not kept."""
+        oldest = self._frames[0].number if self._frames else self._count + 1
+        if number + 1 < oldest or self.tail is None:
+            return None
+        return list(islice(self._frames, number + 1 - oldest, None))
+
+    def _add(self, frame: Frame) -> None:
+        self._count += 1
+        self._frames.append(frame)
+        self._bytes += len(frame.data)
+        while self._bytes > MAX_BYTES and len(self._frames) > 1:
+            dropped = self._frames.popleft()
+            self._bytes -= len(dropped.data)
+            self.tail = dropped.position
+
+
+def make_frame(session: str, position: int, event: StoredEvent, number: int = 0) -> Frame:
+    """Return the message for a stored event."""
+    kind = get_kind(event)
+    data = b"id: %b\nevent: %b\ndata: %b\n\n" % (
+        make_cursor(session, position).encode(),
+        kind.encode(),
+        encode_event(event),
+    )
+    return Frame(number, position, event.run, kind, data)
+
+
+def make_delta_frame(event: Delta, position: int, number: int) -> Frame:
+    """Return the message for streamed text. It has no cursor: it is never sent again."""
+    data = b"event: delta\ndata: %b\n\n" % msgspec.json.encode(event)
+    return Frame(number, position, event.run, "delta", data)
+
+
+def get_kind(event: StoredEvent) -> str:
+    """Return the type of an event, as its JSON has it."""
+    return str(type(event).__struct_config__.tag)

@@ -1,0 +1,133 @@
+"""The paths about the server: agents, models, health, metrics, its description."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from mudroom import __version__
+
+from .metrics import Metrics
+from .request_bodies import DEFAULT_AGENT
+from .request_errors import RequestError
+from .response_bodies import AgentPage, AgentView, Health, ModelPage, ModelView
+from .route import Call
+from .served_session import ServerParts
+from .session_registry import SessionRegistry
+from .session_routes import make_choice_error, respond
+from .setup import ListedAgent
+from .state.tokens import Token
+
+_FRESH_SECONDS = 2.0
+"""Seconds that a list of agents is used before the files are read again."""
+
+
+class InformationRoutes:
+    """What clients may know about the server.
+
+    Arguments:
+        is_draining: returns whether the server stops.
+
+    Attributes:
+        description: the OpenAPI description.
+    """
+
+    def __init__(
+        self,
+        parts: ServerParts,
+        registry: SessionRegistry,
+        metrics: Metrics,
+        is_draining: Callable[[], bool],
+    ) -> None:
+        self.description: dict[str, Any] = {}
+        self._parts = parts
+        self._registry = registry
+        self._metrics = metrics
+        self._is_draining = is_draining
+        self._agents: dict[str, tuple[float, Sequence[ListedAgent]]] = {}
+
+    async def find_agents(self, workspace: str) -> list[str]:
+        """Return the names of the agents of a workspace."""
+        return [agent.name for agent in await self._list_agents(workspace)]
+
+    async def list_agents(self, call: Call) -> web.Response:
+        """Return the agents, workspaces and modes that the token can choose."""
+        token = call.token
+        options = self._parts.options
+        names = [each for each in options.workspaces if self._may_use(token.workspaces, each)]
+        workspace = call.get("workspace") or (names[0] if names else "")
+        if workspace not in names:
+            raise make_choice_error("workspace", workspace, names)
+        agents = [
+            AgentView(name=agent.name, description=agent.description)
+            for agent in await self._list_usable(token, workspace)
+        ]
+        page = AgentPage(data=tuple(agents), workspaces=tuple(names), modes=token.modes)
+        return respond(page)
+
+    async def list_models(self, call: Call) -> web.Response:
+        """Return the agents as models."""
+        models = [ModelView(id=name) for name in await self._list_models(call.token)]
+        return respond(ModelPage(data=tuple(models)))
+
+    async def read_model(self, call: Call) -> web.Response:
+        """Return one agent as a model."""
+        name = call.request.match_info["model"]
+        if name not in await self._list_models(call.token):
+            raise RequestError(404, "model_not_found", f"there is no agent {name!r}", param="model")
+        return respond(ModelView(id=name))
+
+    async def send_health(self, _: Call) -> web.Response:
+        """Return the state of the server; while it stops, with status 503."""
+        is_draining = self._is_draining()
+        status = "draining" if is_draining else "ok"
+        return respond(Health(status=status, version=__version__), 503 if is_draining else 200)
+
+    async def send_metrics(self, _: Call) -> web.Response:
+        """Return the metrics in the text format of Prometheus."""
+        slots = self._parts.slots
+        gauges = {
+            "mudroom_prompts_open": await self._parts.inputs.count_open(),
+            "mudroom_prompts_working": slots.working,
+            "mudroom_prompts_waiting": slots.waiting,
+            "mudroom_sessions_open": self._registry.count_open(),
+            "mudroom_streams_open": self._registry.count_streams(),
+        }
+        return web.Response(text=self._metrics.render(gauges))
+
+    async def send_description(self, _: Call) -> web.Response:
+        """Return the OpenAPI description."""
+        body = msgspec.json.encode(self.description)
+        return web.Response(body=body, content_type="application/json")
+
+    async def _list_models(self, token: Token) -> list[str]:
+        options = self._parts.options
+        names = [each for each in options.workspaces if self._may_use(token.workspaces, each)]
+        if not names:
+            return []
+        models = [agent.name for agent in await self._list_usable(token, names[0])]
+        if self._may_use(token.agents, DEFAULT_AGENT):
+            models.insert(0, DEFAULT_AGENT)
+        return models
+
+    async def _list_usable(self, token: Token, workspace: str) -> list[ListedAgent]:
+        agents = await self._list_agents(workspace)
+        return [agent for agent in agents if self._may_use(token.agents, agent.name)]
+
+    async def _list_agents(self, workspace: str) -> Sequence[ListedAgent]:
+        now = time.monotonic()
+        read_at, agents = self._agents.get(workspace, (float("-inf"), ()))
+        if now - read_at < _FRESH_SECONDS:
+            return agents
+        folder = self._parts.options.workspaces[workspace]
+        agents = await asyncio.to_thread(self._parts.command_line.list_agents, folder)
+        self._agents[workspace] = (now, agents)
+        return agents
+
+    def _may_use(self, allowed: Sequence[str], name: str) -> bool:
+        return not allowed or name in allowed

@@ -1,0 +1,1 @@
+"""OpenAI's API as a second way to sessions: an agent is a model, a run is an answer."""

@@ -1,0 +1,189 @@
+"""Questions to the clients of a session, who decide by an event `question.answer`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any
+
+from msgspec import Struct
+
+from mudroom import driving
+from mudroom.driving import Questions
+from mudroom.ports import ApprovalDecision, ApprovalRequest
+from mudroom.views import sanitize_line
+
+from .request_errors import make_wrong_request
+from .state.sessions import SessionRecords
+from .state.state_file import StateError
+
+_MAX_WHY = 2_000
+
+
+class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A question, as clients read it.
+
+    Arguments:
+        id: the same again if the server was started again meanwhile.
+        run, agent: that want the call. call: id of the tool call.
+        arguments: of the call.
+        why: reason of the question. part: of a command, that it is about.
+        change: lines of the change to a file that the call would make.
+        form: JSON Schema of values that an MCP server asks for, with its `message`; the answer
+            has `values`.
+    """
+
+    id: str
+    run: str
+    agent: str
+    call: str
+    tool: str
+    arguments: dict[str, Any]
+    why: str
+    part: str = ""
+    change: tuple[Any, ...] = ()
+    message: str = ""
+    form: dict[str, Any] | None = None
+
+
+class Asking(Struct, frozen=True):
+    """The open questions of a session, for other processes. `run`: root run that works."""
+
+    run: str
+    questions: tuple[Question, ...]
+
+
+class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An answer to a question.
+
+    Arguments:
+        question: its id.
+        allow: true if the call may run.
+        always: similar calls of the session may run, too, until it is closed.
+        why: text for the model if the call is denied.
+        arguments: arguments to use in place of those of the model.
+        values: answers to a form.
+    """
+
+    question: str
+    allow: bool
+    always: bool = False
+    why: str = ""
+    arguments: dict[str, Any] | None = None
+    values: dict[str, Any] | None = None
+
+
+def make_questions(seconds: float, on_change: Callable[[], object]) -> Questions:
+    """Return the approver of a session, whose clients read its questions and answer by id.
+
+    Arguments:
+        seconds: time for an answer; then the call is denied.
+        on_change: called when a question is asked or withdrawn.
+    """
+    return Questions(
+        seconds=seconds,
+        on_change=lambda question: on_change(),
+        refuse=_refuse_address,
+        make_id=_make_id,
+    )
+
+
+def _refuse_address(request: ApprovalRequest) -> str | None:
+    if request.form and request.form.url:
+        return "a client of the server cannot open an address"
+    return None
+
+
+def use_answer(questions: Questions, answer: Answer) -> bool:
+    """Take an answer. Return False if there is no such question. Raises RequestError."""
+    question = questions.find(answer.question)
+    if question is None:
+        return False
+    request = question.request
+    if request.form:
+        decision = ApprovalDecision(answer.allow, answer.why, arguments=answer.values or {})
+        return question.answer(decision)
+    if answer.values is not None:
+        raise make_wrong_request("the question has no form, so leave out values", "values")
+    why = answer.why or ("" if answer.allow else "the user said no")
+    if answer.allow and answer.always:
+        questions.allow_always(request)
+    return question.answer(ApprovalDecision(answer.allow, why, arguments=answer.arguments))
+
+
+class QuestionNotes:
+    """Notes of the open questions of a session, which other processes read.
+
+    Arguments:
+        describe: returns the questions, "" for none.
+        notify: takes a line for stderr.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        records: SessionRecords,
+        describe: Callable[[], str],
+        notify: Callable[[str], object],
+    ) -> None:
+        self._session = session
+        self._records = records
+        self._describe = describe
+        self._notify = notify
+        self._lock = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin to write a note."""
+        task = asyncio.create_task(self._try_to_write())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def write(self) -> None:
+        """Write a note unless it is the last one again. Raises StateError."""
+        async with self._lock:  # so the last note has the questions that are open then
+            text = self._describe()
+            record = await self._records.read(self._session)
+            if record and record.asking != text:
+                await self._records.note_questions(self._session, text)
+
+    async def finish(self) -> None:
+        """Wait for the notes that have begun."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _try_to_write(self) -> None:
+        try:
+            await self.write()
+        except StateError as error:
+            text = f"other processes do not show its questions: {error}"
+            self._notify(f"session {self._session}: {text}")
+
+
+def list_questions(questions: Questions) -> tuple[Question, ...]:
+    """Return the open questions as clients read them, the oldest first."""
+    return tuple(_describe(question) for question in questions.list())
+
+
+def _describe(question: driving.Question) -> Question:
+    request = question.request
+    form = request.form
+    return Question(
+        id=question.id,
+        run=request.run_id,
+        agent=request.agent,
+        call=request.call_id,
+        tool=request.tool,
+        arguments=request.arguments,
+        why=sanitize_line(request.why, _MAX_WHY),
+        part=request.command_part,
+        change=tuple(request.change),
+        message=f"{form.server}: {form.message}" if form else "",
+        form=dict(form.schema) if form else None,
+    )
+
+
+def _make_id(request: ApprovalRequest) -> str:
+    """Return the id of a question: the same again after a restart of the server."""
+    place = f"{request.run_id}\n{request.call_id}\n{request.tool}\n{request.command_part}"
+    return "q_" + blake2b(place.encode("utf-8", "replace"), digest_size=8).hexdigest()

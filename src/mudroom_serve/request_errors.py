@@ -1,0 +1,122 @@
+"""Errors that clients get: one JSON form for all paths, which clients of OpenAI read, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from mudroom.errors import (
+    JournalBusy,
+    JournalDamaged,
+    JournalError,
+    JournalNewer,
+    MudroomError,
+    UnknownName,
+    UsageError,
+)
+
+from .state.state_file import StateError
+
+_RETRY_SECONDS = 5
+"""Seconds after which a client may send a request again that the store could not answer."""
+
+
+class ErrorFields(Struct, frozen=True, kw_only=True):
+    """Fields of an error. `type` is a class of errors, `code` names one."""
+
+    message: str
+    type: str
+    code: str
+    param: str | None = None
+
+
+class ErrorBody(Struct, frozen=True):
+    """The body of a response with an error."""
+
+    error: ErrorFields
+
+
+class RequestError(Exception):
+    """A request that cannot be answered as the client wants.
+
+    Arguments:
+        code: short name, such as "not_found".
+        message: what is wrong and what to do.
+        param: the field or parameter that is wrong, "" for none.
+        headers: more headers of the response.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        param: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.param = param
+        self.headers = dict(headers or {})
+
+
+def make_not_found(kind: str, name: str) -> RequestError:
+    """Return the error for a thing that does not exist, or belongs to another owner."""
+    return RequestError(404, "not_found", f"there is no {kind} {name!r}")
+
+
+def make_wrong_request(message: str, param: str = "") -> RequestError:
+    """Return the error for a request that never works."""
+    return RequestError(400, "wrong_request", message, param=param)
+
+
+def convert_error(error: MudroomError) -> RequestError:
+    """Return the error that a client gets for an error of mudroom.
+
+    Where the server has failed, and what to do, is for its operator.
+    """
+    match error:
+        case JournalBusy():
+            headers = {"Retry-After": "1"}
+            return RequestError(409, "session_busy", str(error), headers=headers)
+        case UnknownName():
+            return RequestError(400, f"unknown_{error.kind.replace(' ', '_')}", str(error))
+        case UsageError():
+            return make_wrong_request(str(error))
+        case _ if may_work_later(error):
+            headers = {"Retry-After": str(_RETRY_SECONDS)}
+            return RequestError(503, "not_available", error.message, headers=headers)
+        case _:
+            return RequestError(500, "failed", error.message)
+
+
+def may_work_later(error: Exception) -> bool:
+    """Return whether the same work may work later, such as when a disk is not full any more."""
+    is_permanent = isinstance(error, JournalDamaged | JournalNewer)
+    return isinstance(error, JournalError | StateError) and not is_permanent
+
+
+def make_error_response(error: RequestError) -> web.Response:
+    """Return the response for an error."""
+    kind = "invalid_request_error" if error.status < 500 else "server_error"
+    if error.status == 401:
+        kind = "authentication_error"
+    elif error.status == 403:
+        kind = "permission_error"
+    elif error.status == 429:
+        kind = "rate_limit_error"
+    fields = ErrorFields(
+        message=error.message, type=kind, code=error.code, param=error.param or None
+    )
+    return web.Response(
+        status=error.status,
+        body=msgspec.json.encode(ErrorBody(fields)),
+        content_type="application/json",
+        headers=error.headers,
+    )

@@ -1,0 +1,366 @@
+"""HttpServer: sessions over HTTP, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from mudroom import __version__
+from mudroom.driving import FairSlots, Listener, ServerAddress
+from mudroom.errors import MudroomError
+from mudroom.ports import SessionStore
+
+from .event_stream import EventRoutes
+from .information_routes import InformationRoutes
+from .metrics import Metrics
+from .openai.chat import ChatRoutes
+from .openai.responses import ResponseRoutes
+from .proxy_login import ProxyLogin, make_proxy_login
+from .request_bodies import parse_body
+from .request_errors import ErrorBody, RequestError, convert_error, make_error_response
+from .request_log import Faults, make_request_log
+from .route import Call, Route
+from .route_table import (
+    make_information_routes,
+    make_openai_routes,
+    make_session_routes,
+)
+from .served_session import ServerParts
+from .session_registry import SessionRegistry
+from .session_routes import SessionRoutes
+from .setup import CommandLine, ServerOptions
+from .state.inputs import InputRecords
+from .state.sessions import SessionRecords
+from .state.spending import SpendingRecords
+from .state.state_file import StateFile
+from .state.tokens import Token, TokenRecords, is_token
+
+
+class HttpServer:
+    """The server.
+
+    Arguments:
+        store: has the sessions. notify: takes a line for stderr.
+
+    Attributes:
+        routes: all paths.
+    """
+
+    def __init__(
+        self,
+        command_line: CommandLine,
+        options: ServerOptions,
+        store: SessionStore,
+        notify: Callable[[str], object],
+    ) -> None:
+        self._listener = Listener(options)
+        self._login = make_proxy_login(options)
+        self._options = options
+        self._notify = notify
+        self._stopping = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._metrics = Metrics()
+        self._state = StateFile(options.home)
+        self._tokens = TokenRecords(self._state)
+        self._slots = FairSlots(options.parallel, options.per_owner)
+        records = SessionRecords(self._state)
+        self._parts = parts = self._make_parts(command_line, store, records)
+        self._registry = SessionRegistry(parts, self._state, records)
+        is_draining = self._stopping.is_set
+        information = InformationRoutes(parts, self._registry, self._metrics, is_draining)
+        sessions = SessionRoutes(
+            parts, records, self._registry, information.find_agents, is_draining
+        )
+        events = EventRoutes(
+            sessions, parts, self._registry, self._tokens, self._metrics, self._closing
+        )
+        self.routes: list[Route] = [
+            *make_session_routes(sessions, events),
+            *make_openai_routes(
+                ChatRoutes(sessions, parts, self._registry, self._closing),
+                ResponseRoutes(sessions, parts, self._registry, self._closing),
+            ),
+            *make_information_routes(information),
+        ]
+        information.description = make_openapi(self.routes)
+
+    def _make_parts(
+        self, command_line: CommandLine, store: SessionStore, records: SessionRecords
+    ) -> ServerParts:
+        return ServerParts(
+            options=self._options,
+            command_line=command_line,
+            store=store,
+            sessions=records,
+            inputs=InputRecords(self._state),
+            spending=SpendingRecords(self._state),
+            slots=self._slots,
+            notify=self._notify,
+        )
+
+    def stop(self) -> bool:
+        """Start no more prompts, let those that work end, and end. Return False if it does."""
+        if self._stopping.is_set():
+            return False
+        self._stopping.set()
+        return True
+
+    async def serve(self, on_open: Callable[[ServerAddress], object]) -> None:
+        """Serve until `stop` is called. Raises UsageError if the address cannot be used."""
+        async with self.open() as address:
+            on_open(address)
+            await self._stopping.wait()
+            await self._drain()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[ServerAddress]:
+        """Serve in the `async with` block. What works at its end, a later process continues."""
+        app = web.Application(
+            middlewares=[make_access_middleware(self._listener, self._metrics, self._notify)],
+            client_max_size=self._options.max_body,
+        )
+        app.on_response_prepare.append(add_headers)
+        for route in self.routes:
+            endpoint = make_endpoint(route, self._tokens, self._options, self._login)
+            app.router.add_route(route.method, route.path, endpoint)
+        watching = asyncio.create_task(self._registry.watch_others())
+        try:
+            log = make_request_log(self._metrics, self._notify)
+            async with self._listener.serve(app, logger=log) as address:
+                try:
+                    yield address
+                finally:
+                    self._closing.set()
+                    await _cancel(watching)
+                    await self._registry.close()
+        finally:
+            await _cancel(watching)
+            self._state.close()
+
+    async def _drain(self) -> None:
+        self._slots.close()
+        if self._slots.working:
+            self._notify(
+                f"The server stops. Prompts that work have {self._options.drain_seconds:g} s to "
+                "end; the others continue when it is started again."
+            )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._options.drain_seconds):
+                await self._slots.wait_until_idle()
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+_PATH_NAME = re.compile(r"\{(\w+)\}")
+_REFERENCES = "#/components/schemas/{name}"
+_TOKEN: list[dict[str, list[str]]] = [{"token": []}]
+
+
+def make_openapi(routes: Sequence[Route]) -> dict[str, Any]:
+    """Return the description as OpenAPI 3.1."""
+    types: list[Any] = [ErrorBody]
+    for route in routes:
+        types += [each for each in (route.body, route.answer) if each is not None]
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REFERENCES)
+    known = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _describe(route, known)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "mudroom", "version": __version__},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _describe(route: Route, known: dict[int, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    if route.answer is not None:
+        content["application/json"] = {"schema": known[id(route.answer)]}
+    if route.media:
+        content[route.media] = {"schema": {"type": "string"}}
+    error = {"schema": known[id(ErrorBody)]}
+    described: dict[str, Any] = {
+        "summary": route.summary,
+        "parameters": [*_list_path_parameters(route.path), *_list_parameters(route)],
+        "responses": {
+            str(route.status): {"description": "Success.", "content": content},
+            **{
+                str(status): {"description": meaning, "content": content}
+                for status, meaning in route.more_statuses.items()
+            },
+            "default": {
+                "description": "An error.",
+                "content": {"application/json": error},
+            },
+        },
+    }
+    if route.scope:
+        described["security"] = _TOKEN
+        described["x-scope"] = route.scope
+    if route.body is not None:
+        described["requestBody"] = {
+            "required": not _accepts_nothing(route.body),
+            "content": {"application/json": {"schema": known[id(route.body)]}},
+        }
+    return described
+
+
+def _accepts_nothing(kind: Any) -> bool:  # noqa: ANN401  (a type, or a union of types)
+    """Return whether a request without a body is accepted."""
+    try:
+        parse_body(kind, b"")
+    except RequestError:
+        return False
+    return True
+
+
+def _list_path_parameters(path: str) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PATH_NAME.findall(path)
+    ]
+
+
+def _list_parameters(route: Route) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": each.name,
+            "in": each.place,
+            "description": each.description,
+            "schema": each.schema,
+        }
+        for each in route.parameters
+    ]
+
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_NOBODY = Token(id="", owner="", scopes=())
+
+
+def make_access_middleware(
+    listener: Listener, metrics: Metrics, notify: Callable[[str], object]
+) -> Middleware:
+    """Return the middleware that checks hosts and origins, and makes JSON of all errors."""
+
+    faults = Faults()
+
+    @web.middleware
+    async def check(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        try:
+            check_host(request, listener)
+            response = await handler(request)
+        except RequestError as error:
+            response = make_error_response(error)
+        except MudroomError as error:
+            response = make_error_response(convert_error(error))
+            if response.status >= 500 and faults.add(str(error), str(error)):
+                notify(f"{request.method} {request.path}: {error}")
+        except web.HTTPException as error:
+            response = make_error_response(convert_http_error(request, error))
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception as error:  # noqa: BLE001  (the client gets an error, not a traceback)
+            notify(f"{request.method} {request.path}: {type(error).__name__}: {error}")
+            response = make_error_response(
+                RequestError(500, "failed", "the server has failed; its messages say more")
+            )
+        metrics.add("mudroom_requests_total", method=request.method, status=str(response.status))
+        return response
+
+    return check
+
+
+async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    """Add the security headers to a response before it is sent."""
+    response.headers.update(_HEADERS)
+
+
+def check_host(request: web.Request, listener: Listener) -> None:
+    """Raise RequestError if a request is for another host, or comes from a page of another."""
+    headers = request.headers
+    refusal = listener.find_refusal(host=headers.get("Host", ""), origin=headers.get("Origin"))
+    if refusal:
+        raise RequestError(refusal.status, refusal.code, refusal.message)
+
+
+def convert_http_error(request: web.Request, error: web.HTTPException) -> RequestError:
+    """Return the error of the web framework in the form of the server."""
+    match error.status:
+        case 404:
+            return RequestError(404, "not_found", f"there is no path {request.path}")
+        case 405:
+            allowed = error.headers.get("Allow", "")
+            message = f"{request.path} takes {allowed}, not {request.method}"
+            return RequestError(405, "wrong_method", message, headers={"Allow": allowed})
+        case 413:
+            return RequestError(413, "too_large", "the body of the request is too large")
+        case _:
+            return RequestError(error.status, "wrong_request", error.reason)
+
+
+def make_endpoint(
+    route: Route, tokens: TokenRecords, options: ServerOptions, login: ProxyLogin | None
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Return the function for the web framework that checks a token and calls the route.
+
+    Arguments:
+        login: logins of a proxy, which count for requests without a token; None for none.
+    """
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        if route.scope is None:
+            return await route.action(Call(request, _NOBODY))
+        secret = read_secret(request)
+        token = await tokens.find(secret)
+        if login and not is_token(secret):
+            token, secret = login.find(request), ""
+        if token is None:
+            raise RequestError(
+                401,
+                "wrong_token",
+                "the token is missing or wrong. Send the header `Authorization: Bearer TOKEN`; "
+                "`mudroom serve token add OWNER` makes a token",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        if route.scope not in token.scopes:
+            raise RequestError(
+                403, "wrong_scope", f"the token does not have the scope {route.scope}"
+            )
+        body = b""
+        if route.body is not None:
+            try:
+                async with asyncio.timeout(options.body_seconds):
+                    body = await request.read()
+            except TimeoutError:
+                message = f"the body did not come within {options.body_seconds:g} s"
+                raise RequestError(408, "too_slow", message) from None
+        return await route.action(Call(request, token, body, secret))
+
+    return respond
+
+
+def read_secret(request: web.Request) -> str:
+    """Return the text of the token that a request has, "" if none."""
+    kind, _, secret = request.headers.get("Authorization", "").partition(" ")
+    return secret.strip() if kind.lower() == "bearer" else ""

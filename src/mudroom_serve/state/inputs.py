@@ -1,0 +1,205 @@
+"""Events that clients sent: durable before they are accepted, and used once."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mudroom import Reason
+
+from .state_file import StateFile
+
+State = Literal["waiting", "working", "done"]
+_COLUMNS = "number, session, key, digest, type, body, state, runs_before, result"
+PROMPT = "user.message"
+"""Type of the events that start runs."""
+
+
+class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of an event.
+
+    Arguments:
+        run: root run of a prompt, "" if none started.
+        position: of its report in the journal, so that it is found at once; 0 if not known.
+        reason: why the run ended; "" without a run.
+        is_applied: of an event that is no prompt: false if there was nothing to act on.
+        error: why it could not be used, "" if it was.
+        is_wrong: true if another prompt must be sent, such as one without an image.
+        ended: when this was noted, seconds since 1970; 0 before.
+    """
+
+    run: str = ""
+    position: int = 0
+    reason: str = ""
+    is_applied: bool | None = None
+    error: str = ""
+    is_wrong: bool = False
+    ended: float = 0.0
+
+
+CANCELLED_BEFORE = InputResult(
+    reason=Reason.CANCELLED.value, error="it was cancelled before it started"
+)
+
+_RESULT = msgspec.json.Decoder(InputResult)
+
+
+class Input(Struct, frozen=True, kw_only=True):
+    """An event of a client.
+
+    Arguments:
+        number: its place among all events.
+        key: unique in the session.
+        digest: of the request.
+        runs_before: prompts that the record of the session had before this one started.
+    """
+
+    number: int
+    session: str
+    key: str
+    digest: bytes
+    type: str
+    body: dict[str, Any]
+    state: State = "waiting"
+    runs_before: int = 0
+    result: InputResult = InputResult()
+
+
+class InputRecords:
+    """The events of a state file."""
+
+    def __init__(self, state: StateFile) -> None:
+        self._state = state
+
+    async def add(
+        self, session: str, key: str, digest: bytes, type: str, body: dict[str, Any]
+    ) -> tuple[Input, bool]:
+        """Store an event unless one has the key; return it, and whether it is new."""
+
+        def insert(connection: sqlite3.Connection) -> tuple[tuple[Any, ...], bool]:
+            statement = f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND key = ?"
+            row = connection.execute(statement, (session, key)).fetchone()
+            if row:  # an insert that is ignored would use up a number
+                return row, False
+            insert_input(connection, session, key, digest, type, body)
+            return connection.execute(statement, (session, key)).fetchone(), True
+
+        row, is_new = await self._state.run(insert)
+        return _make_input(row), is_new
+
+    async def has(self, session: str, key: str) -> bool:
+        """Return whether a session has an event with a key."""
+        row = await self._state.find_row(
+            "SELECT 1 FROM inputs WHERE session = ? AND key = ?", session, key
+        )
+        return row is not None
+
+    async def list_open(self, session: str) -> Sequence[Input]:
+        """Return the events of a session that are not done, in their order."""
+        rows = await self._state.list_rows(
+            f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND state <> 'done' ORDER BY number",
+            session,
+        )
+        return [_make_input(row) for row in rows]
+
+    async def list_open_sessions(self) -> Sequence[str]:
+        """Return the ids of sessions with events that are not done, the oldest event first."""
+        rows = await self._state.list_rows(
+            "SELECT session FROM inputs WHERE state <> 'done' GROUP BY session ORDER BY min(number)"
+        )
+        return [session for (session,) in rows]
+
+    async def count_waiting(self, owner: str) -> int:
+        """Count the prompts of an owner that are not done."""
+        row = await self._state.find_row(
+            "SELECT count(*) FROM inputs JOIN sessions ON sessions.id = inputs.session"
+            " WHERE owner = ? AND state <> 'done' AND type = ?",
+            owner,
+            PROMPT,
+        )
+        return row[0]
+
+    async def count_open(self) -> int:
+        """Count the prompts of all owners that are not done."""
+        row = await self._state.find_row(
+            "SELECT count(*) FROM inputs WHERE state <> 'done' AND type = ?", PROMPT
+        )
+        return row[0]
+
+    async def find(self, number: int) -> Input | None:
+        """Return an event by its number, None if there is none."""
+        row = await self._state.find_row(f"SELECT {_COLUMNS} FROM inputs WHERE number = ?", number)
+        return _make_input(row) if row else None
+
+    async def find_last_prompt(self, session: str) -> Input | None:
+        """Find the last prompt of a session."""
+        row = await self._state.find_row(
+            f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND type = ?"
+            " ORDER BY number DESC LIMIT 1",
+            session,
+            PROMPT,
+        )
+        return _make_input(row) if row else None
+
+    async def start(self, number: int, runs_before: int) -> None:
+        """Note that a prompt starts now. It does not start twice, also after a crash."""
+        await self._state.execute(
+            "UPDATE inputs SET state = 'working', runs_before = ? WHERE number = ?",
+            runs_before,
+            number,
+        )
+
+    async def finish(self, number: int, result: InputResult) -> None:
+        """Note what became of an event."""
+        text = msgspec.json.encode(replace(result, ended=time.time())).decode()
+        await self._state.execute(
+            "UPDATE inputs SET state = 'done', result = ? WHERE number = ?", text, number
+        )
+
+    async def cancel_waiting(self, session: str) -> bool:
+        """Cancel the prompts of a session that have not started. Return False if there are none."""
+        waiting = [
+            item
+            for item in await self.list_open(session)
+            if item.type == PROMPT and item.state == "waiting"
+        ]
+        for item in waiting:
+            await self.finish(item.number, CANCELLED_BEFORE)
+        return bool(waiting)
+
+
+def insert_input(
+    connection: sqlite3.Connection,
+    session: str,
+    key: str,
+    digest: bytes,
+    type: str,
+    body: dict[str, Any],
+) -> None:
+    """Store an event unless one has the key."""
+    connection.execute(
+        "INSERT OR IGNORE INTO inputs (session, key, digest, type, body, state)"
+        " VALUES (?, ?, ?, ?, ?, 'waiting')",
+        (session, key, digest, type, msgspec.json.encode(body).decode()),
+    )
+
+
+def _make_input(row: tuple[Any, ...]) -> Input:
+    number, session, key, digest, kind, body, state, runs_before, result = row
+    return Input(
+        number=number,
+        session=session,
+        key=key,
+        digest=digest,
+        type=kind,
+        body=msgspec.json.decode(body),
+        state=state,
+        runs_before=runs_before,
+        result=_RESULT.decode(result) if result else InputResult(),
+    )

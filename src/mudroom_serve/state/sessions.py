@@ -1,0 +1,160 @@
+"""Owners and options of the sessions that clients created."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from mudroom import Budget
+
+from .inputs import PROMPT, insert_input
+from .state_file import StateFile
+
+FIRST_KEY = "first"
+"""Key of the prompt with which a session was created."""
+_COLUMNS = "number, id, owner, digest, body, created, usd, tokens, asking"
+
+
+class SessionChoices(Struct, frozen=True, kw_only=True):
+    """Choices of a client for a session; they hold as long as it exists.
+
+    Arguments:
+        agent: "" for the default agent.
+        mode: permission mode, "" for that of the server.
+        budget: limits of each prompt; each can only lower a limit of the server.
+        usd_per_day, tokens_per_day: limits of the token that created it.
+    """
+
+    agent: str = ""
+    workspace: str = ""
+    mode: str = ""
+    budget: Budget = Budget()
+    usd_per_day: float | None = None
+    tokens_per_day: int | None = None
+
+
+_CHOICES = msgspec.json.Decoder(SessionChoices)
+
+
+class SessionRecord(Struct, frozen=True, kw_only=True):
+    """A session.
+
+    Arguments:
+        number: place in the list of all sessions.
+        digest: of the request that created it.
+        usd, tokens: amounts that its runs have spent.
+        asking: JSON of the questions of the process at work, "" for none.
+    """
+
+    number: int
+    id: str
+    owner: str
+    digest: bytes
+    choices: SessionChoices
+    created: float
+    usd: float = 0.0
+    tokens: int = 0
+    asking: str = ""
+
+
+class SessionRecords:
+    """The sessions of a state file."""
+
+    def __init__(self, state: StateFile) -> None:
+        self._state = state
+
+    async def add(
+        self,
+        id: str,
+        owner: str,
+        digest: bytes,
+        choices: SessionChoices,
+        first: dict[str, Any] | None = None,
+    ) -> tuple[SessionRecord, bool]:
+        """Store a session unless one has the id; return it, and whether it is new.
+
+        Arguments:
+            first: its first prompt, which is stored with it under the key FIRST_KEY; None for none.
+        """
+
+        def insert(connection: sqlite3.Connection) -> bool:
+            is_new = insert_session(connection, id, owner, digest, choices)
+            if is_new and first is not None:
+                insert_input(connection, id, FIRST_KEY, digest, PROMPT, first)
+            return is_new
+
+        is_new = await self._state.run(insert)
+        record = await self.read(id)
+        assert record
+        return record, is_new
+
+    async def find(self, id: str, owner: str) -> SessionRecord | None:
+        """Return a session of an owner, None if there is none."""
+        record = await self.read(id)
+        return record if record and record.owner == owner else None
+
+    async def read(self, id: str) -> SessionRecord | None:
+        """Return a session of any owner, None if there is none."""
+        row = await self._state.find_row(f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", id)
+        return _make_record(row) if row else None
+
+    async def list(self, owner: str, before: int, limit: int) -> Sequence[SessionRecord]:
+        """Return sessions of an owner, the newest first.
+
+        Arguments:
+            before: number that all of them are below; 0 for no such limit.
+        """
+        rows = await self._state.list_rows(
+            f"SELECT {_COLUMNS} FROM sessions WHERE owner = ? AND (? = 0 OR number < ?)"
+            " ORDER BY number DESC LIMIT ?",
+            owner,
+            before,
+            before,
+            limit,
+        )
+        return [_make_record(row) for row in rows]
+
+    async def note_questions(self, id: str, asking: str) -> None:
+        """Note the open questions of a session. `asking`: JSON, "" for none."""
+        await self._state.execute("UPDATE sessions SET asking = ? WHERE id = ?", asking, id)
+
+    async def delete(self, id: str) -> None:
+        """Remove a session and its inputs."""
+
+        def remove(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM sessions WHERE id = ?", (id,))
+            connection.execute("DELETE FROM inputs WHERE session = ?", (id,))
+
+        await self._state.run(remove)
+
+
+def insert_session(
+    connection: sqlite3.Connection, id: str, owner: str, digest: bytes, choices: SessionChoices
+) -> bool:
+    """Store a session unless one has the id; return whether it is new."""
+    body = msgspec.json.encode(choices).decode()
+    cursor = connection.execute(
+        "INSERT OR IGNORE INTO sessions (id, owner, digest, body, created) VALUES (?, ?, ?, ?, ?)",
+        (id, owner, digest, body, time.time()),
+    )
+    return cursor.rowcount == 1
+
+
+def _make_record(row: tuple[int, str, str, bytes, str, float, float, int, str]) -> SessionRecord:
+    number, session, owner, digest, body, created, usd, tokens, asking = row
+    return SessionRecord(
+        number=number,
+        id=session,
+        owner=owner,
+        digest=digest,
+        choices=_CHOICES.decode(body),
+        created=created,
+        usd=usd,
+        tokens=tokens,
+        asking=asking,
+    )
