@@ -220,3 +220,18 @@ def test_a_closed_stdin_is_an_empty_one(tmp_path: Path, arguments: str, code: in
     )
     assert ended.returncode == code, ended.stderr
     assert code == 0 or "the batch is empty (stdin)" in ended.stderr
+
+
+def test_an_agent_whose_file_is_broken_is_named_with_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("sys.stdin", None)
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / ".agents/agents/bad.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nname: [bad\n---\nYou are bad.\n")
+    assert run(["-p", "hello", "-m", "offline", "--agent", "bad"]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "unknown agent 'bad'" in error and f"{file}:" in error

@@ -428,6 +428,7 @@ class Conversation:
             prompt = await self._prepare(line, filled)
             if prompt is None:
                 return
+            self._prompt_parts.clear()
             if self.session.interrupted_run:  # its run reads the prompt as a message
                 self.writer.hide_message(prompt.text + prompt.files)
             options = {"model": filled.model} if filled else {}
@@ -446,9 +447,8 @@ class Conversation:
         work = prepare_prompt(self.session, self.settings, line, teammates=teammates, typed=typed)
         prompt = await self.run_stoppable(work, stopped="Stopped before anything was sent.")
         if prompt is not None:
-            parts, self._prompt_parts = self._prompt_parts, []
             text = filled.put_outputs(prompt.text) if filled else prompt.text
-            prompt.text = "\n\n".join([*parts, text])
+            prompt.text = "\n\n".join([*self._prompt_parts, text])
         return prompt
 
     async def _send_to_model(self, line: str, *, is_shown: bool) -> None:
@@ -464,8 +464,11 @@ class Conversation:
         if not is_shown:
             self.writer.hide_message(text)
         run = self._last_root
-        if not (run and await self.session.send_durably(run.run_id, text)):
-            self.take(text)
+        part_count = len(self._prompt_parts)
+        if run and await self.session.send_durably(run.run_id, text):
+            del self._prompt_parts[:part_count]
+        else:
+            self.lines.begin(lambda turn: self._execute(turn, line), line=line)
 
     def print_note(self, note: str) -> None:
         self.print_text(note, "dim")
