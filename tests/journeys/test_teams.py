@@ -203,7 +203,7 @@ async def test_a_later_prompt_of_another_process_shows_the_next_run_of_a_name(
         second = await mudroom("-c", "-p", "second prompt", *MODEL, url=server.url)
     assert "> task (alice: work of alice): CHILD alice" in first.err
     assert "> task (alice, run 2): once more" in second.err
-    assert "[alice, run 2] Done" in second.err
+    assert "alice, run 2: Done" in second.err
 
 
 class Planner:

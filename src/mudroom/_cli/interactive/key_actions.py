@@ -147,6 +147,7 @@ class KeyActions:
             self.children.send(self.conversation, target, self.pastes.expand(line))
             self._close_message()
             self._panel.close_tree()
+            self._redraw()
         else:
             self._put(line)
 

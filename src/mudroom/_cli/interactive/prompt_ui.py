@@ -153,7 +153,8 @@ class PromptUI:
 
     async def read_line(self) -> str:
         """Return the next input line and echo it. Raises EOFError when the prompt is closed."""
-        line = await self._lines.get()
+        # An earlier conversation may have read the end of the input.
+        line = None if self._is_closed and self._lines.empty() else await self._lines.get()
         if line is None:
             raise EOFError
         return line
