@@ -157,7 +157,7 @@ async def test_an_idle_child_is_opened_and_works_again_with_a_message_from_its_r
         await tmux.press("Escape")
         await tmux.expect("▸bob")
         await tmux.press("Escape")
-        await tmux.expect("esc: stop")
+        await tmux.expect("1 in the background, ctrl+t")
         await tmux.say("/runs")
         await tmux.expect("alice, run 2  write to bob", "@alice  idle, 2 runs, 0 unread")
         team.go.set()

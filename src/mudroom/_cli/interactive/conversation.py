@@ -35,8 +35,8 @@ from ..output.report import (
     explain_failure,
 )
 from ..output.text import Line
-from .input_line.mentions import MentionCompletions
 from .input_lines import InputLines, NextStep
+from .mentions import MentionCompletions
 from .questions.approvals import ApprovalPrompt
 from .recap import Recap
 from .scrollback_writer import ScrollbackWriter

@@ -16,10 +16,10 @@ from prompt_toolkit.key_binding.vi_state import InputMode
 from ..output.live_tree import DRAW_PERIOD, MAX_CPU_SHARE
 from ..output.scrollback import Scrollback
 from ..output.text import Glyphs, measure_width, truncate
-from .input_line.typeahead import format_eraser, queue_keys
 from .layout import MENU_ROWS, count_newlines, make_application, to_fragments
 from .panel import Panel
 from .terminal.background import BACKGROUND_QUERY, watch_background
+from .typeahead import format_eraser, queue_keys
 
 PROMPT = "mudroom >> "
 # The prompt on terminals with fewer than MIN_PROMPT_COLUMNS columns.

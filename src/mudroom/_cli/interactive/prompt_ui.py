@@ -28,9 +28,9 @@ from ..output.progress import should_color
 from ..output.text import Line, choose_glyphs
 from ..output.theme import use_theme
 from .completion import PromptCompleter
-from .input_line.mentions import MentionCompletions, find_mention
 from .key_actions import NEXT_MODE_COMMAND, KeyActions
 from .key_bindings import make_key_bindings
+from .mentions import MentionCompletions, find_mention
 from .panel import Panel
 from .prompt_screen import PromptScreen
 from .questions.choice import Choice

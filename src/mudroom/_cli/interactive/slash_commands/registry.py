@@ -6,7 +6,7 @@ import asyncio
 
 from ...._projections.safe_text import sanitize_line
 from ..conversation import Conversation, SlashCommand
-from . import board, files, info, merge, permissions, pins, servers, session, styles, team, terminal
+from . import files, info, merge, permissions, servers, session, settings, team
 
 
 async def _help(conversation: Conversation, _: str) -> None:
@@ -52,9 +52,9 @@ SLASH_COMMANDS = (
         waits=True,
     ),
     SlashCommand(
-        "/pin", "[RULE]", "add a rule that every compaction keeps; list the rules", pins.pin
+        "/pin", "[RULE]", "add a rule that every compaction keeps; list the rules", session.pin
     ),
-    SlashCommand("/unpin", "N", "remove a rule of the list that /pin shows", pins.unpin),
+    SlashCommand("/unpin", "N", "remove a rule of the list that /pin shows", session.unpin),
     SlashCommand(
         "/context",
         "[RUN.TURN]",
@@ -68,7 +68,7 @@ SLASH_COMMANDS = (
         "/output-style",
         "[NAME]",
         "how the model answers: list the output styles, or use one",
-        styles.output_style,
+        settings.output_style,
         waits=True,
     ),
     SlashCommand(
@@ -102,7 +102,7 @@ SLASH_COMMANDS = (
         "/tasks",
         "[add SUBJECT | done N]",
         "the task board of the project; add a task, or mark one as done",
-        board.tasks,
+        team.tasks,
     ),
     SlashCommand(
         "/resume", "[ID]", "continue another session of this folder", session.resume, waits=True
@@ -130,8 +130,8 @@ SLASH_COMMANDS = (
         session.export,
     ),
     SlashCommand("/copy", "", "copy the last answer to the clipboard", session.copy),
-    SlashCommand("/theme", "[NAME]", "colors for a dark or a light terminal", terminal.theme),
-    SlashCommand("/vim", "", "turn the keys of vi on or off", terminal.vim),
+    SlashCommand("/theme", "[NAME]", "colors for a dark or a light terminal", settings.theme),
+    SlashCommand("/vim", "", "turn the keys of vi on or off", settings.vim),
     SlashCommand("/view", "", "open the run viewer in a browser", info.view),
     SlashCommand("/doctor", "", "check your setup", info.doctor),
     SlashCommand("/init", "", "create AGENTS.md and a sample agent", info.init),
