@@ -14,15 +14,14 @@ from msgspec import Struct
 from mudroom import AssistantMessage, Message, TextBlock, ToolCallBlock, ToolResultBlock
 from mudroom.errors import ModelRefused
 from mudroom.ports import EMIT_TOOL, SUMMARY_PROMPT, RequestConfig
+from mudroom.views import parse_report
 
 from .catalog import DemoFunction, find_outline_rules, load_data, load_rows, matches_any
-from .children import run_children, split_batches
-from .file_outline import MOST_LINES, blank_code, describe_file
-from .plans import CannotAnswer, Context, Plan, Request, Steps, Translator, combine, plan_call
-from .requests import find_patterns, find_symbols, find_unknown_words, is_chinese, parse_prompt
-from .technologies import find_technologies
-from .tool_output import (
+from .files import (
+    MOST_LINES,
     Listing,
+    blank_code,
+    describe_file,
     find_place,
     format_block,
     format_table,
@@ -32,6 +31,49 @@ from .tool_output import (
     parse_listing,
     read_files,
 )
+from .plans import CannotAnswer, Context, Plan, Request, Steps, Translator, combine, plan_call
+from .requests import find_patterns, find_symbols, find_unknown_words, is_chinese, parse_prompt
+from .technologies import find_technologies
+
+_BATCH = 5
+_MAX_BATCH = 40
+_MAX_CHILDREN = 16
+
+
+class ChildAnswer(Struct, frozen=True):
+    """The text of a child's report; `problem` is not empty if the child did not finish."""
+
+    text: str
+    problem: str
+
+
+def split_batches(files: list[str]) -> list[list[str]]:
+    """Split files into batches of five, or larger ones for many files, keeping their order."""
+    size = min(_MAX_BATCH, max(_BATCH, -(-len(files) // _MAX_CHILDREN)))
+    return [files[start : start + size] for start in range(0, len(files), size)]
+
+
+def run_children(
+    prompts: list[str], titles: list[str], context: Context, *, writes: bool = False
+) -> Steps[list[ChildAnswer]]:
+    """Start all children in one turn and return their answers. A cut report is read whole."""
+    agent = context.reader if context.reader and not writes else None
+    outputs = yield [
+        plan_call("task", prompt=prompt, description=title, agent=agent)
+        for prompt, title in zip(prompts, titles, strict=True)
+    ]
+    reports = [parse_report(output.text) for output in outputs]
+    whole = yield from read_files(report.spill for report in reports if report.spill)
+    answers: list[ChildAnswer] = []
+    for title, output, report in zip(titles, outputs, reports, strict=True):
+        # The engine's warning continues with the report, which is shown anyway.
+        warning = report.warning.partition("; what follows is")[0]
+        warning = warning or (report.text if output.error else "")
+        text = whole[report.spill].text.strip() if report.spill else report.text
+        problem = f"⚠ {title}: {warning}" if warning else ""
+        answers.append(ChildAnswer(text if report.warning or not output.error else "", problem))
+    return answers
+
 
 _COMMENT = re.compile(r"\s*(?:#(?!\s*define)|//|/?\*|--|;|%|>>>|\.\.\.)")
 

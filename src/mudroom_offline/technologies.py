@@ -13,8 +13,8 @@ from typing import cast
 from msgspec import Struct, field
 
 from .catalog import ManifestFormat, Technology, load_data, load_pattern, load_rows, matches_any
+from .files import format_block, format_table, grep_all, list_files, parse_listing, read_files
 from .plans import Context, Plan, Request, Steps, Translator, combine, plan_call
-from .tool_output import format_block, format_table, grep_all, list_files, parse_listing, read_files
 
 _NAME = re.compile(r"\s*([A-Za-z@][\w./@-]*)(?![\w.-]*[:+])")
 

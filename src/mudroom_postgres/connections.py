@@ -1,26 +1,211 @@
-"""Connections to a database, borrowed for one piece of work and kept for the next."""
+"""Connections to a database, borrowed for one piece of work and kept for the next.
+
+Connections belong to one event loop, but stores outlive the loops that use them: a command may call
+`asyncio.run` several times. So all connections live in a loop of their own, in a thread. Leases are
+also renewed there while the caller's loop is busy.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import shlex
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import cache
+from threading import Thread
 from typing import Any, TypeVar
 
-from mudroom.errors import MudroomError
+from mudroom.errors import JournalError, JournalNewer, MudroomError
 
-from .background_loop import get_background_loop
-from .driver import Connection, check_url, connect, find_exposed_password_file, hide_password
-from .errors import AppendCollision, is_temporary, translate_error
-from .schema import prepare_schema
-from .wait_notice import WaitNotice
+from .driver import (
+    AppendCollision,
+    Connection,
+    check_url,
+    connect,
+    find_exposed_password_file,
+    hide_password,
+    is_temporary,
+    translate_error,
+)
 
 T = TypeVar("T")
 
 log = logging.getLogger("mudroom")
+
+# The longest that the end of the process waits for connections to close.
+_CLOSE_SECONDS = 2.0
+
+
+class BackgroundLoop:
+    """An event loop that runs until the process ends."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_exception_handler(_log_unread_error)
+        self._closers: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        Thread(target=self.loop.run_forever, name="postgres", daemon=True).start()
+        atexit.register(self._close)
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the thread and return its result. A cancel reaches it there."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
+
+    def close_at_exit(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Have a coroutine function called in the thread when the process ends."""
+        self._closers.append(close)
+
+    def _close(self) -> None:
+        for close in self._closers:
+            with suppress(Exception):
+                asyncio.run_coroutine_threadsafe(close(), self.loop).result(_CLOSE_SECONDS)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+def _log_unread_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error that no one awaits; asyncpg leaves some when a server dies."""
+    log.debug("postgres: %s", context.get("message"), exc_info=context.get("exception"))
+
+
+@cache
+def get_background_loop() -> BackgroundLoop:
+    """Return the loop of this process, starting its thread at the first call."""
+    return BackgroundLoop()
+
+
+# The store's tables:
+#
+# mudroom.schema_version(version)
+# mudroom.sessions(id, name, created, program, summary, saved_n, saved_size,
+#                  lease_token, lease_writer, lease_process, lease_until)
+#     summary is the state of the session's summary after event saved_n; saved_size is the size of
+#     the events up to that one. A session without events is not listed.
+# mudroom.events(session, n, run, type, body, crc, stored)
+#     n counts from 1 without gaps; body is JSON; crc is crc32(body).
+SCHEMA_VERSION = 1
+
+# Key of the lock a process holds while it creates the tables: "mudr" in ASCII.
+_LOCK = 0x6D756472
+
+_CREATE = f"""
+SELECT pg_advisory_xact_lock({_LOCK});
+CREATE SCHEMA IF NOT EXISTS mudroom;
+CREATE TABLE IF NOT EXISTS mudroom.schema_version (version int NOT NULL);
+CREATE TABLE IF NOT EXISTS mudroom.sessions (
+    id uuid PRIMARY KEY,
+    name text NOT NULL DEFAULT '',
+    created double precision NOT NULL,
+    program text NOT NULL,
+    summary text NOT NULL DEFAULT '',
+    saved_n bigint NOT NULL DEFAULT 0,
+    saved_size bigint NOT NULL DEFAULT 0,
+    lease_token uuid,
+    lease_writer text NOT NULL DEFAULT '',
+    lease_process text NOT NULL DEFAULT '',
+    lease_until timestamptz
+);
+CREATE UNIQUE INDEX IF NOT EXISTS sessions_name ON mudroom.sessions (name) WHERE name <> '';
+CREATE TABLE IF NOT EXISTS mudroom.events (
+    session uuid NOT NULL,
+    n bigint NOT NULL,
+    run text NOT NULL,
+    type text NOT NULL,
+    body bytea NOT NULL,
+    crc bigint NOT NULL,
+    stored timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (session, n)
+);
+INSERT INTO mudroom.schema_version
+    SELECT {SCHEMA_VERSION} WHERE NOT EXISTS (SELECT FROM mudroom.schema_version);
+"""
+# Sent as one message, these statements run in one transaction even without BEGIN.
+
+
+async def prepare_schema(connection: Connection, place: str) -> None:
+    """Create the tables if the database has none, and check their version.
+
+    Raises JournalNewer, JournalError, and errors of the database.
+    """
+    [row] = await connection.fetch(
+        "SELECT to_regclass('mudroom.schema_version') IS NOT NULL AS is_created"
+    )
+    if not row["is_created"]:
+        await connection.execute(_CREATE)
+    rows = await connection.fetch("SELECT version FROM mudroom.schema_version")
+    if len(rows) != 1:
+        raise JournalError(
+            f"the table mudroom.schema_version has {len(rows)} rows instead of one",
+            where=place,
+            remedy="Restore the schema mudroom from a backup.",
+        )
+    _check_version(rows[0]["version"], place)
+
+
+def _check_version(version: int, place: str) -> None:
+    message = f"the tables have schema {version}; this program knows {SCHEMA_VERSION}"
+    if version > SCHEMA_VERSION:
+        raise JournalNewer(
+            message, where=place, remedy="Use a newer mudroom. This one leaves them unchanged."
+        )
+    if version < SCHEMA_VERSION:
+        raise JournalError(
+            message,
+            where=place,
+            remedy="Use the version of mudroom that created them, or another database.",
+        )
+
+
+# Shorter waits are not worth a notice.
+NOTICE_SECONDS = 2.0
+
+Tell = Callable[[str], object]
+
+
+class WaitNotice:
+    """The notice about one database, which sessions that wait together share.
+
+    All methods are called in the background loop.
+
+    Arguments:
+        place: address of the database, without a password.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._waiting: set[object] = set()
+        self._began = 0.0
+
+    def start(self, writer: object, cause: str, seconds: float, tell: Tell) -> None:
+        """Report that a writer has been waiting for `NOTICE_SECONDS`.
+
+        Arguments:
+            cause: why it waits.
+            seconds: how long it waits at most.
+            tell: shows a notice.
+        """
+        if not self._waiting:
+            self._began = time.monotonic() - NOTICE_SECONDS
+            tell(
+                f"waiting for the database ({self._place}): {cause}. mudroom tries again for "
+                f"about {seconds:.0f} s; nothing is recorded meanwhile."
+            )
+        self._waiting.add(writer)
+
+    def end(self, writer: object, tell: Tell, *, is_stored: bool) -> None:
+        """Report that a writer has stopped waiting, if it was.
+
+        Arguments:
+            is_stored: false if it gave up, which its own error reports.
+        """
+        if writer not in self._waiting:
+            return
+        self._waiting.remove(writer)
+        if is_stored and not self._waiting:
+            seconds = time.monotonic() - self._began
+            tell(f"the database answers again after {seconds:.0f} s ({self._place}). Work goes on.")
+
 
 # Per process and database, shared by all sessions.
 _MAX_CONNECTIONS = 4

@@ -8,20 +8,253 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
+from uuid import UUID
+from zlib import crc32
 
-from mudroom.errors import JournalError
-from mudroom.events import StoredEvent
+from mudroom.errors import JournalDamaged, JournalError, MudroomError
+from mudroom.events import StoredEvent, decode_event, encode_event
 from mudroom.views import SummarySaver
 
-from .connections import Database
-from .event_rows import encode_row
+from . import connections
+from .connections import Database, Tell, make_work
+from .driver import (
+    UNIQUE_VIOLATION,
+    AppendCollision,
+    Connection,
+    describe_cause,
+    get_state,
+    is_temporary,
+    make_lost_session_error,
+    make_unrecorded_error,
+)
 from .lease import RENEWAL_SECONDS, Lease
-from .reader import read_events
-from .writer import EventWriter
+
+COLUMNS = ("session", "n", "run", "type", "body", "crc")
+
+# Rows in the binary format of COPY, see the PostgreSQL manual under COPY, "Binary Format".
+_HEADER = b"PGCOPY\n\xff\r\n\0" + struct.pack("!ii", 0, 0)
+_END = struct.pack("!h", -1)
+_KEY = struct.Struct("!hi16siq")
+_LENGTH = struct.Struct("!i")
+_CHECKSUM = struct.Struct("!iq")
+
+DAMAGE_REMEDY = "Restore the database from a backup. The records before this one can be read."
+
+
+def encode_row(session: UUID, n: int, event: StoredEvent) -> bytes:
+    """Return the row of an event in the binary format of COPY. Raises JournalError for a Delta."""
+    body = encode_event(event)
+    run = event.run.encode(errors="replace")
+    tag = get_tag(type(event)).encode()
+    return b"".join(
+        (
+            _KEY.pack(len(COLUMNS), 16, session.bytes, 8, n),
+            _LENGTH.pack(len(run)),
+            run,
+            _LENGTH.pack(len(tag)),
+            tag,
+            _LENGTH.pack(len(body)),
+            body,
+            _CHECKSUM.pack(8, crc32(body)),
+        )
+    )
+
+
+def make_copy_message(rows: Sequence[bytes]) -> bytearray:
+    """Join rows into one COPY message."""
+    return bytearray(b"".join((_HEADER, *rows, _END)))
+
+
+def is_stored_row(row: bytes, stored: Mapping[str, Any]) -> bool:
+    """Return whether a stored row holds the event of an encoded row."""
+    body: bytes = stored["body"]
+    return row.endswith(_LENGTH.pack(len(body)) + body + _CHECKSUM.pack(8, stored["crc"]))
+
+
+def decode_row(stored: Mapping[str, Any], place: str) -> StoredEvent:
+    """Decode the event of a stored row. Raises JournalDamaged."""
+    n = stored["n"]
+    body: bytes = stored["body"]
+    if crc32(body) != stored["crc"]:
+        raise JournalDamaged(f"record {n} is damaged", where=place, remedy=DAMAGE_REMEDY)
+    try:
+        return decode_event(body)
+    except ValueError as error:
+        message = f"record {n} is no event: {error}"
+        raise JournalDamaged(message, where=place, remedy=DAMAGE_REMEDY) from error
+
+
+@cache
+def get_tag(event_type: type[StoredEvent]) -> str:
+    return str(event_type.__struct_config__.tag)
+
+
+# Events per query.
+_BATCH = 256
+
+_QUERY = (
+    "SELECT n, body, crc FROM mudroom.events WHERE session = $1 AND n > $2 ORDER BY n "
+    f"LIMIT {_BATCH}"
+)
+
+_TYPED_QUERY = (
+    "SELECT n, body, crc FROM mudroom.events WHERE session = $1 AND n > $2 "
+    f"AND type = ANY(string_to_array($3, ',')) ORDER BY n LIMIT {_BATCH}"
+)
+
+
+async def read_events(
+    database: Database,
+    session: UUID,
+    after: int = 0,
+    types: Collection[type[StoredEvent]] = (),
+) -> AsyncIterator[StoredEvent]:
+    """Yield the events recorded so far, oldest first, in short queries.
+
+    So no transaction stays open.
+
+    A read of all types detects missing records; a read of some types checks only those.
+
+    Raises JournalDamaged, JournalError.
+    """
+    place = f"{database.place}, session {session}"
+    tags = ",".join(get_tag(event_type) for event_type in types)
+    while True:
+        if tags:
+            work = make_work(_TYPED_QUERY, session, after, tags)
+        else:
+            work = make_work(_QUERY, session, after)
+        rows = await database.run(work)
+        for row in rows:
+            if not tags and row["n"] != after + 1:
+                raise JournalDamaged(
+                    f"record {after + 1} is missing", where=place, remedy=DAMAGE_REMEDY
+                )
+            after = row["n"]
+            yield decode_row(row, place)
+        if len(rows) < _BATCH:
+            return
+
+
+# Seconds that appends wait for an unreachable database.
+PATIENCE = 60.0
+
+# Time limit of one attempt, after which a hanging connection is given up.
+_ATTEMPT_SECONDS = 15.0
+
+# Seconds between two attempts.
+_FIRST_DELAY = 0.05
+_MAX_DELAY = 0.5
+
+_STORED = "SELECT n, body, crc FROM mudroom.events WHERE session = $1 AND n = $2"
+
+_SAVE = """
+UPDATE mudroom.sessions
+SET summary = $2, saved_n = $3, saved_size = saved_size + coalesce((
+    SELECT sum(octet_length(body)) FROM mudroom.events e
+    WHERE e.session = sessions.id AND e.n > sessions.saved_n AND e.n <= $3), 0)
+WHERE id = $1 AND saved_n < $3
+"""
+
+
+class EventWriter:
+    """Stores the events of a session whose lease is held, one COPY for all that are waiting.
+
+    Runs in the background loop. The primary key (session, n) keeps two writers apart, because a
+    second event with the same number is refused. After a lost connection the same events are sent
+    again: if they had been stored, the key refuses them, and comparing bytes shows that they are
+    the same.
+
+    Arguments:
+        tell: shows a notice about a wait; called in the background loop.
+    """
+
+    def __init__(self, database: Database, lease: Lease, place: str, tell: Tell) -> None:
+        self._database = database
+        self._lease = lease
+        self._place = place
+        self._tell = tell
+        self._cause = ""  # of the last failed attempt
+
+    async def store(self, first: int, rows: Sequence[bytes]) -> None:
+        """Store encoded rows, numbered from `first`. They are durable on return.
+
+        Waits `PATIENCE` seconds for an unreachable database.
+
+        Raises JournalBusy if another process writes the session, and JournalError.
+        """
+        self._cause = ""
+        is_stored = False
+        timer = self._database.loop.call_later(connections.NOTICE_SECONDS, self._tell_of_wait)
+        try:
+            await self._store(first, rows)
+            is_stored = True
+        finally:
+            timer.cancel()
+            self._database.wait_notice.end(self, self._tell, is_stored=is_stored)
+
+    def _tell_of_wait(self) -> None:
+        cause = self._cause or "no answer yet"
+        self._database.wait_notice.start(self, cause, PATIENCE, self._tell)
+
+    async def _store(self, first: int, rows: Sequence[bytes]) -> None:
+        message = make_copy_message(rows)
+        deadline = time.monotonic() + PATIENCE
+        delay = _FIRST_DELAY
+        while True:
+            try:
+                await self._lease.require()
+                await self._database.work_once(
+                    lambda connection: _copy(connection, message), seconds=_ATTEMPT_SECONDS
+                )
+                return
+            except AppendCollision as error:
+                await self._require_stored(first, rows, error)
+                return
+            except MudroomError:
+                raise
+            except Exception as error:  # asyncpg raises plain exceptions when a server dies
+                if not is_temporary(error) or time.monotonic() + delay > deadline:
+                    raise make_unrecorded_error(error, self._place, PATIENCE) from error
+                self._cause = describe_cause(error)
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, _MAX_DELAY)
+
+    async def save_summary(self, summary: str, position: int) -> None:
+        """Save the summary state after an event. Errors as for `work_once`."""
+        work = make_work(_SAVE, self._lease.session, summary, position)
+        await self._database.work_once(work, seconds=_ATTEMPT_SECONDS)
+
+    async def _require_stored(
+        self, first: int, rows: Sequence[bytes], error: AppendCollision
+    ) -> None:
+        """Raise JournalBusy unless these very rows are stored.
+
+        They are if the connection was lost after they had become durable.
+        """
+        for n, row in enumerate(rows, first):
+            stored = await self._database.run(make_work(_STORED, self._lease.session, n))
+            if not stored or not is_stored_row(row, stored[0]):
+                raise make_lost_session_error(self._place) from error
+
+
+async def _copy(connection: Connection, message: bytearray) -> None:
+    try:
+        await connection.copy_to_table(
+            "events", schema_name="mudroom", columns=COLUMNS, source=message, format="binary"
+        )
+    except Exception as error:  # only `driver` imports asyncpg, so its types are unknown here
+        if get_state(error) == UNIQUE_VIOLATION:
+            raise AppendCollision from error
+        raise
+
 
 log = logging.getLogger("mudroom")
 

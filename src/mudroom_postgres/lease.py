@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from .connections import Database, make_work
-from .errors import make_lost_session_error
+from .driver import make_lost_session_error
 
 # How long a lease lasts unless it is renewed.
 LEASE_SECONDS = 15.0

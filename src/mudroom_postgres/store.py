@@ -22,12 +22,9 @@ from mudroom.ports import (
 from mudroom.views import SummarySaver, find_folder
 
 from .connections import Database, get_database, make_work
-from .driver import Connection
-from .errors import UNIQUE_VIOLATION, AppendCollision, get_state
-from .event_rows import decode_row
-from .journal import PostgresJournal
+from .driver import UNIQUE_VIOLATION, AppendCollision, Connection, get_state
+from .journal import PostgresJournal, decode_row, read_events
 from .lease import LEASE_SECONDS, Lease, describe_process, find_writer, is_gone, read_holder
-from .reader import read_events
 
 # Between polls for events appended by another process: LISTEN does not work through a proxy.
 _POLL_SECONDS = 0.2

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mudroom._adapters.journals.sessions import open_store, read_events
-from mudroom._cli.batches.batch_record import RECORD_TYPES, parse_key
+from mudroom._cli.batches.batch import RECORD_TYPES, parse_key
 from mudroom.events import RunStarted
 
 from .conftest import BatchStage

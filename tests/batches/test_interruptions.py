@@ -315,8 +315,7 @@ async def test_an_unreachable_provider_ends_the_batch_with_exit_code_75(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mudroom import Session
-    from mudroom._cli.batches.batch import Batch, BatchPlan
-    from mudroom._cli.batches.batch_record import BatchRecord
+    from mudroom._cli.batches.batch import Batch, BatchPlan, BatchRecord
     from mudroom._cli.batches.input_file import InputFile
     from mudroom._cli.batches.results import ResultFile
     from mudroom.errors import ModelUnavailable

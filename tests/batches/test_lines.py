@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from mudroom import Budget, UsageError
-from mudroom._cli.batches.input_file import InputFile
-from mudroom._cli.batches.line_formats import BatchLine, LineError, parse_line
+from mudroom._cli.batches.input_file import BatchLine, InputFile, LineError, parse_line
 
 
 def parse(value: object, number: int = 7) -> BatchLine:

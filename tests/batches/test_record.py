@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.long_form import count_examples
 
 from mudroom import Reason
-from mudroom._cli.batches.batch_record import RecordReader, TaskKey
+from mudroom._cli.batches.batch import RecordReader, TaskKey
 from mudroom._cli.batches.results import ResultFile, ResultFormat
 from mudroom.events import StoredEvent
 from mudroom.testing.event_builders import run_finished, run_started

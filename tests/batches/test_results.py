@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mudroom import MudroomError
-from mudroom._cli.actions.batch.run import name_output
+from mudroom._cli.actions.batch import name_output
 from mudroom._cli.batches.results import sort_results
 
 _WRITE_UNTIL_FULL = """

@@ -24,7 +24,7 @@ from mudroom._adapters.workers.remote.worker import MAX_STARTS, RemoteWorker
 from mudroom._core.events import RunFinished, RunResumed, StoredEvent, TurnFinished
 from mudroom._core.messages import NO_USAGE
 from mudroom.testing.invariants import Violation, find_violations
-from mudroom_postgres import writer
+from mudroom_postgres import journal as postgres_journal
 from mudroom_postgres.store import PostgresStore
 
 from ..journals.postgres.proxy import CuttingProxy
@@ -124,7 +124,7 @@ async def test_a_session_keeps_its_promises_while_its_parts_fail(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(writer, "_ATTEMPT_SECONDS", 5.0)
+    monkeypatch.setattr(postgres_journal, "_ATTEMPT_SECONDS", 5.0)
     seed = int(os.environ.get("MUDROOM_SEED", "18"))
     family = Family(seed)
     proxy = CuttingProxy(server.port)

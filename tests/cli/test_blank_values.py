@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from mudroom._cli.commands._command_table import ALL_COMMANDS
+from mudroom._cli.commands._command_line import ALL_COMMANDS
 from mudroom._cli.commands.root import root_command
 from mudroom._cli.main import run
 

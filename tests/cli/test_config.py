@@ -224,10 +224,10 @@ def test_doctor_names_only_settings_that_are_set(
     monkeypatch.chdir(tmp_path)
     user = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "etc")}
     path = tmp_path / "etc" / "mudroom" / "config.toml"
-    result = _check_settings(user).result
+    result = next(_check_settings(user)).result
     assert result == f"{path} (no file): all settings have their defaults"
     path.parent.mkdir(parents=True)
     path.write_text('model = "openai:a"\n')
-    assert _check_settings(user).result == f"{path}: model from {path}:1"
-    moved = _check_settings(user | {"MUDROOM_HOME": str(tmp_path / "home")}).result
+    assert next(_check_settings(user)).result == f"{path}: model from {path}:1"
+    moved = next(_check_settings(user | {"MUDROOM_HOME": str(tmp_path / "home")})).result
     assert moved.endswith("config.toml (no file): home from $MUDROOM_HOME")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mudroom._cli.actions.prompts.attachments import list_image_paths
+from mudroom._cli.actions.prompts import list_image_paths
 
 LONG_LINES = {
     "a word": "x",

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._cli.commands._command_line import apply_leading_options
-from mudroom._cli.commands._command_table import ALL_COMMANDS, MODULES
+from mudroom._cli.commands._command_line import ALL_COMMANDS, MODULES, apply_leading_options
 from mudroom._cli.commands.root import _parse_prompt, root_command
 from mudroom._cli.main import _describe_error, run
 from mudroom._version import __version__

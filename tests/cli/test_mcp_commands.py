@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mudroom._cli.actions.doctor.mcp import check_servers
+from mudroom._cli.actions.doctor import check_servers
 from mudroom._cli.actions.load_permissions import load_permissions
 from mudroom._cli.actions.load_settings import load_settings
-from mudroom._cli.actions.programs.json_text import add_member, remove_member
+from mudroom._cli.actions.programs.edit_servers import add_member, remove_member
 from mudroom._cli.actions.programs.load_programs import list_server_names, load_programs
 from mudroom._session.config import Settings
 

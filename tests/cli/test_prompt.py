@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import pytest
 
-from mudroom._cli.actions.read_prompt import MAX_STDIN_BYTES, read_prompt
+from mudroom._cli.actions.one_shot import MAX_STDIN_BYTES, read_prompt
 from mudroom.errors import UsageError
 
 

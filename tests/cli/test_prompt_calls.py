@@ -12,9 +12,9 @@ from mudroom._cli.actions.load_permissions import load_permissions
 from mudroom._cli.actions.load_settings import load_settings
 from mudroom._cli.actions.open_session import create_session
 from mudroom._cli.actions.programs.load_programs import load_programs
+from mudroom._cli.actions.prompt_calls import fill_call, make_call
+from mudroom._cli.actions.prompt_files import load_prompt_files
 from mudroom._cli.actions.prompts import prepare_prompt
-from mudroom._cli.actions.prompts.prompt_calls import fill_call, make_call
-from mudroom._cli.actions.prompts.prompt_files import load_prompt_files
 from mudroom._cli.interactive.plain_ui import PlainUI
 from mudroom._cli.interactive.questions.approvals import ApprovalPrompt
 from mudroom._cli.main import run

@@ -10,11 +10,11 @@ import pytest
 from mudroom import Reason
 from mudroom._adapters.journals.memory import MemoryStore
 from mudroom._adapters.journals.sessions import read_summary, require_no_writer
-from mudroom._cli.actions.select_session import select_session
 from mudroom._cli.actions.session_store import (
     delete_older_sessions,
     find_session,
     read_summaries_of_folder,
+    select_session,
 )
 from mudroom.errors import JournalBusy, UnknownName, UsageError
 from mudroom.events import SessionOpened

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from mudroom._cli.actions.init_project import write_starter_files
-from mudroom._cli.commands._command_table import ALL_COMMANDS
+from mudroom._cli.commands._command_line import ALL_COMMANDS
 from mudroom._cli.commands.root import root_command
 from mudroom._cli.main import run
 from mudroom._session.agent_catalog import KNOWN_TOOLS

@@ -15,7 +15,7 @@ from prompt_toolkit.document import Document
 
 from mudroom import Session
 from mudroom._adapters.models.pricing import get_context_window
-from mudroom._cli.actions.prompts.mentions import (
+from mudroom._cli.actions.prompts import (
     describe_unknown_mentions,
     expand_mentions,
     split_message,

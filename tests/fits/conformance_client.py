@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from mudroom import ApprovalDecision, ServerSpec
 from mudroom._adapters.integrations.mcp_servers.connection import Connection, ServerError
 from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, Listing
-from mudroom._adapters.integrations.mcp_servers.logins.stored_logins import LoginFile
+from mudroom._adapters.integrations.mcp_servers.stored_logins import LoginFile
 from mudroom.ports import InputForm
 
 CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
@@ -76,7 +76,7 @@ def follow(address: str) -> str:
 
 async def log_in(spec: ServerSpec, file: LoginFile) -> None:
     """Log in to the server."""
-    from mudroom._adapters.integrations.mcp_servers.logins import oauth
+    from mudroom._adapters.integrations.mcp_servers import oauth
 
     targets: list[str] = []
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from mudroom._adapters import output_filters
 from mudroom._adapters.agent_files.prompt_template import PromptTemplate, _Filler
-from mudroom._adapters.integrations.hook_programs.matcher import _translate
+from mudroom._adapters.integrations.hook_programs.events import _translate
 from mudroom._adapters.models import model_facts
 from mudroom._adapters.models.openai.responses import _CALL_ID
 from mudroom._adapters.models.refusals import overflow
@@ -58,7 +58,7 @@ def _list_ignored() -> list[str]:
 BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
     (
         "mudroom/_adapters/agent_files/prompt_template.py",
-        r"f'(\\\\)?(?:{_FOLDER}|{_WORD}{named})'",
+        r"f'(\\\\)?(?:\\$\\{{(?:{variables})\\}}|{_WORD}{named})'",
     ): lambda: [
         _Filler(PromptTemplate(text="", folder="", argument_names=names), "")._pattern
         for names in ((), ("name",), NAMES)
@@ -67,7 +67,7 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
         "mudroom/_adapters/agent_files/frontmatter.py",
         'f"""^[ \\\\t]*+\\\\[*+[ \\\\t]*+["\']?{re.escape(key)}\\\\b"""',
     ): lambda: _fill("""(?m)^[ \\t]*+\\[*+[ \\t]*+["']?NAME\\b"""),
-    ("mudroom/_adapters/integrations/hook_programs/matcher.py", "_translate(text)"): lambda: [
+    ("mudroom/_adapters/integrations/hook_programs/events.py", "_translate(text)"): lambda: [
         # What users write as a matcher may be slow: it reads the name of a tool or an agent.
         *map(_translate, ("Edit|Write", "mcp__.*", "^(?<name>Bash)$", r"Notebook\w*"))
     ],
@@ -145,7 +145,7 @@ BUILT: dict[tuple[str, str], Callable[[], Iterable[str | re.Pattern[str]]]] = {
         _list_intents
     ),
     **{
-        ("mudroom_offline/file_outline.py", expression): build
+        ("mudroom_offline/files.py", expression): build
         for expression, build in {
             "blocks": lambda: [_outline["not_prose"]],
             "find_outline_rules(path).purpose": lambda: [row.purpose for row in _rules],

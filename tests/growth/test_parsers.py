@@ -13,13 +13,16 @@ from mudroom._adapters.agent_files.frontmatter import parse_document
 from mudroom._adapters.agent_files.safe_read import FileDiagnostics
 from mudroom._adapters.models._written_calls import find_written_call
 from mudroom._adapters.output_filters import Redactor, mark_injection, mark_page
-from mudroom._adapters.tools._glob_match import compile_glob, list_names, unescape
+from mudroom._adapters.tools._glob_patterns import compile_glob, list_names, unescape
 from mudroom._adapters.tools._terminal_text import TerminalText
 from mudroom._adapters.tools.text.edits import find_replacements, fold_look_alikes, read_numbers
 from mudroom._adapters.tools.text.file_text import decode_file
 from mudroom._adapters.workspaces._listing import compile_pattern
-from mudroom._cli.actions.prompts.attachments import list_image_paths, remove_attachments
-from mudroom._cli.actions.prompts.mentions import find_mentions
+from mudroom._cli.actions.prompts import (
+    find_mentions,
+    list_image_paths,
+    remove_attachments,
+)
 from mudroom._cli.output.markdown import render_markdown
 from mudroom._cli.output.text import wrap, wrap_indented
 from mudroom._core.schemas import find_json, read_leniently

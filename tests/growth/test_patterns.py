@@ -24,8 +24,8 @@ LONGEST = count_examples(4_096, 1_048_576)
 
 BOUNDED = {
     # The caller gives them no more than so many characters.
-    "mudroom/_adapters/integrations/hook_programs/matcher.py": 2_000,
-    "mudroom/_adapters/integrations/mcp_servers/unusable_lines.py": 4_096,
+    "mudroom/_adapters/integrations/hook_programs/events.py": 2_000,
+    "mudroom/_adapters/integrations/mcp_servers/stdio_transport.py": 4_096,
     "mudroom/_adapters/models/_errors.py": 10_000,
     "mudroom/_adapters/workspaces/_listing.py": 4_096,
     "mudroom/_adapters/models/refusals/": 4_000,
@@ -71,7 +71,7 @@ def test_every_place_that_builds_a_pattern_is_listed() -> None:
     assert places == set(BUILT)
 
 
-SLOW = ("mudroom_offline/catalog.py", "mudroom_offline/file_outline.py")
+SLOW = ("mudroom_offline/catalog.py", "mudroom_offline/files.py")
 """Patterns of the offline model for prompts, of which it reads 40,000 characters, and for parts of
 files. They cost more than their length."""
 
@@ -97,7 +97,7 @@ def test_every_pattern_that_is_built_takes_linear_time(module: str) -> None:
     assert not problems, "\n".join(problems)
 
 
-def _find_problem(pattern: Pattern) -> str | None:
+def _find_problem(pattern: Pattern, longest: int = LONGEST) -> str | None:
     """Return the hostile text on which a pattern takes too long, and the times; None for none."""
     assert pattern.source is not None
     module = pattern.place.rpartition(":")[0]
@@ -112,7 +112,7 @@ def _find_problem(pattern: Pattern) -> str | None:
             slowest = 0.2 if bound <= LONGEST // 4 else 0.05
             problem = f"{seconds:.3f} s" if seconds > slowest else None
         else:
-            problem = find_quadratic_growth(read, write, LONGEST)
+            problem = find_quadratic_growth(read, write, longest)
         if problem:
             return f"{text}: {problem}"
     return None
@@ -140,4 +140,5 @@ def _make_reader(pattern: Any, method: str) -> Callable[[Any], object]:
     ],
 )
 def test_a_quadratic_pattern_is_seen(source: str, method: str) -> None:
-    assert _find_problem(Pattern("", method, source, 0, source))
+    # A fast machine reads 4,096 characters in less than the time that can be judged.
+    assert _find_problem(Pattern("", method, source, 0, source), 65_536)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mudroom._adapters.integrations.hook_programs import event_names
+from mudroom._adapters.integrations.hook_programs import events
 from mudroom._adapters.integrations.hook_programs.load import LoadedHooks, load_hooks
 
 
@@ -76,10 +76,9 @@ def test_all_fields_of_claude_code(folder: Path) -> None:
     assert third.options == {"server": "s", "tool": "t", "input": {"a": "${tool_input.b}"}}
     assert fourth.options["model"] == "haiku" and fourth.args is None
     assert (
-        event_names.explain_never_fires("PreToolUse", fourth.kind)
-        == "hooks of type prompt are not run"
+        events.explain_never_fires("PreToolUse", fourth.kind) == "hooks of type prompt are not run"
     )
-    assert event_names.explain_never_fires("PreToolUse", first.kind) == ""
+    assert events.explain_never_fires("PreToolUse", first.kind) == ""
 
 
 def test_hooks_of_all_files_are_merged(folder: Path) -> None:
@@ -126,13 +125,13 @@ def test_events_of_the_gemini_cli_get_the_names_of_claude_code(folder: Path) -> 
         ("BeforeModel", "BeforeModel", 1.5),
     ]
     assert {hook.dialect for hook in hooks} == {"gemini"}
-    assert event_names.explain_never_fires("BeforeModel", "command")
+    assert events.explain_never_fires("BeforeModel", "command")
     assert len(findings) == 4 and not any(finding.is_problem for finding in findings)
 
 
 def test_all_33_events_are_known(folder: Path) -> None:
-    names = (*event_names.FIRING_EVENTS, *event_names.OTHER_EVENTS)
-    assert (len(names), len(set(names)), len(event_names.FIRING_EVENTS)) == (33, 33, 14)
+    names = (*events.RULES, *events.OTHER_EVENTS)
+    assert (len(names), len(set(names)), len(events.RULES)) == (33, 33, 14)
     table = {name: [{"hooks": [{"command": "x"}]}] for name in names}
     write(folder / "project", ".claude/settings.json", {"hooks": table})
     hooks, findings, _ = load(folder)

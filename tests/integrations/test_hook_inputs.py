@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from mudroom import ApprovalDecision, ApprovalRequest, Session
-from mudroom._adapters.integrations.hook_programs.event_rules import RULES
+from mudroom._adapters.integrations.hook_programs.events import RULES
 from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom.permissions import Permissions
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mudroom._adapters.integrations.hook_programs.matcher import parse_matcher
+from mudroom._adapters.integrations.hook_programs.events import parse_matcher
 from mudroom._adapters.integrations.hook_programs.tool_shapes import (
     from_hook_input,
     read_hook_response,

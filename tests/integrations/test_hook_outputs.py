@@ -33,7 +33,7 @@ assert DEFAULTS["updated_output"] is UNSET
 
 
 def test_the_corpus_has_each_event_and_no_title_twice() -> None:
-    from mudroom._adapters.integrations.hook_programs.event_rules import RULES
+    from mudroom._adapters.integrations.hook_programs.events import RULES
 
     assert {case["event"] for case in CASES} == set(RULES)
     assert len({case["title"] for case in CASES}) == len(CASES) >= 60

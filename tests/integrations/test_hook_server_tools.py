@@ -11,7 +11,7 @@ from tests.integrations.mcp_servers.servers import count_starts, make_quick
 from tests.integrations.test_hook_functions import make_options
 
 from mudroom import Reason, Session
-from mudroom._adapters.integrations.hook_programs.server_tools import fill_places
+from mudroom._adapters.integrations.hook_programs.remote_hooks import fill_places
 from mudroom._adapters.integrations.hook_programs.spec import HookSpec
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 

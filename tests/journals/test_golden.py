@@ -12,7 +12,7 @@ from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.journals.sqlite.repair import check_journal, repair_journal
 from mudroom._adapters.journals.sqlite.schema import SCHEMA_VERSION
 from mudroom._adapters.models.scripted import Request, ScriptedModel
-from mudroom._cli.commands._command_table import ALL_COMMANDS
+from mudroom._cli.commands._command_line import ALL_COMMANDS
 from mudroom._core.events import (
     MessageSent,
     RunFinished,

@@ -10,7 +10,7 @@ import pytest
 
 from mudroom import Reason, Session
 from mudroom._adapters.output_filters import Redactor
-from mudroom._cli.actions.export.export_session import redact_events
+from mudroom._cli.actions.export import redact_events
 from mudroom._core.events import NoteInjected, ToolCallStarted
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing import load_replay_model

@@ -267,20 +267,6 @@ def test_arguments_in_the_block_start_are_used() -> None:
     ].tool_calls == (ToolCallBlock("t", "read", {"path": "a"}),)
 
 
-def test_each_call_gets_a_unique_id() -> None:
-    message, _ = read(
-        _encode_events(
-            START,
-            *_make_tool_events("t"),
-            *_make_tool_events("t", index=1),
-            *_make_tool_events("", index=2),
-            STOP,
-        )
-    )
-    assert len({call.id for call in message.tool_calls} - {""}) == 3
-    assert message.stop_reason is StopReason.CALLS
-
-
 def test_unknown_events_fields_and_blocks_are_ignored() -> None:
     message, _ = read(
         _encode_events(

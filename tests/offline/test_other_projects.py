@@ -9,9 +9,8 @@ import pytest
 from tests.offline.conftest import Ask
 
 from mudroom import Reason
-from mudroom_offline.file_outline import describe_file
+from mudroom_offline.files import FileText, describe_file
 from mudroom_offline.plans import Translator
-from mudroom_offline.tool_output import FileText
 
 DEFINITIONS = {
     "a.js": ["  thing (a, b) {", "  static async thing () {", "thing: function (a) {"],

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 from tests.offline.conftest import Ask
 
-from mudroom_offline.children import split_batches
-from mudroom_offline.file_outline import describe_file
+from mudroom_offline.files import FileText, describe_file
+from mudroom_offline.next_step import split_batches
 from mudroom_offline.plans import Translator
 from mudroom_offline.requests import find_folders, find_patterns
-from mudroom_offline.tool_output import FileText
 
 OUTLINES = {
     "a.py": (

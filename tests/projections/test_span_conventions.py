@@ -18,7 +18,7 @@ from opentelemetry.semconv.attributes import error_attributes, http_attributes, 
 
 from mudroom import TextBlock, Usage
 from mudroom._adapters.integrations import tracing
-from mudroom._adapters.integrations.tracing.metrics import SpanMetrics
+from mudroom._adapters.integrations.tracing.writers import SpanMetrics
 from mudroom._core.events import (
     Delta,
     ModelCallRetried,

@@ -17,7 +17,7 @@ from mudroom._adapters.sandboxes.choose import (
     choose_sandbox,
 )
 from mudroom._adapters.sandboxes.detect import Detected, detect, find_bwrap, run_probes
-from mudroom._adapters.sandboxes.macos.seatbelt import SeatbeltSandbox
+from mudroom._adapters.sandboxes.seatbelt import SeatbeltSandbox
 from mudroom._adapters.sandboxes.unsandboxed import Unsandboxed
 from mudroom.errors import UsageError, WorkspaceError
 

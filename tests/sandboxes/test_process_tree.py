@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mudroom._adapters.sandboxes.process_tree import select_members
+from mudroom._adapters.sandboxes.unsandboxed import select_members
 from mudroom._platform.processes import Process
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from mudroom._adapters.sandboxes.macos.seatbelt import build_argv, build_profile
+from mudroom._adapters.sandboxes.seatbelt import build_argv, build_profile
 from mudroom._platform.protected_names import PROTECTED_NAMES
 
 TEXT = build_profile("/Users/x/proj", "/private/tmp/mudroom-1", readable=["/Users/x/.pyenv"])

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tests.waiting import SECONDS, wait_until
 
 from mudroom import ServerSpec, Session
-from mudroom._adapters.integrations.hook_programs.event_rules import RULES
+from mudroom._adapters.integrations.hook_programs.events import RULES
 from mudroom._adapters.integrations.plugins.spec import Plugin
 from mudroom._adapters.models.providers import list_usable_models
 from mudroom._cli.actions.agent_sdk.chosen_servers import choose_servers

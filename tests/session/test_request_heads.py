@@ -14,7 +14,7 @@ from mudroom._adapters.journals.sessions import read_events
 from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._adapters.output_filters import Redactor
-from mudroom._cli.actions.export.export_session import redact_events
+from mudroom._cli.actions.export import redact_events
 from mudroom._core.events import decode_event, encode_event
 from mudroom._engine.session_context import RequestHeads
 from mudroom.events import RunResumed, RunStarted, StoredEvent

@@ -37,6 +37,10 @@ def test_importing_mudroom_loads_nothing_slow() -> None:
     assert not list_loaded_modules("import mudroom") & SLOW
 
 
+def test_the_doors_of_servers_load_a_name_when_it_is_used() -> None:
+    assert not list_loaded_modules("import mudroom.driving, mudroom.views") & SLOW
+
+
 def test_importing_mudroom_prints_and_reads_nothing() -> None:
     program = "import sys, builtins\nbuiltins.open = None\nimport mudroom"
     ran = subprocess.run(

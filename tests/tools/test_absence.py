@@ -118,7 +118,7 @@ async def test_files_that_are_not_text_for_grep_are_named(
 async def test_a_large_file_that_cannot_be_decoded_is_named(
     ctx: Run, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mudroom._adapters.tools.text.utf8_copies.MAX_INSPECTED", 1_000)
+    monkeypatch.setattr("mudroom._adapters.tools.text.file_text.MAX_INSPECTED", 1_000)
     write(ctx.root / "wide", "needle\n".encode("utf-16") * 1_000)
     write(ctx.root / "plain", b"needle\n" * 1_000)
     text = (await call("grep", pattern="needle")).text

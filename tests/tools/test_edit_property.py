@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._adapters.tools.text.file_edits import TextEdit, edit_file, propose_edit
+from mudroom._adapters.tools.text.file_changes import TextEdit, edit_file, propose_edit
 from mudroom._adapters.workspaces.shared import SharedWorkspace
 
 from ..long_form import count_examples

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mudroom._adapters.tools._glob_match import compile_glob
+from mudroom._adapters.tools._glob_patterns import compile_glob
 
 from .conftest import Call, Run
 

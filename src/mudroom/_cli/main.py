@@ -173,8 +173,7 @@ def _has_current_folder() -> bool:
 
 
 def _invoke(arguments: list[str]) -> int:
-    from .commands._command_line import apply_leading_options
-    from .commands._command_table import ALL_COMMANDS
+    from .commands._command_line import ALL_COMMANDS, apply_leading_options
     from .commands.root import root_command
 
     if instruction := os.environ.get("_MUDROOM_COMPLETE"):

@@ -194,7 +194,6 @@ class CallContext:
 
     @property
     def agent_name(self) -> str:
-        """Name of the agent of the run."""
         return self.run.brief.agent.name
 
     @property

@@ -432,7 +432,6 @@ class CallBatch:
         return choose_result_name(called, outcome.name)
 
     def add(self, outcome: CallOutcome) -> None:
-        """Keep the outcome of a call."""
         self._outcomes[outcome.call_id] = outcome
         self.working.pop(outcome.call_id, None)
 
@@ -445,7 +444,6 @@ class CallBatch:
         ]
 
     def list_outcomes(self) -> list[CallOutcome]:
-        """Return the outcomes in the order of the calls."""
         return [self._outcomes[call_id] for call_id in self.calls if call_id in self._outcomes]
 
 

@@ -451,7 +451,6 @@ class RecordedWork:
                 self._merges.append(event)
 
     def find_workspace(self, run_id: str) -> WorkspaceSpec | None:
-        """Return the workspace of a run."""
         return self._workspaces.get(run_id)
 
     def find_work(self, run_id: str) -> Work | None:

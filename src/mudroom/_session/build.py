@@ -370,30 +370,21 @@ class _Builder:
         self, services: SessionServices, catalog: AgentCatalog, limits: ListingLimits
     ) -> LocalWorker | RemoteWorker:
         options = self._options
-        kind, count = choose_worker(options)
-        if kind == "local":
+        if choose_worker(options).kind == "local":
             return LocalWorker(services, options.max_children)
-        from .worker_setup.session_side import make_process_worker, make_worker_config
+        from .worker_setup.session_side import open_process_worker
 
-        config = make_worker_config(
+        return await open_process_worker(
             options,
             services,
             catalog.skills,
             home=self._home,
+            environ=self._environ,
             limits=limits,
             models=self._models,
             board_offer=self._board_offer,
             clock=self._clock,
         )
-        if options.workers is not None:
-            from .worker_setup.shared import open_shared_worker
-
-            return await open_shared_worker(options.workers, services, config, self._models)
-        if kind == "ray":
-            from .worker_setup.cluster import open_ray_worker
-
-            return await open_ray_worker(services, config, self._models, count, self._environ)
-        return make_process_worker(services, config, self._models, count)
 
 
 class DenyAllApprover:

@@ -326,8 +326,10 @@ def add_hooks(
         return replace(services, hooks=options.hooks)
     if not options.hooks and not options.hook_programs:
         return services
-    from .._adapters.integrations.hook_programs.open_hooks import open_session_hooks
-    from .._adapters.integrations.hook_programs.session_hooks import SessionFacts
+    from .._adapters.integrations.hook_programs.session_hooks import (
+        SessionFacts,
+        open_session_hooks,
+    )
 
     folder = services.environments.shared.workspace.root
     facts = SessionFacts(

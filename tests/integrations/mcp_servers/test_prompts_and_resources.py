@@ -8,8 +8,7 @@ import pytest
 
 from mudroom import Session
 from mudroom._adapters.models.scripted import ScriptedModel
-from mudroom._cli.actions.prompts import prepare_prompt
-from mudroom._cli.actions.prompts.server_prompts import fetch_prompt, list_prompts
+from mudroom._cli.actions.prompts import fetch_prompt, list_prompts, prepare_prompt
 from mudroom._session.config import Settings
 from mudroom.errors import MudroomError, UnknownName, UsageError
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mudroom import Agent, ServerSpec
-from mudroom._adapters.integrations.mcp_servers.listing import ListedTool
-from mudroom._adapters.integrations.mcp_servers.server_tool import make_tool
+from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, make_tool
 from mudroom._adapters.models.scripted import Answer, Request, call
 from mudroom._core.tools import Effect
 

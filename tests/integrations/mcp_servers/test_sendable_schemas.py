@@ -10,8 +10,7 @@ from typing import Any, cast
 import jsonschema_rs
 import pytest
 
-from mudroom._adapters.integrations.mcp_servers.listing import ListedTool
-from mudroom._adapters.integrations.mcp_servers.server_tool import make_tool
+from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, make_tool
 from mudroom._adapters.models._http import HttpClient
 from mudroom._adapters.models.anthropic import AnthropicModel
 from mudroom._adapters.models.google import GoogleModel

@@ -21,7 +21,8 @@ from mudroom._adapters.journals.sessions import read_events
 from mudroom._core.events import NoteInjected
 from mudroom.errors import JournalBusy, JournalError
 from mudroom.testing import journal_conformance, store_conformance
-from mudroom_postgres import connections, wait_notice, writer
+from mudroom_postgres import connections
+from mudroom_postgres import journal as postgres_journal
 from mudroom_postgres.store import PostgresStore
 
 from ...postgres_server import PostgresServer, find_free_port, find_program, run_unprivileged
@@ -112,7 +113,7 @@ async def test_events_of_broken_connections_are_stored_once(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(writer, "_ATTEMPT_SECONDS", 0.4)
+    monkeypatch.setattr(postgres_journal, "_ATTEMPT_SECONDS", 0.4)
     cutting, port = proxy
     database = postgres_url.rpartition("/")[2]
     store = PostgresStore(postgres_server.make_url(database, port))
@@ -133,7 +134,7 @@ async def test_events_of_broken_connections_are_stored_once(
 async def test_a_run_waits_for_the_database_and_then_reads_what_to_do(
     own_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "PATIENCE", 0.3)
+    monkeypatch.setattr(postgres_journal, "PATIENCE", 0.3)
     store = PostgresStore(own_server.create_database())
     journal = await store.create(ID)
     await journal.append(make_note(1))
@@ -158,7 +159,7 @@ async def test_waits_for_the_database_are_told_once_and_their_end_too(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(wait_notice, "NOTICE_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "NOTICE_SECONDS", 0.3)
     url = own_server.create_database()
     store = PostgresStore(url)
     journals = [await store.create(make_id(number)) for number in range(3)]
@@ -189,8 +190,8 @@ async def test_a_wait_that_ends_with_an_error_is_not_told_as_its_end(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(wait_notice, "NOTICE_SECONDS", 0.1)
-    monkeypatch.setattr(writer, "PATIENCE", 1.0)
+    monkeypatch.setattr(connections, "NOTICE_SECONDS", 0.1)
+    monkeypatch.setattr(postgres_journal, "PATIENCE", 1.0)
     store = PostgresStore(own_server.create_database())
     journal = await store.create(ID)
     await journal.append(make_note(1))
@@ -206,7 +207,7 @@ async def test_a_wait_that_ends_with_an_error_is_not_told_as_its_end(
 async def test_a_server_that_refuses_connections_for_long_is_told_from_one_that_is_away(
     postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "PATIENCE", 0.3)
+    monkeypatch.setattr(postgres_journal, "PATIENCE", 0.3)
     name = postgres_server.create_database().rpartition("/")[2]
     postgres_server.run_sql(f"CREATE ROLE limited LOGIN; GRANT ALL ON DATABASE {name} TO limited")
     store = PostgresStore(postgres_server.make_url(name, user="limited"))

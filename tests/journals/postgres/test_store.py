@@ -179,8 +179,8 @@ async def test_tables_of_another_version_are_refused_with_a_remedy(
 async def test_many_processes_may_create_the_tables_together(
     postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
+    from mudroom_postgres.connections import prepare_schema
     from mudroom_postgres.driver import connect
-    from mudroom_postgres.schema import prepare_schema
 
     url = postgres_server.create_database()
     connections = [await connect(url) for _ in range(8)]

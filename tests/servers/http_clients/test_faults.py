@@ -16,7 +16,7 @@ from yarl import URL
 from mudroom._adapters.journals.sessions import open_store
 from mudroom._core.ports import SessionStore
 from mudroom.testing import Request
-from mudroom_postgres.background_loop import get_background_loop
+from mudroom_postgres.connections import get_background_loop
 from mudroom_serve.request_log import Faults
 
 from .conftest import Client, Line, MakeSite, Site

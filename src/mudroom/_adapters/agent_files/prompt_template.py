@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct
@@ -278,7 +277,7 @@ class ShellText(Struct, frozen=True):
 
 
 # Means itself in every part of a shell command.
-_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./ -]*")
+_PLAIN = compile_later(r"[A-Za-z0-9_@%+=:,./ -]*")
 _COMMENT_AFTER = " \t\n;&|("
 _UNSAFE = (
     "the arguments have characters that a shell interprets, and the command has a place for them in"
@@ -304,6 +303,8 @@ def fill_command(
         find_value: returns the value for a placeholder.
         splits: whether a value outside quotation marks is several words.
     """
+    import shlex  # for the rare call with a shell command
+
     problem = ""
     filled = ""
     end = 0
@@ -354,6 +355,8 @@ def _find_place(before: str) -> str | None:
 
 def split_arguments(text: str) -> list[str]:
     """Split arguments as a shell does; at blanks if a quotation mark is never closed."""
+    import shlex
+
     try:
         return shlex.split(text)
     except ValueError:
@@ -362,7 +365,7 @@ def split_arguments(text: str) -> list[str]:
 
 MISSING_PROMPT = "the key prompt is missing"
 _ARGUMENTS = "{{args}}"
-_PLACE = re.compile(re.escape(_ARGUMENTS))
+_PLACE = compile_later(re.escape(_ARGUMENTS))
 _SHELL_START = "!{"
 _FILE = compile_later(r"@\{([^{}\n]+)\}")
 

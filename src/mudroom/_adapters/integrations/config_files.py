@@ -110,6 +110,11 @@ def _check_table(value: object, path: str, findings: list[Finding]) -> dict[str,
     return {}
 
 
+def as_table(value: object) -> dict[str, Any]:
+    """Return a table of a file as it is, and anything else as an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
 def _add_unreadable(path: str, reason: str, findings: list[Finding]) -> None:
     findings.append(Finding(path, f"the file is not used: {reason}", "Correct the file."))
 

@@ -1,4 +1,4 @@
-"""Trust in programs that a folder declares: the user's answer, for each folder and set."""
+"""Trust in what a folder declares: the user's answer, for each folder and set."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from ..._platform.private_files import make_private_folder, replace_private_file
 from ..._platform.regular_files import is_missing, read_regular_file
 from ...errors import UsageError
+from .config_files import make_digest
 
 TRUST_FILE = "trusted-programs.json"
 
@@ -60,3 +62,39 @@ def untrust_programs(home: str, folder: str) -> bool:
     if is_listed:
         trust_programs(home, place, ())
     return is_listed
+
+
+# Digests of prompts begin so in the list of trusted programs.
+PROMPT_PREFIX = "prompt:"
+
+
+class PromptRights(Struct, frozen=True, kw_only=True):
+    """What the file of a slash command or skill does beyond sending a prompt.
+
+    Shell commands in its text run when the user calls it; its `allowed-tools` let the model act
+    without a question. Both come with the folder, so they need trust as its hooks do.
+
+    Arguments:
+        name: of the slash command, with the slash.
+        origin: path of the file.
+        place: folder that the file belongs to, or whose settings turned its plugin on.
+        commands: shell commands as the file has them, before arguments are filled in.
+        rules: permission rules from `allowed-tools`.
+    """
+
+    name: str
+    origin: str
+    place: str
+    commands: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Identifies exactly these rights; the trust in a folder refers to it."""
+        return PROMPT_PREFIX + make_digest(self.origin, self.commands, self.rules)
+
+    @property
+    def shown(self) -> str:
+        """All commands and rules, for screens."""
+        allowed = [f"allows: {', '.join(self.rules)}"] if self.rules else []
+        return "\n".join([*(f"runs: {command}" for command in self.commands), *allowed])

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..._core.listings import count_noun
 from .config_files import Finding
-from .hook_programs.event_names import explain_never_fires
+from .hook_programs.events import explain_never_fires
 from .hook_programs.load import load_hooks
 from .hook_programs.spec import HookSpec
 from .mcp_servers.files import ServerEntry
@@ -19,8 +19,7 @@ from .mcp_servers.spec import ServerSpec
 from .plugins.load import load_plugins
 from .plugins.programs import list_plugin_hooks, list_plugin_servers
 from .plugins.spec import ListedPlugin, Plugin
-from .program_trust import load_trusted_programs, trust_programs
-from .prompt_rights import PROMPT_PREFIX, PromptRights
+from .program_trust import PROMPT_PREFIX, PromptRights, load_trusted_programs, trust_programs
 
 Program = ServerSpec | HookSpec | PromptRights
 NOT_TRUSTED = "not trusted"

@@ -120,7 +120,7 @@ def _choose_quarantine(request: SandboxRequest) -> str:
 
 
 def _open_seatbelt(request: SandboxRequest) -> tuple[Sandbox, str]:
-    from .macos.seatbelt import SANDBOX_EXEC, SeatbeltSandbox
+    from .seatbelt import SANDBOX_EXEC, SeatbeltSandbox
 
     if sys.platform != "darwin" or not os.access(SANDBOX_EXEC, os.X_OK):
         raise UsageError(

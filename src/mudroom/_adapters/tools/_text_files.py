@@ -1,18 +1,104 @@
-"""Files as streams, one lock per file, and texts for results."""
+"""Files as streams, one lock per file, names that only look different, and texts for results."""
 
 from __future__ import annotations
 
 import io
 import os
+import stat
 import threading
-from collections.abc import Mapping
+import time
+import unicodedata
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..._core.ports import Workspace
 from ..._core.tools import PreviewLine, ToolResult
+from ...errors import WorkspaceError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+
+# The search only makes an error clearer, so it may not take long.
+MAX_SECONDS = 0.5
+
+
+@contextmanager
+def naming_similar_files(workspace: Workspace, path: str) -> Generator[None]:
+    """Add a similar name to the error that a file does not exist.
+
+    The workspace lists only what the run may read, so no other name is disclosed.
+    """
+    try:
+        yield
+    except WorkspaceError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        similar = find_similar_file(workspace, path)
+        if similar is None:
+            raise
+        raise WorkspaceError(
+            f"{path} does not exist, but {similar} does: {_describe_difference(path, similar)}",
+            remedy="Use that name exactly as it is.",
+        ) from error.__cause__
+
+
+def find_similar_file(workspace: Workspace, path: str) -> str | None:
+    """Find the file or folder whose name is the same but for case and the form of its letters."""
+    deadline = time.monotonic() + MAX_SECONDS
+    wanted = fold_name(path)
+    depth = path.count("/") + 1
+    folder = os.path.dirname(path)
+    while folder and not _is_folder(workspace, folder):
+        if folder == os.path.dirname(folder):
+            return None  # the root: the path leads out of the workspace
+        folder = os.path.dirname(folder)
+    infos = workspace.walk(folder or ".", ignored=True)
+    with suppress(WorkspaceError):  # the error that the file is missing says enough
+        for info in takewhile(lambda _: time.monotonic() < deadline, infos):
+            named = "/".join(info.path.split("/")[:depth])
+            if fold_name(named) == wanted and named != path:
+                return named
+    return None
+
+
+def find_other_form(workspace: Workspace, path: str) -> str | None:
+    """Find a file whose name looks the same but has composed letters, or the other way round."""
+    for form in ("NFC", "NFD"):
+        other = unicodedata.normalize(form, path)
+        if other != path and _exists(workspace, other):
+            return other
+    return None
+
+
+def fold_name(path: str) -> str:
+    """Fold away what may differ between similar names: case, and the form of letters."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+
+
+def _describe_difference(path: str, similar: str) -> str:
+    if unicodedata.normalize("NFC", path) != unicodedata.normalize("NFC", similar):
+        return "upper and lower case differ"
+    form = "decomposed" if unicodedata.is_normalized("NFD", similar) else "composed"
+    return f"it looks the same, but its letters with accents are {form} ({similar!a})"
+
+
+def _is_folder(workspace: Workspace, path: str) -> bool:
+    try:
+        return stat.S_ISDIR(workspace.stat(path).mode)
+    except WorkspaceError:
+        return False
+
+
+def _exists(workspace: Workspace, path: str) -> bool:
+    try:
+        workspace.stat(path)
+    except WorkspaceError:
+        return False
+    return True
+
 
 _STREAM_BUFFER = 1 << 18  # bytes
 # Changes to larger files are not shown as a difference.

@@ -15,7 +15,7 @@ from ..._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
 from ._schema import build_parser, build_schema, load_description
 
 if TYPE_CHECKING:
-    from .text.file_edits import TextEdit
+    from .text.file_changes import TextEdit
 
 
 class Arguments(Struct, frozen=True):
@@ -45,7 +45,7 @@ class Arguments(Struct, frozen=True):
             ) from None
 
     def list_edits(self) -> list[TextEdit]:
-        from .text.file_edits import TextEdit  # after the first request
+        from .text.file_changes import TextEdit  # after the first request
 
         count = self.expected_replacements
         is_everywhere = self.replace_all or (count or 1) > 1
@@ -116,14 +116,14 @@ def _rename(edit: object) -> dict[str, Any]:
 
 
 async def run(ctx: ToolContext, arguments: Arguments | SeveralEdits) -> ToolResult:
-    from .text.file_edits import edit_file  # after the first request
+    from .text.file_changes import edit_file  # after the first request
 
     return await asyncio.to_thread(edit_file, ctx.workspace, *arguments.list_edits())
 
 
 def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewLine]:
     """Show the difference that the call would make; empty if it would fail."""
-    from .text.file_edits import propose_edit
+    from .text.file_changes import propose_edit
 
     return propose_edit(workspace, *parse(dict(arguments)).list_edits())
 

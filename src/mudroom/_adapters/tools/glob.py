@@ -16,11 +16,10 @@ from ..._core.listings import count_noun
 from ..._core.ports import FileInfo, ToolContext, Workspace
 from ..._core.schemas import read_leniently
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
-from ._glob_match import compile_glob, has_wildcard, list_names
+from ._glob_patterns import compile_glob, find_named, has_wildcard, list_names, locate_pattern
 from ._schema import build_parser, build_schema, load_description, take_flag
-from ._search_pattern import find_named, locate_pattern
 from ._search_scope import SearchScope, format_no_rows, format_rows
-from ._similar_names import fold_name, naming_similar_files
+from ._text_files import fold_name, naming_similar_files
 
 MAX_FILES = 100
 """Files in one result."""

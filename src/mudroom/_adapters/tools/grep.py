@@ -18,7 +18,7 @@ from ..._core.ports import ToolContext, Workspace
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..._platform.patterns import compile_later
 from ..._platform.time_limits import time_limit
-from ._glob_match import compile_glob, list_names
+from ._glob_patterns import compile_glob, find_named, list_names, read_pattern
 from ._ripgrep import (
     InvalidPattern,
     SearchProgress,
@@ -28,7 +28,6 @@ from ._ripgrep import (
     search_files,
 )
 from ._schema import build_parser, build_schema, load_description, take_flag, take_integer
-from ._search_pattern import find_named, read_pattern
 from ._search_scope import (
     PathFilter,
     SearchScope,
@@ -36,8 +35,7 @@ from ._search_scope import (
     format_no_rows,
     format_rows,
 )
-from ._similar_names import naming_similar_files
-from ._text_files import make_error_result
+from ._text_files import make_error_result, naming_similar_files
 
 MAX_SECONDS = 20.0
 """Time limit of a search."""

@@ -19,10 +19,10 @@ from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import WorkspaceError
 from ._image_files import MAX_IMAGE_BYTES, MAX_PIXELS_PER_SIDE, is_image, parse_image
 from ._schema import build_parser, build_schema, load_description, take_integer
-from ._text_files import make_error_result, open_stream
+from ._text_files import make_error_result, naming_similar_files, open_stream
 
 if TYPE_CHECKING:
-    from .text.line_ranges import LineRange
+    from .text.file_text import LineRange
 
 # Used when the model sends no limit.
 MAX_LINES = 2_000
@@ -111,8 +111,6 @@ def _to_offset(first: int | None, last: int | None) -> dict[str, int]:
 
 
 def _read_file(workspace: Workspace, path: str, arguments: Arguments) -> ToolResult:
-    from ._similar_names import naming_similar_files
-
     with naming_similar_files(workspace, path):
         info = workspace.stat(path)
     if stat.S_ISDIR(info.mode):
@@ -126,7 +124,7 @@ def _read_file(workspace: Workspace, path: str, arguments: Arguments) -> ToolRes
 def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolResult:
     # After the first request: what a start imports delays it.
     from .text.encodings import describe_binary
-    from .text.line_ranges import read_lines
+    from .text.file_text import read_lines
 
     head = file.read(_HEAD)
     if is_image(head) and (result := _read_image(head, file, path, size)):

@@ -39,7 +39,7 @@ def adapt(called: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-    from .text.file_writes import write_file  # after the first request
+    from .text.file_changes import write_file  # after the first request
 
     return await asyncio.to_thread(
         write_file, ctx.workspace, arguments.file_path, arguments.content
@@ -47,7 +47,7 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 
 
 def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewLine]:
-    from .text.file_writes import propose_write
+    from .text.file_changes import propose_write
 
     content = str(arguments.get("content", ""))
     return propose_write(workspace, str(arguments["file_path"]), content)

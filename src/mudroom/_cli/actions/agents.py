@@ -52,33 +52,28 @@ _DIALECTS = ("opencode", "codex", "claude", "gemini", "qwen", "goose")
 
 def load_agents(cwd: str) -> LoadedAgents:
     settings = load_settings(cwd)
-    programs = load_programs(settings, cwd)
     return agent_files.load_agent_files(
         cwd,
-        user_home=os.environ.get("HOME", ""),
         tools=KNOWN_TOOLS,
-        plugins=programs.plugins if programs else (),
         trusts_folder=is_trusted(settings, cwd),
+        **_find_sources(cwd),
     )
 
 
 def check_commands(cwd: str) -> list[Diagnostic]:
     """List the problems of the command files that apply in a folder."""
-    programs = load_programs(load_settings(cwd), cwd)
-    return agent_files.check_commands(
-        cwd,
-        user_home=os.environ.get("HOME", ""),
-        plugins=programs.plugins if programs else (),
-    )
+    return agent_files.check_commands(cwd, **_find_sources(cwd))
 
 
 def load_styles(cwd: str) -> LoadedStyles:
+    return agent_files.load_output_styles(cwd, **_find_sources(cwd))
+
+
+def _find_sources(cwd: str) -> dict[str, Any]:
+    """Return the user's home folder, and the plugins, whose files count besides those here."""
     programs = load_programs(load_settings(cwd), cwd)
-    return agent_files.load_output_styles(
-        cwd,
-        user_home=os.environ.get("HOME", ""),
-        plugins=programs.plugins if programs else (),
-    )
+    plugins = programs.plugins if programs else ()
+    return {"user_home": os.environ.get("HOME", ""), "plugins": plugins}
 
 
 def list_child_models(cwd: str, notices: list[str]) -> dict[str, str]:
@@ -108,14 +103,10 @@ def print_agents(cwd: str, *, as_json: bool) -> int:
     findings = [*loaded.diagnostics, *styles.diagnostics]
     rows = list(_list_rows(cwd, loaded))
     if as_json:
-        skills = [
-            {"name": skill.name, "description": skill.description, "path": skill.path}
-            for skill in loaded.skills.values()
-        ]
-        shown_styles = [
-            {"name": style.name, "description": style.description, "path": style.path}
-            for style in styles.by_name.values()
-        ]
+        skills, shown_styles = (
+            [{"name": x.name, "description": x.description, "path": x.path} for x in files]
+            for files in (loaded.skills.values(), styles.by_name.values())
+        )
         print_json(
             {"agents": rows, "skills": skills, "output_styles": shown_styles, "findings": findings}
         )
@@ -125,12 +116,10 @@ def print_agents(cwd: str, *, as_json: bool) -> int:
         model = "" if row["child_model"] == "inherit" else f", model {row['child_model']}"
         lines.append((row["name"], sanitize_line(row["description"])))
         lines.append(("", f"{row['path'] or 'built in'}{model}"))
-    for skill in loaded.skills.values():
-        lines.append((skill.name, f"skill: {sanitize_line(skill.description)}"))
-        lines.append(("", skill.path))
-    for style in styles.by_name.values():
-        lines.append((style.name, f"output style: {sanitize_line(style.description)}"))
-        lines.append(("", style.path))
+    for kind, files in (("skill", loaded.skills), ("output style", styles.by_name)):
+        for file in files.values():
+            lines.append((file.name, f"{kind}: {sanitize_line(file.description)}"))
+            lines.append(("", file.path))
     print_rows(lines)
     if counts := agent_files.count_by_severity(findings):
         print_entry(f"{counts}: mudroom agents check shows them.")

@@ -14,7 +14,7 @@ from ...errors import UsageError, suggest_names
 from ..output.progress import print_notice
 from ..output.theme import use_theme
 from .session_start import NEW_SESSION, SessionStart, StartOptions
-from .user_store import use_store
+from .user_store import open_store, use_store
 
 
 def load_settings(cwd: str, **flags: object) -> config.Settings:
@@ -92,7 +92,6 @@ def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
 
     from ..._session.agent_catalog import parse_child_models
     from .session_store import resolve_replayed
-    from .user_store import open_store
 
     def resolve(model: str) -> str:
         return asyncio.run(resolve_replayed(open_store(settings.home), cwd, model))
@@ -129,8 +128,7 @@ def prepare_start(
     if any(value not in (None, False) for value in selection.values()):
         import asyncio  # slow to import, as are the next ones
 
-        from .select_session import select_session
-        from .user_store import open_store
+        from .session_store import select_session
 
         require_folder(here)
         # The folder, and with it the settings, is known only once the session is found, so the

@@ -2,27 +2,238 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..._core.agents import Mode
 from ..._core.events import StoredEvent
+from ..._core.listings import format_size
+from ..._core.messages import estimate_tokens
 from ..._core.runs import Report
+from ..._core.tool_names import SERVER_PREFIX
 from ..._platform.event_loop import run_event_loop
+from ..._platform.patterns import compile_later
 from ..._projections.run_tree import RunTree, list_names
+from ..._session.config import Settings
 from ..._session.session import Session
-from ...errors import SessionPaused, UsageError
+from ...errors import SessionPaused, UnknownName, UsageError, suggest_names
 from ..output.notices.log import show_log
 from ..output.progress import print_notice
 from ..output.run_reporter import RunReporter
 from ..output.signals import handle_signals
-from .load_permissions import load_permissions
+from .load_permissions import LoadedPermissions, is_trusted, load_permissions
 from .open_session import create_session, name_session
 from .programs.load_programs import list_server_names, load_programs
-from .prompts.print_calls import WordsRun, add_rules, find_call
-from .read_prompt import read_prompt
+from .prompts import prepare_prompt, run_prepared
 from .session_start import SessionStart, StartOptions, describe_continued
 from .session_store import delete_expired_sessions
+
+if TYPE_CHECKING:
+    from ..._adapters.integrations.usable_programs import UsablePrograms
+    from .prompt_calls import FilledPrompt, PromptCall
+
+
+MAX_STDIN_BYTES = 10 * 1024 * 1024
+
+# Tokens of piped text from which a line says how large it is: each request sends it again.
+MANY_TOKENS = 50_000
+
+# Seconds to wait for the first byte: many programs neither write to their pipe nor close it.
+STDIN_TIMEOUT = 3.0
+
+
+def read_prompt(
+    words: str | None,
+    stdin: IO[Any] | None,
+    *,
+    wait: bool,
+    warn: Callable[[str], None],
+    timeout: float = STDIN_TIMEOUT,
+) -> str:
+    """Read the whole prompt.
+
+    Arguments:
+        words: the command line's prompt; None if all of it comes from stdin.
+        stdin: of this process; None if it was closed. A terminal is not read.
+        wait: read stdin to its end without a timeout. warn: takes one line for stderr.
+        timeout: seconds to wait for the first byte otherwise.
+
+    Raises UsageError if the prompt is empty, too large, or not UTF-8.
+    """
+    if words is None:
+        piped = _decode(_read_pipe(stdin, None, warn), warn).strip()
+        if not piped:
+            raise UsageError(
+                "the prompt is empty",
+                remedy='Nothing came on stdin. Describe the task: mudroom -p "…"',
+            )
+        return piped
+    if not words.strip():
+        raise UsageError(
+            "the prompt is empty",
+            remedy='Describe the task: mudroom -p "find the testing framework"',
+        )
+    try:
+        # Arguments with bytes that are not UTF-8 contain surrogates, which no provider accepts.
+        words.encode()
+    except UnicodeEncodeError:
+        raise UsageError("the prompt is not UTF-8", remedy="Check the terminal's locale.") from None
+    piped = _decode(_read_pipe(stdin, None if wait else timeout, warn), warn)
+    if not piped.strip():
+        return words
+    from ..._projections.engine_text import quote, wrap  # most prompts have no input
+
+    return f"{words}\n\n{wrap('stdin', quote(piped.rstrip()))}"
+
+
+def _decode(data: bytes, warn: Callable[[str], None]) -> str:
+    """Return the text of stdin; say how large it is if it costs a lot."""
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"stdin is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}",
+            remedy="Convert it first (iconv -t utf-8), or name the file in the prompt.",
+        ) from None
+    tokens = estimate_tokens(text)
+    if tokens >= MANY_TOKENS:
+        warn(
+            f"stdin has {format_size(len(data))}, about {tokens:,} tokens, which each request "
+            "sends; name a file instead, and only what is read of it is sent"
+        )
+    return text
+
+
+def _read_pipe(stdin: IO[Any] | None, timeout: float | None, warn: Callable[[str], None]) -> bytes:
+    if stdin is None or stdin.isatty():
+        return b""
+    descriptor = stdin.fileno()
+    try:
+        readable, _, _ = select.select([descriptor], [], [], timeout)
+        if readable:
+            return _read_all(descriptor)
+        warn(
+            f"no input on stdin within {timeout:.0f} s; continuing without it"
+            ' (add "-" after the prompt to wait for it)'
+        )
+    except OSError as error:
+        warn(f"stdin cannot be read ({error.strerror}); continuing without it")
+    return b""
+
+
+def _read_all(descriptor: int) -> bytes:
+    data = bytearray()
+    while chunk := os.read(descriptor, 1 << 20):
+        data += chunk
+        if len(data) > MAX_STDIN_BYTES:
+            raise UsageError(
+                "stdin is larger than 10 MB",
+                remedy="Save it as a file in the folder and name that file in the prompt.",
+            )
+    return bytes(data)
+
+
+HINT = (
+    "mudroom -p calls commands of files, skills, and prompts of MCP servers. For all others start "
+    "mudroom and type them."
+)
+
+_AS_TEXT = "A space before the slash makes it text for the model."
+
+_COMMAND = compile_later(rf"/(?!{SERVER_PREFIX})[A-Za-z][\w:-]*")
+
+
+def find_call(
+    words: str, settings: Settings, cwd: str, programs: UsablePrograms | None
+) -> PromptCall | None:
+    """Return the call that a prompt is; None for text, and for a prompt of an MCP server.
+
+    Raises UnknownName if the first word looks like a command and is neither one nor a path.
+    """
+    if not words.startswith("/"):
+        return None
+    from .prompt_calls import make_call  # slow to import, as is the next one
+    from .prompt_files import find_prompt_file, load_prompt_files
+
+    name, _, arguments = words.partition(" ")
+    plugins = programs.plugins if programs else ()
+    trusts_folder = is_trusted(settings, cwd)
+    files = load_prompt_files(os.path.realpath(cwd), plugins, trusts_folder=trusts_folder)
+    file = find_prompt_file(files, name, trusts_folder=trusts_folder)
+    if file:
+        trusted = programs.trusted_prompts if programs else ()
+        return make_call(file, arguments.strip(), settings, cwd, trusted)
+    if _COMMAND.fullmatch(name) and not os.path.lexists(name):
+        remedy = suggest_names(name, files, otherwise=HINT)
+        raise UnknownName("command", name, files, remedy=f"{remedy} {_AS_TEXT}")
+    return None
+
+
+def add_rules(call: PromptCall | None, loaded: LoadedPermissions) -> LoadedPermissions:
+    """Add a call's rules to the permissions; the session runs no other prompt."""
+    if call is None:
+        return loaded
+    permissions = loaded.permissions
+    permissions = replace(permissions, rules=(*permissions.rules, *call.rules))
+    notices = (*loaded.notices, *call.notices)
+    return LoadedPermissions(permissions, notices)
+
+
+class WordsRun(Struct):
+    """Runs the prompt of a command line.
+
+    Arguments:
+        loaded: the session's permissions. warn: takes each note, a line for the user.
+        teammates: see `prepare_prompt`.
+    """
+
+    session: Session
+    settings: Settings
+    loaded: LoadedPermissions
+    warn: Callable[[str], None]
+    teammates: Collection[str]
+
+    async def run(self, call: PromptCall | None, words: str, data: str, **options: Any) -> Report:
+        """Run the prompt, or that of the file or MCP server that it calls.
+
+        Arguments:
+            words: of the command line. data: follows them.
+            options: further arguments of `Session.run` and `Session.task`.
+        """
+        if call is None and words.startswith(f"/{SERVER_PREFIX}"):
+            from .prompt_calls import fetch_filled
+
+            fetched = await fetch_filled(self.session, words)
+            return await self._run_line(fetched.line, data, options, fetched)
+        if call is None:
+            return await self._run_line(words, data, options)
+        from .prompt_calls import fill_call, run_forked
+
+        session = self.session
+        settings = self.settings
+        filled = await fill_call(call, session, settings, self.loaded.permissions)
+        if call.template.forks:
+            return await run_forked(call, filled, session, settings, self.warn, data, **options)
+        options["model"] = call.template.model
+        return await self._run_line(filled.line, data, options, filled)
+
+    async def _run_line(
+        self, line: str, data: str, options: dict[str, Any], filled: FilledPrompt | None = None
+    ) -> Report:
+        typed = filled.typed if filled else None
+        prompt = await prepare_prompt(
+            self.session, self.settings, line, teammates=self.teammates, typed=typed
+        )
+        if filled:
+            prompt.text = filled.put_outputs(prompt.text)
+        return await run_prepared(self.session, prompt, data, self.warn, **options)
+
 
 DATA_HINT = (
     "A prompt with data on stdin may only read. To let it change files and run commands: "

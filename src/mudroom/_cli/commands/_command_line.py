@@ -1,15 +1,39 @@
-"""Finds the command of a command line; its name may come after options."""
+"""The table of the commands, and the command that a command line names, perhaps after options.
+
+A command's module is imported when the command is read.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import cast
 
 import click
 
 from ..._platform.patterns import compile_later
 from ...errors import UsageError
+
+# Commands of other programs -> the nearest thing that mudroom has.
+_COMMANDS = {
+    "login logout auth connect setup-token": "Keys are environment variables: see mudroom models.",
+    "update upgrade install": "Update mudroom with the program that installed it, such as pipx.",
+    "exec ask query": 'Use mudroom -p "PROMPT".',
+    "sessions history": "Use mudroom runs.",
+    "chat": "mudroom alone opens the interactive prompt.",
+    "skills": "Start mudroom and type /skills.",
+    "stats usage": "mudroom runs lists tokens; /cost at the prompt shows costs.",
+    "vis ui web": "Use mudroom view.",
+}
+_NEAREST_COMMANDS = {name: text for names, text in _COMMANDS.items() for name in names.split()}
+# Flags of other programs. Some are mudroom's own flags in a session that an agent SDK starts.
+_NEAREST_FLAGS = {
+    "--yolo": "--dangerously-skip-permissions",
+    "--full-auto": "--permission-mode acceptEdits",
+    "--system-prompt": "--agent",
+    "--append-system-prompt": "--agent",
+}
 
 _BARE_WORD = compile_later(r"[a-z][a-z0-9_-]*")
 _WORDS_SHOWN = 20
@@ -96,7 +120,7 @@ def describe_usage_error(error: click.ClickException) -> str:
         options = context.command.params if context else []
         known = [flag for option in options for flag in option.opts if flag.startswith("--")]
         near = [flag for flag in known if flag.startswith(name)] or error.possibilities or []
-        other = _find_nearest_flag(name)
+        other = _NEAREST_FLAGS.get(name)
         if other and other.split()[0] in known:
             near = [other]
         if not command and not near:
@@ -113,12 +137,6 @@ def describe_usage_error(error: click.ClickException) -> str:
         + (f"Did you mean {' or '.join(near[:_NAMES_SUGGESTED])}? " if near else "")
         + remedy
     )
-
-
-def _find_nearest_flag(name: str) -> str:
-    from ._other_programs import find_nearest_flag  # only a mistake needs it
-
-    return find_nearest_flag(name)
 
 
 def _is_root_only(option: click.Option) -> bool:
@@ -154,9 +172,7 @@ def reject_unknown_command(words: Sequence[str], commands: Iterable[str]) -> Non
         return
     import difflib
 
-    from ._other_programs import describe_nearest_command
-
-    nearest = describe_nearest_command(words[0])
+    nearest = _NEAREST_COMMANDS.get(words[0])
     similar = difflib.get_close_matches(words[0], commands, n=1, cutoff=0.6)
     hint = f"Did you mean {similar[0]}?" if similar else "mudroom help lists the commands."
     hint = nearest or hint
@@ -165,3 +181,48 @@ def reject_unknown_command(words: Sequence[str], commands: Iterable[str]) -> Non
         f"unknown command {words[0]!r}",
         remedy=f'{hint} To ask it as a prompt: mudroom -p "{prompt}"',
     )
+
+
+# Module of this folder -> the names in its `COMMANDS`, in the order of the help.
+MODULES = {
+    "sessions": "runs show resume rename delete export record replay journal",
+    "viewer": "view",
+    "permissions": "permissions trust",
+    "programs": "mcp hooks plugins",
+    "editors": "acp",
+    "serve": "serve",
+    "agents": "agents",
+    "batch": "batch",
+    "fleet": "fleet",
+    "board": "board",
+    "workspaces": "workspaces",
+    "setup": "models doctor completion config init",
+    "root": "help",
+}
+
+
+class CommandTable(Mapping[str, click.Command]):
+    def __init__(self) -> None:
+        self._modules = {name: module for module in MODULES for name in MODULES[module].split()}
+        self._commands: dict[str, click.Command] = {}
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._commands:
+            module = import_module(f"{__package__}.{self._modules[name]}")
+            command: click.Command = module.COMMANDS[name]
+            reject_blank_texts([command])
+            self._commands[name] = command
+        return self._commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __contains__(self, name: object) -> bool:
+        # Without reading the command.
+        return name in self._modules
+
+
+ALL_COMMANDS = CommandTable()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ... import Mode
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -20,6 +22,8 @@ COUNT = click.IntRange(1)
 COUNT.name = "whole number"
 AMOUNT = click.FloatRange(0, min_open=True)
 AMOUNT.name = "number"
+
+MODES = [mode.value for mode in Mode]
 
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 
@@ -46,6 +50,11 @@ def value_option(
 ) -> Decorator:
     """Make an option that takes a value. `names`: its flags, separated by blanks."""
     return click.option(*names.split(), metavar=metavar, help=help_text, type=kind)
+
+
+def switch_option(name: str, help_text: str) -> Decorator:
+    """Make the flag of a setting: None if it is not given, so that files may set it."""
+    return click.option(name, is_flag=True, default=None, help=help_text)
 
 
 def rules_option(word: str, help_text: str) -> Decorator:

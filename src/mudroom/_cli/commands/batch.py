@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
-from ..actions.permission_modes import MODES
 from ._options import (
     AMOUNT,
     CONTEXT_SETTINGS,
+    MODES,
     folder_option,
     quiet_option,
     value_option,
@@ -78,7 +78,7 @@ def batch(
     """
     file, *more = words
     if words == (_STATUS,):
-        from ..actions.batch.status import show_status
+        from ..actions.batch_status import show_status
 
         _check_status_options()
         return show_status(cwd, out or "", as_json=as_json)
@@ -86,7 +86,7 @@ def batch(
         raise click.UsageError(f"a batch has one file, not {len(words)}")
     if as_json:
         raise click.UsageError("--json is for mudroom batch status; results go to the output file")
-    from ..actions.batch.run import BatchFlags, run_batch
+    from ..actions.batch import BatchFlags, run_batch
 
     chosen = BatchFlags(
         file=file,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..actions.permission_modes import MODES
-from ._options import CONTEXT_SETTINGS, quiet_option, value_option
+from ._options import CONTEXT_SETTINGS, MODES, quiet_option, value_option
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from ..actions.permission_modes import MODES
 from ._options import (
     AMOUNT,
     CONTEXT_SETTINGS,
     COUNT,
+    MODES,
     complete_folders,
     listen_details,
     quiet_option,

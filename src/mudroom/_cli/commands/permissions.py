@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from ..actions.permission_modes import MODES
 from ._options import (
     CONTEXT_SETTINGS,
+    MODES,
     folder_option,
     json_option,
     rules_option,

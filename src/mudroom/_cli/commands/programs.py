@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from ._options import CONTEXT_SETTINGS, folder_option, json_option, plugin_dir_option
@@ -71,14 +73,7 @@ def get_server(cwd: str, name: str, as_json: bool) -> int:
 )
 @click.pass_obj
 def add_server(
-    cwd: str,
-    name: str,
-    target: str,
-    arguments: tuple[str, ...],
-    scope: str | None,
-    transport: str | None,
-    variables: tuple[str, ...],
-    headers: tuple[str, ...],
+    cwd: str, name: str, target: str, arguments: tuple[str, ...], scope: str | None, **options: Any
 ) -> int:
     """Add a server to .mcp.json, or with --scope user to a file of yours.
 
@@ -91,16 +86,7 @@ def add_server(
     """
     from ..actions.programs.edit_servers import add_server as add
 
-    return add(
-        cwd,
-        name,
-        target,
-        arguments,
-        scope=scope or "project",
-        transport=transport,
-        variables=variables,
-        headers=headers,
-    )
+    return add(cwd, name, target, arguments, scope=scope or "project", **options)
 
 
 @mcp.command("remove", context_settings=CONTEXT_SETTINGS)

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UnknownName, UsageError
-from ..actions.permission_modes import MODES
 from ..output.help.help_text import COMMAND_GROUPS, SHORT_HELP
-from ._command_line import reject_blank_texts, reject_unknown_command
-from ._command_table import ALL_COMMANDS
+from ._command_line import ALL_COMMANDS, reject_blank_texts, reject_unknown_command
 from ._options import (
     AMOUNT,
     CONTEXT_SETTINGS,
     COUNT,
+    MODES,
     folder_option,
     format_option,
     no_color_option,
@@ -28,6 +27,7 @@ from ._options import (
     quiet_option,
     rules_option,
     store_option,
+    switch_option,
     value_option,
     verbose_option,
     worker_option,
@@ -163,40 +163,26 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     "--max-children", "N", "Maximum number of child runs at the same time; more wait.", COUNT
 )
 @worker_option("children")
-@click.option(
-    "--board",
-    is_flag=True,
-    default=None,
-    help="Offer the tools for the task board of the project.",
-)
-@click.option(
+@switch_option("--board", "Offer the tools for the task board of the project.")
+@switch_option(
     "--isolate",
-    is_flag=True,
-    default=None,
-    help="Give each child that may change files its own copy; merge its changes when it reports.",
+    "Give each child that may change files its own copy; merge its changes when it reports.",
 )
 @value_option(
     "--check",
     "COMMAND",
     "Command, such as 'make test', that must succeed before the work of such a child is merged.",
 )
-@click.option(
+@switch_option(
     "--strict-merges",
-    is_flag=True,
-    default=None,
-    help="With -p: exit with 3 if work of a child did not land, although the run succeeded.",
+    "With -p: exit with 3 if work of a child did not land, although the run succeeded.",
 )
 @click.option(
     "--sandbox",
     type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),
     help='Sandbox for shell commands ("off" disables it).',
 )
-@click.option(
-    "--allow-net",
-    is_flag=True,
-    default=None,
-    help="Let commands, web_fetch and web_search reach the network.",
-)
+@switch_option("--allow-net", "Let commands, web_fetch and web_search reach the network.")
 @click.option(
     "--permission-mode",
     type=click.Choice(MODES),
@@ -210,24 +196,15 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     is_flag=True,
     help="Skip all permission prompts (same as --permission-mode bypassPermissions).",
 )
-@click.option(
-    "--trust",
-    is_flag=True,
-    default=None,
-    help="Trust the agent files, MCP servers and hooks of this folder for this run.",
+@switch_option(
+    "--trust", "Trust the agent files, MCP servers and hooks of this folder for this run."
 )
 @plugin_dir_option
-@click.option(
-    "--trace",
-    is_flag=True,
-    default=None,
-    help="Export traces with OpenTelemetry (also on with OTEL_EXPORTER_OTLP_ENDPOINT).",
+@switch_option(
+    "--trace", "Export traces with OpenTelemetry (also on with OTEL_EXPORTER_OTLP_ENDPOINT)."
 )
-@click.option(
-    "--annotate",
-    is_flag=True,
-    default=None,
-    help="With -p: annotations on stderr and a summary of the step, for GitHub Actions.",
+@switch_option(
+    "--annotate", "With -p: annotations on stderr and a summary of the step, for GitHub Actions."
 )
 @click.option(
     "-c",

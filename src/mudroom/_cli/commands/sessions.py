@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from ._options import (
@@ -76,16 +78,7 @@ def show(
 @quiet_option
 @no_color_option
 @store_option
-def resume(
-    session: str | None,
-    last: bool,
-    cwd: str | None,
-    output_format: str | None,
-    verbose: bool,
-    quiet: bool,
-    no_color: bool,
-    store: str | None,
-) -> int:
+def resume(session: str | None, **options: Any) -> int:
     """Finish an interrupted run, and print its answer as -p does.
 
     The session works as it was started; docs/sessions.md lists the flags. If no run was
@@ -93,16 +86,7 @@ def resume(
     """
     from ..actions.session_maintenance import resume_session
 
-    return resume_session(
-        session,
-        last=last,
-        cwd=cwd,
-        output_format=output_format,
-        verbose=verbose,
-        quiet=quiet,
-        no_color=no_color,
-        store=store,
-    )
+    return resume_session(session, **options)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -168,16 +152,16 @@ def export(
     session of this folder.
     """
     if html is not None or export_format == "html":
-        from ..actions.export.export_html import export_html
+        from ..actions.export import export_html
 
         return export_html(session, html or target, store=store)
     if export_format == "otel":
         if target != "-":
             raise click.UsageError("--format otel sends the spans; it takes no -o")
-        from ..actions.export.export_traces import export_traces
+        from ..actions.export_traces import export_traces
 
         return export_traces(session, store=store)
-    from ..actions.export.export_session import export_session
+    from ..actions.export import export_session
 
     return export_session(session, export_format, target, store=store)
 
@@ -192,7 +176,7 @@ def record(file: str, session: str, store: str | None) -> int:
     In a test, mudroom.testing.load_replay_model("FILE") is a model that gives the recorded answers
     offline. The same as export --format fixture.
     """
-    from ..actions.export.export_session import export_session
+    from ..actions.export import export_session
 
     return export_session(session, "fixture", file, store=store)
 

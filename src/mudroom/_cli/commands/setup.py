@@ -11,7 +11,7 @@ from ._options import CONTEXT_SETTINGS, folder_option, json_option
 @json_option
 def models(as_json: bool) -> int:
     """List providers and show which are set up (key or address)."""
-    from ..actions.doctor.providers import print_providers
+    from ..actions.providers import print_providers
 
     return print_providers(as_json=as_json)
 

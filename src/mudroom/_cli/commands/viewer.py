@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from ._options import CONTEXT_SETTINGS, store_option
@@ -35,33 +37,20 @@ from ._options import CONTEXT_SETTINGS, store_option
     help="Write a page with this session to FILE and start no server; - is stdout.",
 )
 @store_option
-def view(
-    session: str | None,
-    port: int,
-    host: str,
-    open_browser: bool,
-    target: str | None,
-    store: str | None,
-) -> int:
+def view(session: str | None, target: str | None, store: str | None, **options: Any) -> int:
     """Show runs in a browser: tree, timeline, transcripts, ledger.
 
     RUN is an id from `mudroom runs`, the beginning of one, or a name; the default is the last
     session of this folder, else the last of all.
     """
     if target:
-        from ..actions.export.export_html import export_html
+        from ..actions.export import export_html
 
         return export_html(session or "", target, store=store)
 
     from ..actions.serve_viewer import serve_viewer
 
-    return serve_viewer(
-        session or "",
-        host=host,
-        port=port,
-        open_browser=open_browser,
-        store=store,
-    )
+    return serve_viewer(session or "", store=store, **options)
 
 
 COMMANDS: dict[str, click.Command] = {"view": view}

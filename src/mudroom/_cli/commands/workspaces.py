@@ -45,7 +45,7 @@ def show_work(cwd: str, name: str) -> int:
 
 
 @workspaces.command("overlap", context_settings=CONTEXT_SETTINGS)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.pass_obj
 def list_overlaps(cwd: str, as_json: bool) -> int:
     """List the files that several runs of the last session here changed."""

@@ -22,11 +22,16 @@ from ..._session.config import Settings
 from ..._session.session import Session
 from ...driving import SessionDriver, SessionStart, Turn
 from ...errors import JournalError, MudroomError, SessionPaused, suggest_names
-from ..actions.prompts import PreparedPrompt, prepare_prompt, run_prepared
-from ..actions.prompts.mentions import begins_with_path, split_message
-from ..actions.prompts.prompt_calls import FilledPrompt
-from ..actions.prompts.prompt_files import PromptFile, find_prompt_file, load_session_prompts
-from ..actions.prompts.server_prompts import list_prompts
+from ..actions.prompt_calls import FilledPrompt
+from ..actions.prompt_files import PromptFile, find_prompt_file, load_session_prompts
+from ..actions.prompts import (
+    PreparedPrompt,
+    begins_with_path,
+    list_prompts,
+    prepare_prompt,
+    run_prepared,
+    split_message,
+)
 from ..actions.user_store import open_store
 from ..output.report import (
     describe_changed_files,

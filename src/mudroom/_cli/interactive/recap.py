@@ -10,7 +10,7 @@ from ..._core.runs import is_child_id
 from ..._projections.run_tree import RunTree
 from ..._projections.run_view import RunView
 from ..._projections.safe_text import sanitize_line
-from ..actions.prompts.attachments import remove_attachments
+from ..actions.prompts import remove_attachments
 from ..actions.session_store import describe_session, read_summaries_of_folder
 from ..actions.user_store import open_store
 from ..output.scrollback import Scrollback

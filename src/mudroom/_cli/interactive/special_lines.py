@@ -12,16 +12,17 @@ from ..._projections.safe_text import sanitize
 from ..._session.config import Settings
 from ..._session.session import Session
 from ..actions.load_permissions import load_permissions
-from ..actions.prompts.prompt_calls import (
+from ..actions.prompt_calls import (
     FilledPrompt,
     PromptCall,
+    ShellEscape,
     fill_call,
     make_call,
+    make_filled,
     run_forked,
 )
-from ..actions.prompts.prompt_files import PromptFile
-from ..actions.prompts.server_prompts import fetch_prompt, make_filled
-from ..actions.prompts.shell_escape import ShellEscape
+from ..actions.prompt_files import PromptFile
+from ..actions.prompts import fetch_prompt
 from ..output.text import Line
 from .questions.approvals import ApprovalPrompt
 from .ui import UI

@@ -513,7 +513,6 @@ class RunSpans:
         self.turn = self._open_below(span_id, name, at, attributes, is_request=True)
 
     def add_answer(self, usage: Usage, finish_reasons: object) -> None:
-        """Add an answer's usage to that of the run."""
         self._usage += usage
         if isinstance(finish_reasons, tuple):
             self.finish_reasons = finish_reasons

@@ -22,12 +22,10 @@ from msgspec import Struct
 
 from ...._core.ports import HookCallback
 from ...._platform.time_limits import time_limit
-from .event_names import explain_never_fires
-from .event_rules import RULES
-from .matcher import parse_matcher
+from .events import RULES, explain_never_fires, parse_matcher
 from .outcome import HookOutcome, merge_outcomes, read_ending, read_output
+from .remote_hooks import CallServerTool, call_hook_tool, post_input
 from .run_log import HookRun, RunLog
-from .server_tools import CallServerTool, call_hook_tool
 from .spec import HookSpec
 
 log = logging.getLogger("mudroom")
@@ -158,7 +156,8 @@ class HookSet:
         limit = limit if seconds is None else min(limit, seconds)
         started_at, began = time.time(), time.monotonic()
         if spec.kind == "http":
-            outcome, ending = await post_to(spec, data, limit, {**self._environ, **spec.env})
+            environ = {**self._environ, **spec.env}
+            outcome, ending = await post_input(spec, data, limit, environ)
         elif spec.kind == "mcp_tool":
             outcome, ending = await call_hook_tool(spec, fields, limit, self._call_tool)
         else:
@@ -254,15 +253,6 @@ def is_selected(spec: HookSpec, subject: str) -> bool:
     if matcher.matches(subject):
         return True
     return spec.dialect == "gemini" and matcher.matches(get_gemini_name(subject))
-
-
-async def post_to(
-    spec: HookSpec, data: bytes, seconds: float, environ: Mapping[str, str]
-) -> tuple[HookOutcome, str]:
-    """Send the input to the address of a hook; see `post_input`."""
-    from .addresses import post_input
-
-    return await post_input(spec, spec.event, data, seconds, environ)
 
 
 async def _gather(runs: Sequence[Any]) -> list[HookOutcome]:

@@ -14,8 +14,7 @@ from ....errors import suggest_names
 from ..config_files import EntryReader, Finding, make_digest, read_json, read_toml
 from ..file_names import CURSOR_HOOKS, HOOK_FILES, Dialect, list_places
 from ..mcp_servers.spec import Scope
-from .event_names import CODEX_EVENTS, FIRING_EVENTS, GEMINI_EVENTS, OTHER_EVENTS
-from .matcher import parse_matcher
+from .events import CODEX_EVENTS, GEMINI_EVENTS, OTHER_EVENTS, RULES, parse_matcher
 from .spec import HookKind, HookSpec
 
 _KINDS: tuple[str, ...] = get_args(HookKind)
@@ -158,7 +157,7 @@ def _check_event(file: HookFile, name: str, findings: list[Finding]) -> str:
     """Return the event, or "" with a finding if it is unknown."""
     if file.dialect == "gemini" and name in GEMINI_EVENTS:
         return GEMINI_EVENTS[name] or name
-    known = (*FIRING_EVENTS, *OTHER_EVENTS, *(CODEX_EVENTS if file.dialect == "codex" else ()))
+    known = (*RULES, *OTHER_EVENTS, *(CODEX_EVENTS if file.dialect == "codex" else ()))
     if name in known:
         return name
     expected = tuple(GEMINI_EVENTS) if file.dialect == "gemini" else known

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec import UNSET, Struct
 
-from .event_rules import RULES
+from .events import RULES
 
 # Exit code of a program that blocks, as in Claude Code.
 BLOCKED = 2

@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from ...._core.agents import Mode
+from ...._core.events import AnyEvent, Delta, StoredEvent
 from ...._core.messages import ToolCallBlock
-from ...._core.ports import Hooks, MessageHookDecision, ToolHookDecision
+from ...._core.ports import (
+    HookCallback,
+    HookFunction,
+    Hooks,
+    Journal,
+    MessageHookDecision,
+    ToolHookDecision,
+)
 from ...._core.ports.hooks import HOOKS_UNWATCHED
 from ...._core.runs import Brief, Reason, Report, find_root_id
 from ...._core.tools import ToolResult
-from ...._platform.private_files import make_spill_file
-from ....errors import StoppedByHook
+from ...._platform.private_files import make_private_folder, make_spill_file
+from ...._projections.claude import ClaudeTranscripts
+from ....errors import StoppedByHook, UnknownName
+from .events import RULES
 from .hook_set import HookSet
 from .outcome import NO_REASON, HookOutcome
+from .remote_hooks import CallServerTool
 from .run_log import HookRun, RunLog
+from .spec import HookSpec
 from .tool_shapes import (
     ToolInput,
     from_hook_input,
@@ -29,7 +44,59 @@ from .tool_shapes import (
     to_hook_input,
     to_hook_response,
 )
-from .transcript_files import TranscriptFiles
+
+
+class TranscriptFiles:
+    """The transcript files of a session.
+
+    Arguments:
+        folder: folder for the session's files, which are removed with it.
+        journal: the session's journal.
+    """
+
+    def __init__(self, session: str, folder: str, journal: Journal) -> None:
+        self._fold = ClaudeTranscripts(session)
+        self._folder = Path(folder, "transcripts")
+        self._journal = journal
+        self._new: list[StoredEvent] = []
+        self._written: set[str] = set()
+
+    def observe(self, event: AnyEvent) -> None:
+        """Keep an event until the next hook runs: many events pass without one."""
+        if not isinstance(event, Delta):
+            self._new.append(event)
+
+    async def load(self) -> None:
+        """Start with the events of earlier processes."""
+        self._new[:0] = [event async for event in self._journal.read(0)]
+
+    def write(self, run_id: str) -> tuple[str, str]:
+        """Write what is new; return the paths of the conversation's and the run's transcripts."""
+        for event in self._new:
+            self._fold.apply(event)
+        self._new.clear()
+        for name, lines in self._fold.files.items():
+            # A transcript that cannot be written must not stop a run.
+            with suppress(OSError):
+                self._append(name, "".join(lines))
+        self._fold.files.clear()
+        return self._locate(""), self._locate(run_id)
+
+    def _locate(self, run_id: str) -> str:
+        return str(self._folder / self._fold.make_path(run_id))
+
+    def _append(self, name: str, text: str) -> None:
+        path = self._folder / name
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        if name not in self._written:
+            make_private_folder(path.parent)
+            flags |= os.O_TRUNC
+            self._written.add(name)
+        else:
+            flags |= os.O_APPEND
+        with open(os.open(path, flags, 0o600), "wb") as file:
+            file.write(text.encode("utf-8", "replace"))
+
 
 log = logging.getLogger("mudroom")
 
@@ -103,9 +170,7 @@ class SessionHooks(Hooks):
         self._starting = asyncio.create_task(self._fire_session_start(source))
 
     async def _fire_session_start(self, source: str) -> HookOutcome:
-        fields = self._make_fields("SessionStart", None)
-        fields |= {"source": source, "model": self._facts.model}
-        return await self._hooks.fire("SessionStart", fields)
+        return await self._fire("SessionStart", None, source=source, model=self._facts.model)
 
     async def on_session_end(self, reason: str) -> None:
         """Run the hooks of SubagentStop for unfinished children, then those of SessionEnd."""
@@ -115,9 +180,7 @@ class SessionHooks(Hooks):
         await asyncio.gather(*filter(None, tasks), return_exceptions=True)
         for run_id, agent in list(self._children.items()):
             await self._end_child(run_id, agent, None, "", Reason.LOST)
-        if self._hooks.has("SessionEnd"):
-            fields = self._make_fields("SessionEnd", None) | {"reason": reason}
-            await self._hooks.fire("SessionEnd", fields)
+        await self._fire("SessionEnd", None, reason=reason)
         await self._hooks.close()
 
     async def on_prompt(self, brief: Brief) -> str:
@@ -133,27 +196,21 @@ class SessionHooks(Hooks):
             texts.append(await self.after_compaction(brief))
         if brief.depth:
             return await self.on_run_start(brief)
-        if self._hooks.has("UserPromptSubmit"):
-            fields = self._make_fields("UserPromptSubmit", brief)
-            outcome = await self._hooks.fire("UserPromptSubmit", fields | {"prompt": brief.prompt})
-            self._check_stop(outcome)
-            if outcome.decision == "deny":
-                raise StoppedByHook(f"a hook refused the prompt: {outcome.reason}")
-            texts.append(self._make_context("UserPromptSubmit", outcome))
+        outcome = await self._fire("UserPromptSubmit", brief, prompt=brief.prompt)
+        self._check_stop(outcome)
+        if outcome.decision == "deny":
+            raise StoppedByHook(f"a hook refused the prompt: {outcome.reason}")
+        texts.append(self._make_context("UserPromptSubmit", outcome))
         return "\n\n".join(filter(None, texts))
 
     async def on_message(self, brief: Brief, text: str) -> MessageHookDecision | None:
         """Run the hooks of UserPromptSubmit for a message during a run."""
-        event = "UserPromptSubmit"
-        if not self._hooks.has(event):
-            return None
-        fields = self._make_fields(event, brief) | {"prompt": text}
-        outcome = await self._hooks.fire(event, fields)
+        outcome = await self._fire("UserPromptSubmit", brief, prompt=text)
         self._check_stop(outcome)
         if outcome.decision == "deny":
             log.warning("a hook refused your message: %s", outcome.reason or NO_REASON)
             return MessageHookDecision(denial=outcome.reason or NO_REASON)
-        context = self._make_context(event, outcome)
+        context = self._make_context("UserPromptSubmit", outcome)
         return MessageHookDecision(context=context) if context else None
 
     async def on_run_start(self, brief: Brief) -> str:
@@ -163,10 +220,7 @@ class SessionHooks(Hooks):
         if self._hooks.has("SubagentStop"):
             self._children[brief.run_id] = brief.agent.name
         self._log_child("SubagentStart", brief.run_id, brief.agent.name)
-        if not self._hooks.has("SubagentStart"):
-            return ""
-        fields = self._make_fields("SubagentStart", brief)
-        outcome = await self._hooks.fire("SubagentStart", fields)
+        outcome = await self._fire("SubagentStart", brief)
         self._check_stop(outcome)
         return self._make_context("SubagentStart", outcome)
 
@@ -174,11 +228,10 @@ class SessionHooks(Hooks):
         """Run the hooks of SubagentStop or PostCompact, unless they have run."""
         self._blocks.pop(brief.run_id, None)
         if brief.is_compaction:
-            if report.ok and self._hooks.has("PostCompact"):
-                fields = self._make_compaction_fields("PostCompact", brief)
-                await self._hooks.fire("PostCompact", fields | {"compact_summary": report.text})
-            if report.ok and not brief.parent:
-                self._begin("compact")
+            if report.ok:
+                await self._fire_compaction("PostCompact", brief, compact_summary=report.text)
+                if not brief.parent:
+                    self._begin("compact")
         elif agent := self._children.get(brief.run_id):
             await self._end_child(brief.run_id, agent, brief, report.text, report.reason)
 
@@ -186,21 +239,20 @@ class SessionHooks(Hooks):
         self, run_id: str, agent: str, brief: Brief | None, text: str, reason: Reason
     ) -> HookOutcome:
         """Run the hooks of SubagentStop. `brief` is None for a child of an earlier process."""
-        fields = self._make_fields("SubagentStop", brief)
-        fields |= {
-            "agent_id": run_id,
-            "agent_type": agent,
-            "agent_transcript_path": self.transcripts.write(run_id)[1],
-            "stop_hook_active": run_id in self._blocks,
-            "last_assistant_message": text,
-            "reason": reason.value,
-        }
         is_cut_off = reason in (Reason.CANCELLED, Reason.LOST)
         # If a hook blocks, the child continues and `_continue_run` adds it again.
         self._children.pop(run_id, None)
         self._log_child("SubagentStop", run_id, agent)
-        return await self._hooks.fire(
-            "SubagentStop", fields, seconds=_ENDING_SECONDS if is_cut_off else None
+        return await self._fire(
+            "SubagentStop",
+            brief,
+            seconds=_ENDING_SECONDS if is_cut_off else None,
+            agent_id=run_id,
+            agent_type=agent,
+            agent_transcript_path=self.transcripts.write(run_id)[1],
+            stop_hook_active=run_id in self._blocks,
+            last_assistant_message=text,
+            reason=reason.value,
         )
 
     async def before_finish(self, brief: Brief, text: str) -> str:
@@ -208,16 +260,14 @@ class SessionHooks(Hooks):
         if brief.is_compaction:
             return ""
         if not brief.depth:
-            if not self._hooks.has("Stop"):
-                return ""
-            fields = self._make_fields("Stop", brief)
-            fields |= {
-                "stop_hook_active": brief.run_id in self._blocks,
-                "last_assistant_message": text,
-                "background_tasks": [],
-                "session_crons": [],
-            }
-            outcome = await self._hooks.fire("Stop", fields)
+            outcome = await self._fire(
+                "Stop",
+                brief,
+                stop_hook_active=brief.run_id in self._blocks,
+                last_assistant_message=text,
+                background_tasks=[],
+                session_crons=[],
+            )
         elif agent := self._children.get(brief.run_id):
             outcome = await self._end_child(brief.run_id, agent, brief, text, Reason.GOAL)
         else:
@@ -243,10 +293,7 @@ class SessionHooks(Hooks):
         return HOOKS_UNWATCHED if self._hooks.take_acted(run_id) else ""
 
     async def before_compaction(self, brief: Brief) -> str:
-        if not self._hooks.has("PreCompact"):
-            return ""
-        fields = self._make_compaction_fields("PreCompact", brief)
-        outcome = await self._hooks.fire("PreCompact", fields | {"custom_instructions": ""})
+        outcome = await self._fire_compaction("PreCompact", brief, custom_instructions="")
         self._check_stop(outcome)
         if outcome.decision == "deny":
             raise StoppedByHook(f"a hook refused the compaction: {outcome.reason}")
@@ -275,28 +322,26 @@ class SessionHooks(Hooks):
     ) -> ToolHookDecision | None:
         """Run the hooks of PermissionRequest; without a decision, those of Notification."""
         sent = to_hook_input(call, self._facts.folder)
-        decision = None
-        if self._hooks.has("PermissionRequest"):
-            suggestions: list[Any] = []
-            outcome = await self._fire_tool(
-                "PermissionRequest", brief, call, sent, permission_suggestions=suggestions
-            )
-            decision = self._to_decision("PermissionRequest", call, sent, outcome)
+        outcome = await self._fire_tool(
+            "PermissionRequest", brief, call, sent, permission_suggestions=[]
+        )
+        decision = self._to_decision("PermissionRequest", call, sent, outcome)
         if decision is None and self._facts.can_ask and self._hooks.has("Notification"):
-            fields = self._make_fields("Notification", brief) | {
-                "message": f"mudroom needs your permission to use {sent.name}",
-                "title": "Permission needed",
-                "notification_type": "permission_prompt",
-            }
-            task = asyncio.create_task(self._hooks.fire("Notification", fields))
+            notifying = self._fire(
+                "Notification",
+                brief,
+                message=f"mudroom needs your permission to use {sent.name}",
+                title="Permission needed",
+                notification_type="permission_prompt",
+            )
+            task = asyncio.create_task(notifying)
             self._notifying.add(task)
             task.add_done_callback(self._notifying.discard)
         return decision
 
     async def on_permission_denied(self, brief: Brief, call: ToolCallBlock, why: str) -> None:
-        if self._hooks.has("PermissionDenied"):
-            sent = to_hook_input(call, self._facts.folder)
-            await self._fire_tool("PermissionDenied", brief, call, sent, reason=why)
+        sent = to_hook_input(call, self._facts.folder)
+        await self._fire_tool("PermissionDenied", brief, call, sent, reason=why)
 
     async def after_tool(
         self, brief: Brief, call: ToolCallBlock, result: ToolResult
@@ -324,17 +369,48 @@ class SessionHooks(Hooks):
     async def _fire_tool(
         self, event: str, brief: Brief, call: ToolCallBlock, sent: ToolInput, **further: Any
     ) -> HookOutcome:
-        fields = self._make_fields(event, brief) | {
-            "tool_name": sent.name,
-            "tool_input": sent.arguments,
-            "tool_use_id": call.id,
+        outcome = await self._fire(
+            event,
+            brief,
+            call=call,
+            tool_name=sent.name,
+            tool_input=sent.arguments,
+            tool_use_id=call.id,
             **further,
-        }
-        outcome = await self._hooks.fire(
-            event, fields, matches_condition=lambda rule: self._matches_rule(rule, call)
         )
         self._check_stop(outcome)
         return outcome
+
+    async def _fire_compaction(self, event: str, brief: Brief, **further: Any) -> HookOutcome:
+        trigger = "auto" if brief.parent else "manual"
+        return await self._fire(event, brief, trigger=trigger, **further)
+
+    async def _fire(
+        self,
+        event: str,
+        brief: Brief | None,
+        *,
+        call: ToolCallBlock | None = None,
+        seconds: float | None = None,
+        **further: Any,
+    ) -> HookOutcome:
+        """Run the hooks of an event. If it has none, the outcome decides nothing.
+
+        Arguments:
+            brief: None for an event of the session.
+            call: the tool call that conditions of hooks are about.
+            seconds: a time limit below that of the event.
+            further: fields of the input besides those of all events.
+        """
+        if not self._hooks.has(event):
+            return HookOutcome()
+        fields = self._make_fields(event, brief) | further
+        return await self._hooks.fire(
+            event,
+            fields,
+            matches_condition=(lambda rule: self._matches_rule(rule, call)) if call else None,
+            seconds=seconds,
+        )
 
     def _to_decision(
         self, event: str, call: ToolCallBlock, sent: ToolInput, outcome: HookOutcome
@@ -375,10 +451,6 @@ class SessionHooks(Hooks):
             fields |= {"agent_id": run_id, "agent_type": brief.agent.name}
         return fields
 
-    def _make_compaction_fields(self, event: str, brief: Brief) -> dict[str, Any]:
-        fields = self._make_fields(event, brief)
-        return fields | {"trigger": "auto" if brief.parent else "manual"}
-
     def _log_child(self, event: str, run_id: str, agent: str) -> None:
         """Log the start or end of a child, so that a later process can end it for hooks."""
         if self._hooks.has("SubagentStop"):
@@ -408,3 +480,51 @@ def cut_hook_text(text: str, spill_folder: str) -> str:
     with open(path, "w", encoding="utf-8", errors="replace") as file:
         file.write(text)
     return f"{text[: MAX_CONTEXT - 200]}\n[… the whole text is in {path}]"
+
+
+def open_session_hooks(
+    specs: Sequence[HookSpec],
+    functions: Mapping[str, Sequence[HookFunction | HookCallback]],
+    facts: SessionFacts,
+    matches_rule: Callable[[str, ToolCallBlock], bool],
+    *,
+    environ: Mapping[str, str],
+    home: str,
+    journal: Journal,
+    call_tool: CallServerTool | None,
+) -> SessionHooks:
+    """Create the hooks of a session.
+
+    Arguments:
+        functions: the caller's functions by event.
+        environ: variables of programs.
+        home: mudroom's state folder.
+        call_tool: calls a tool of one of the session's MCP servers; None if it has none.
+
+    Raises UnknownName for an event that never fires here.
+    """
+    callbacks: dict[str, list[HookCallback]] = {}
+    for event, entries in functions.items():
+        if event not in RULES:
+            raise UnknownName("hook event", event, RULES, where="Session")
+        callbacks[event] = [
+            entry if isinstance(entry, HookCallback) else HookCallback(entry) for entry in entries
+        ]
+    run_log = RunLog(home)
+    hooks = HookSet(
+        specs,
+        callbacks,
+        session=facts.session,
+        folder=facts.folder,
+        environ=environ,
+        run_log=run_log,
+        call_tool=call_tool or _refuse,
+    )
+    transcripts = TranscriptFiles(facts.session, facts.spill_folder, journal)
+    return SessionHooks(
+        hooks, facts, matches_rule=matches_rule, transcripts=transcripts, run_log=run_log
+    )
+
+
+async def _refuse(server: str, tool: str, arguments: dict[str, Any]) -> ToolResult:
+    raise UnknownName("MCP server", server, ())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from asyncio import Future, Task
+from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
 from importlib import import_module
@@ -16,9 +18,8 @@ from msgspec.structs import replace
 from ...._core.ports.servers import ServerState
 from ...._platform.time_limits import time_limit
 from ....errors import MudroomError, UsageError
-from .elicitation import AskUser, Questions, decline
-from .limits import MAX_STARTS, START_WINDOW, OpenCall, PastStarts
 from .listing import Content, ListedTool, Listing, ServerResult
+from .open_calls import AskUser, OpenCall, Questions, decline
 from .server_process import ServerProcess, start_server_process
 from .spec import Redact, ServerPlace, ServerSpec
 
@@ -34,11 +35,42 @@ IDLE_SECONDS = 300.0
 _END_SECONDS = 3.0
 """Longest time until a connection that is closed has ended."""
 
+# A server that has to be started more often than this within START_WINDOW has failed.
+MAX_STARTS = 3
+START_WINDOW = 60.0
+"""Seconds."""
+
 INSTALL_COMMAND = "pip install 'mudroom[mcp]'"
+
+log = logging.getLogger("mudroom")
 
 T = TypeVar("T")
 Send = Callable[["package_client.Client", Callable[[str], object]], Awaitable[T]]
 """Function that sends one request; its argument takes lines about progress."""
+
+
+class PastStarts:
+    """What is known from earlier starts of a server.
+
+    Attributes:
+        times: times of the last starts.
+        reported: the last reason that was logged.
+        protocol: revision of the last connection, "" if unknown.
+        is_era_wrong: true if the server refused that revision.
+    """
+
+    def __init__(self, protocol: str, *, logs_failures: bool) -> None:
+        self.times: deque[float] = deque(maxlen=MAX_STARTS)
+        self.reported = ""
+        self._logs_failures = logs_failures
+        self.protocol = protocol
+        self.is_era_wrong = False
+
+    def report(self, server: str, reason: str) -> None:
+        """Log a new reason why the server cannot be used."""
+        if self._logs_failures and reason != self.reported:
+            self.reported = reason
+            log.warning("server %s cannot be used: %s", server, reason)
 
 
 class Connection:
@@ -283,7 +315,6 @@ class Connection:
     async def _serve(self, link: Link) -> None:
         await load_package()
         from . import package_client
-        from .package_listings import list_offers
 
         place = self._place
         async with AsyncExitStack() as stack:
@@ -309,7 +340,7 @@ class Connection:
                     known_protocol=self._past.protocol,
                 )
             )
-            listing = await list_offers(client)
+            listing = await package_client.list_offers(client)
             self._past.protocol = listing.protocol
             self._on_listing(link.note_listing(listing))
             link.listener = asyncio.create_task(self._listen(client))
@@ -334,7 +365,7 @@ class Connection:
         return task
 
     async def _refresh(self) -> None:
-        from .package_listings import list_offers
+        from .package_client import list_offers
 
         with suppress(Exception):  # the next start lists them
             link = await self._get_link()
@@ -395,7 +426,7 @@ async def load_package() -> None:
     """Import the client of the package in a thread. Raises ServerError if it is not installed."""
     if find_spec("mcp") is None:
         raise ServerError("the package mcp is not installed", remedy=f"Run: {INSTALL_COMMAND}")
-    await asyncio.to_thread(import_module, f"{__package__}.package_listings")
+    await asyncio.to_thread(import_module, f"{__package__}.package_client")
 
 
 def _get_package():

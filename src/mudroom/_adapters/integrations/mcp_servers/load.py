@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
@@ -14,8 +15,7 @@ from ...._platform.patterns import compile_later
 from ...._platform.regular_files import read_regular_file
 from ..config_files import EntryReader, Finding, make_digest
 from ..file_names import list_places
-from .files import ServerEntry, list_entries
-from .formats import FORMATS, Fields, describe_server, read_codex_variables
+from .files import FORMATS, Fields, ServerEntry, describe_server, list_entries, read_codex_variables
 from .spec import ServerSpec
 
 # Fields that count only in the user's own files -> their names there.
@@ -104,7 +104,7 @@ def _parse_server(
     if source.format == "codex":
         read_codex_variables(reader, fields, expander.environ)
     if env_file:
-        path = os.path.join(expander.place, EXPANSIONS[source.format](expander, env_file))
+        path = os.path.join(expander.place, expander.expand(source.format, env_file))
         variables = _read_env_file(path, reader)
         fields["env"] = {**variables, **fields["env"]}
         digested.append(variables)
@@ -131,10 +131,9 @@ def _describe_source(source: ServerEntry) -> str:
 
 
 def _expand(fields: Fields, source: ServerEntry, expander: Expander) -> None:
-    expand = EXPANSIONS[source.format]
     for key in _EXPANDED:
         if fields.get(key):
-            fields[key] = expand_all(fields[key], lambda text: expand(expander, text))
+            fields[key] = expand_all(fields[key], partial(expander.expand, source.format))
     if fields["transport"] == "stdio" and (source.place or fields.get("cwd")):
         fields["cwd"] = os.path.join(source.place, fields.get("cwd") or "").rstrip("/")
 
@@ -220,31 +219,22 @@ class Expander(Struct):
     unset: list[str] = []
     inputs: list[str] = []
 
-    def expand_braced(self, text: str) -> str:
-        """Replace `${NAME}` and `${NAME:-default}` (Claude Code)."""
-        return _BRACED.sub(self._replace_braced, text)
-
-    def expand_shell_like(self, text: str) -> str:
-        """Replace `$NAME`, `${NAME}` and `${NAME:-default}` (Gemini CLI)."""
-        return _SHELL_LIKE.sub(
-            lambda match: (
-                self._look_up(match[4], None, match[0]) if match[4] else self._replace_braced(match)
-            ),
-            text,
+    def expand(self, program: str, text: str) -> str:
+        """Replace the variables in a text, as a program writes them."""
+        if program not in EXPANSIONS:
+            return text
+        pattern, replace = EXPANSIONS[program]
+        return pattern.sub(
+            lambda match: match[0] if match["open"] is not None else replace(self, match), text
         )
 
-    def expand_editor(self, text: str) -> str:
-        """Replace `${env:NAME}`, `${workspaceFolder}` and their like (Cursor, VS Code)."""
-        return _EDITOR.sub(self._replace_editor, text)
-
-    def expand_opencode(self, text: str) -> str:
-        """Replace `{env:NAME}` and `{file:PATH}` (opencode)."""
-        return _OPENCODE.sub(self._replace_opencode, text)
-
-    def _replace_braced(self, match: re.Match[str]) -> str:
-        if match["open"] is not None:
-            return match[0]
+    def replace_braced(self, match: re.Match[str]) -> str:
         return self._look_up(match[1], match[2], match[0])
+
+    def replace_shell_like(self, match: re.Match[str]) -> str:
+        if match[4]:
+            return self._look_up(match[4], None, match[0])
+        return self.replace_braced(match)
 
     def _look_up(self, name: str, default: str | None, text: str) -> str:
         value = self.environ.get(name)
@@ -255,9 +245,7 @@ class Expander(Struct):
             return text
         return value
 
-    def _replace_editor(self, match: re.Match[str]) -> str:
-        if match["open"] is not None:
-            return match[0]
+    def replace_editor(self, match: re.Match[str]) -> str:
         kind, _, name = match[1].partition(":")
         folders = {
             "workspaceFolder": self.place,
@@ -276,9 +264,7 @@ class Expander(Struct):
             self.unset.append(match[1])
         return match[0]
 
-    def _replace_opencode(self, match: re.Match[str]) -> str:
-        if match["open"] is not None:
-            return match[0]
+    def replace_opencode(self, match: re.Match[str]) -> str:
         if match[1] == "env":
             return self._look_up(match[2], None, match[0])
         path = os.path.join(self.base, os.path.expanduser(match[2]))
@@ -289,13 +275,17 @@ class Expander(Struct):
             return match[0]
 
 
-EXPANSIONS: dict[str, Callable[[Expander, str], str]] = {
-    "claude": Expander.expand_braced,
-    "cursor": Expander.expand_editor,
-    "vscode": Expander.expand_editor,
-    "gemini": Expander.expand_shell_like,
-    "codex": lambda _, text: text,
-    "opencode": Expander.expand_opencode,
+# How programs write variables; Codex has none.
+EXPANSIONS: dict[str, tuple[re.Pattern[str], Callable[[Expander, re.Match[str]], str]]] = {
+    # ${NAME} and ${NAME:-default}
+    "claude": (_BRACED, Expander.replace_braced),
+    # ${env:NAME}, ${workspaceFolder} and their like
+    "cursor": (_EDITOR, Expander.replace_editor),
+    "vscode": (_EDITOR, Expander.replace_editor),
+    # $NAME, ${NAME} and ${NAME:-default}
+    "gemini": (_SHELL_LIKE, Expander.replace_shell_like),
+    # {env:NAME} and {file:PATH}
+    "opencode": (_OPENCODE, Expander.replace_opencode),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import mimetypes
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -36,11 +37,11 @@ from ...._platform.private_files import (
 )
 from ....errors import UnknownName
 from .connection import Connection
-from .limits import log
-from .listing import Content, ListedTool, Listing, ServerResult
-from .logins.stored_logins import LOGINS, LoginFile
-from .server_tool import RunCall, make_tool, select_listed
+from .listing import Content, ListedTool, Listing, RunCall, ServerResult, make_tool, select_listed
 from .spec import MakeRedact, ServerSpec, list_secrets
+from .stored_logins import LOGINS, LoginFile
+
+log = logging.getLogger("mudroom")
 
 
 class _Server:

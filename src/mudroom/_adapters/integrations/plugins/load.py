@@ -1,20 +1,113 @@
-"""Loads the plugins that settings files and flags turn on."""
+"""Loads the plugins that settings files and flags turn on, from folders and marketplaces."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ...._platform.patterns import compile_later
-from ..config_files import Finding, read_json
+from ..config_files import Finding, as_table, read_bytes, read_json
 from ..file_names import list_places
-from .settings import PluginSetting, load_plugin_settings
 from .spec import ListedPlugin, Plugin, Table
+
+# Highest precedence first.
+SETTINGS = (".claude/settings.local.json", ".claude/settings.json")
+
+
+class PluginSetting(Struct, frozen=True):
+    """A plugin that a settings file turns on.
+
+    Arguments:
+        id: `NAME@MARKETPLACE`. origin: the file's path. place: see Plugin.
+        options: values that the user set for it.
+        market: source of the marketplace as the same file has it, {} if it has none.
+    """
+
+    id: str
+    origin: str
+    place: str
+    options: Mapping[str, Any]
+    market: Mapping[str, Any]
+
+
+class _Settings(Struct, rename="camel"):
+    enabled_plugins: Any = None
+    extra_known_marketplaces: Any = None
+    plugin_configs: Any = None
+    disable_skill_shell_execution: Any = None
+
+
+class PluginSettings(Struct, frozen=True):
+    """What settings say about plugins and commands.
+
+    Arguments:
+        forbids_commands: path of the file that forbids shell commands in skills and command files,
+            "" for none.
+    """
+
+    enabled: tuple[PluginSetting, ...] = ()
+    forbids_commands: str = ""
+
+
+def load_plugin_settings(
+    places: Sequence[str], user_home: str, findings: list[Finding]
+) -> PluginSettings:
+    """Load what the settings files of the user and of a folder say about plugins.
+
+    Only the user's file turns off a plugin that the user turned on, so that a repository cannot
+    remove a hook that guards the user. Only that file has values of options.
+
+    Arguments:
+        places: folders of the project, nearest first. user_home: "" for none.
+    """
+    home = os.path.realpath(user_home) if user_home else ""
+    files = [(os.path.join(home, name), "") for name in SETTINGS if home]
+    files += [
+        (os.path.join(place, name), place) for place in places if place != home for name in SETTINGS
+    ]
+    options: dict[str, Any] = {}
+    chosen: dict[str, PluginSetting | None] = {}
+    forbids = ""
+    for path, place in files:
+        settings = _read(path)
+        if settings.disable_skill_shell_execution is True:
+            forbids = forbids or path
+        if not place:
+            options |= as_table(settings.plugin_configs)
+        markets = as_table(settings.extra_known_marketplaces)
+        for name, is_on in as_table(settings.enabled_plugins).items():
+            first = chosen.get(name)
+            if name in chosen:
+                if first and is_on is False and place and not first.place:
+                    text = f"plugin {name} stays on: only a file of yours turns it off"
+                    findings.append(Finding(path, text, is_problem=False))
+                continue
+            if is_on is False:
+                chosen[name] = None
+                findings.append(Finding(path, f"plugin {name} is turned off", is_problem=False))
+                continue
+            market = as_table(markets.get(name.rpartition("@")[2]))
+            own = as_table(as_table(options.get(name)).get("options"))
+            chosen[name] = PluginSetting(name, path, place, own, market)
+    return PluginSettings(tuple(filter(None, chosen.values())), forbids)
+
+
+def _read(path: str) -> _Settings:
+    """Read the settings in a file; none if it is missing or wrong, which other readers report."""
+    data = read_bytes(path, [])
+    if not data:
+        return _Settings()
+    try:
+        return msgspec.json.decode(data, type=_Settings)
+    except (ValueError, RecursionError):
+        return _Settings()
+
 
 T = TypeVar("T")
 _VARIABLE = compile_later(r"\$\{(CLAUDE_PLUGIN_(?:ROOT|DATA)|user_config\.(\w+))\}")
@@ -194,7 +287,7 @@ def find_plugin(
 def _find_market(setting: PluginSetting, market: str, state: str) -> str:
     """Find the folder of a marketplace; "" if it is not on this machine."""
     source = setting.market.get("source")
-    table = _as_table(source)
+    table = as_table(source)
     path = table.get("path")
     candidates: list[str] = []
     if isinstance(path, str) and table.get("source") in ("directory", "file", "local"):
@@ -203,7 +296,7 @@ def _find_market(setting: PluginSetting, market: str, state: str) -> str:
         candidates.append(os.path.join(base, os.path.expanduser(path)))
     if state:
         known = read_json(os.path.join(state, "known_marketplaces.json"), []).get(market)
-        location = _as_table(known).get("installLocation")
+        location = as_table(known).get("installLocation")
         if isinstance(location, str):
             candidates.append(location)
         candidates.append(os.path.join(state, "marketplaces", market))
@@ -216,9 +309,9 @@ def _find_market(setting: PluginSetting, market: str, state: str) -> str:
 def _find_entry(folder: str, name: str, findings: list[Finding]) -> dict[str, Any]:
     table = read_json(os.path.join(folder, MARKET_FILE), findings)
     plugins = table.get("plugins")
-    root = _as_table(table.get("metadata")).get("pluginRoot")
+    root = as_table(table.get("metadata")).get("pluginRoot")
     for entry in cast("list[Any]", plugins) if isinstance(plugins, list) else []:
-        fields = _as_table(entry)
+        fields = as_table(entry)
         if fields.get("name") != name:
             continue
         source = fields.get("source")
@@ -231,11 +324,11 @@ def _find_entry(folder: str, name: str, findings: list[Finding]) -> dict[str, An
 def _find_installed(setting: PluginSetting, state: str) -> str:
     """Look up the folder in the list of installed plugins, "" for none."""
     plugins = read_json(os.path.join(state, "installed_plugins.json"), []).get("plugins")
-    listed = _as_table(plugins).get(setting.id)
+    listed = as_table(plugins).get(setting.id)
     entries = cast("list[Any]", listed) if isinstance(listed, list) else [listed]
     paths = [
         (entry.get("projectPath") != (setting.place or None), entry["installPath"])
-        for entry in map(_as_table, entries)
+        for entry in map(as_table, entries)
         if isinstance(entry.get("installPath"), str)
     ]
     existing = (path for _, path in sorted(paths) if os.path.isdir(path))
@@ -251,10 +344,6 @@ def _find_cached(folder: str) -> str:
         return ""
     newest = max(versions, key=lambda entry: entry.stat().st_mtime_ns, default=None)
     return os.path.realpath(newest.path) if newest else ""
-
-
-def _as_table(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 MANIFEST = ".claude-plugin/plugin.json"
@@ -423,9 +512,9 @@ def _read_options(reader: _Reader, options: Mapping[str, Any]) -> dict[str, str]
     """
     variables: dict[str, str] = {}
     declared = reader.manifest.get("userConfig")
-    table = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
+    table = as_table(declared)
     for key, described in table.items():
-        field = cast("dict[str, Any]", described) if isinstance(described, dict) else {}
+        field = as_table(described)
         value = options.get(key, field.get("default"))
         if value is None:
             if field.get("required") is True:

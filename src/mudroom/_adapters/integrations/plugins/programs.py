@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
-from ..config_files import Finding, make_digest
+from ..config_files import Finding, as_table, make_digest
 from ..hook_programs.load import HookFile, read_hooks
 from ..hook_programs.spec import HookSpec
 from ..mcp_servers.load import parse_servers
@@ -62,11 +62,9 @@ def list_plugin_servers(
 
 
 def _name_entries(plugin: Plugin, content: dict[str, Any]) -> dict[str, Any]:
-    servers = content.get("mcpServers", content)
-    table = cast("dict[str, Any]", servers) if isinstance(servers, dict) else {}
     return {
         f"plugin:{plugin.name}:{name}": fill_variables(plugin, entry)
-        for name, entry in table.items()
+        for name, entry in as_table(content.get("mcpServers", content)).items()
     }
 
 

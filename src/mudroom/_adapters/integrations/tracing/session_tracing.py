@@ -25,6 +25,7 @@ from .variables import (
 if TYPE_CHECKING:
     from .writers import OtlpWriter, ProviderWriter
 
+
 log = logging.getLogger("mudroom")
 
 _OPEN_SECONDS = 10.0

@@ -10,8 +10,11 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.metrics import Histogram
+from opentelemetry.metrics import MeterProvider as AnyMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
     MetricExportResult,
@@ -19,25 +22,195 @@ from opentelemetry.sdk.metrics.export import (
     PeriodicExportingMetricReader,
 )
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import (
-    BatchSpanProcessor,
-    SimpleSpanProcessor,
-    SpanExportResult,
-)
+from opentelemetry.sdk.trace import ReadableSpan, Tracer, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.id_generator import IdGenerator
 
 from ...._projections.spans import Span
+from ...._projections.trace_ids import SpanContext
 from ...._version import __version__
-from .emitter import SpanEmitter
-from .metrics import SpanMetrics
-from .variables import (
-    METRICS_ENDPOINT,
-    describe_error,
-    find_address,
-    has_metrics,
-    read_queue_size,
+from ....errors import UsageError
+from .variables import METRICS_ENDPOINT, describe_error, find_address, has_metrics, read_queue_size
+
+SCOPE = "mudroom"
+_NANOSECONDS = 1_000_000_000
+_MAX_TRACES = 10_000
+"""Traces whose sampling decision is remembered; it is made again for any others."""
+
+
+class FixedIds(IdGenerator):
+    """Generator that hands out the ids of the span being written.
+
+    Sessions in several threads may share a tracer, so each thread has its own.
+    """
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def set_ids(self, context: SpanContext) -> None:
+        """Set the ids of this thread's next span."""
+        self._local.context = context
+
+    def generate_span_id(self) -> int:
+        return self._local.context.span_id
+
+    def generate_trace_id(self) -> int:
+        return self._local.context.trace_id
+
+
+class SpanEmitter:
+    """Writes spans to a TracerProvider, whose sampler, limits and processors apply.
+
+    Spans arrive when they end, so children come before their parents. The sampler is therefore
+    asked once for a trace, and not span by span.
+
+    Raises UsageError for a provider that is not one of the SDK.
+    """
+
+    def __init__(self, provider: object) -> None:
+        if not isinstance(provider, TracerProvider):
+            raise UsageError(
+                f"the provider is a {type(provider).__name__}",
+                where="Tracing",
+                remedy="Give a TracerProvider of opentelemetry.sdk.trace.",
+            )
+        tracer = provider.get_tracer(SCOPE, __version__)
+        self._tracer = tracer if isinstance(tracer, Tracer) else None  # None: it is disabled
+        self._ids = FixedIds()
+        self._sampled: dict[int, bool] = {}
+        if self._tracer is not None:
+            # A provider has one tracer for each scope, which all sessions share.
+            if isinstance(self._tracer.id_generator, FixedIds):
+                self._ids = self._tracer.id_generator
+            self._tracer.id_generator = self._ids
+
+    def emit(self, span: Span) -> bool:
+        """Write a span with the ids and times it had. Return whether it is sampled."""
+        tracer = self._tracer
+        if tracer is None or not self._is_sampled(tracer, span):
+            return False
+        self._ids.set_ids(span.context)
+        emitted = tracer.start_span(
+            span.name,
+            context=trace.set_span_in_context(_make_parent(span)),
+            kind=trace.SpanKind.CLIENT if span.is_request else trace.SpanKind.INTERNAL,
+            attributes=span.attributes,
+            links=[trace.Link(_convert(link)) for link in span.links],
+            start_time=int(span.started_at * _NANOSECONDS),
+        )
+        for event in span.events:
+            emitted.add_event(event.name, event.attributes, int(event.at * _NANOSECONDS))
+        if span.has_failed:
+            emitted.set_status(trace.StatusCode.ERROR, span.error or None)
+        emitted.end(int(span.ended_at * _NANOSECONDS))
+        return True
+
+    def _is_sampled(self, tracer: Tracer, span: Span) -> bool:
+        trace_id = span.context.trace_id
+        if trace_id not in self._sampled:
+            outer = None
+            if not span.context.is_sampled:
+                parent = trace.NonRecordingSpan(_convert(span.context, is_remote=True))
+                outer = trace.set_span_in_context(parent)
+            result = tracer.sampler.should_sample(outer, trace_id, span.name)
+            if len(self._sampled) >= _MAX_TRACES:
+                self._sampled.clear()
+            self._sampled[trace_id] = result.decision.is_sampled()
+        return self._sampled[trace_id]
+
+
+def _make_parent(span: Span) -> trace.Span:
+    if not span.parent_id:
+        return trace.INVALID_SPAN
+    above = SpanContext(span.context.trace_id, span.parent_id)
+    return trace.NonRecordingSpan(_convert(above, is_remote=span.has_outer_parent))
+
+
+def _convert(context: SpanContext, *, is_remote: bool = False) -> trace.SpanContext:
+    flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if context.is_sampled else 0)
+    return trace.SpanContext(context.trace_id, context.span_id, is_remote, flags)
+
+
+_SHARED = (
+    "gen_ai.operation.name",
+    "gen_ai.provider.name",
+    "gen_ai.request.model",
+    "error.type",
+    "server.address",
+    "server.port",
 )
+_KEYS = {
+    "chat": (*_SHARED, "gen_ai.response.model"),
+    "execute_tool": ("gen_ai.operation.name", "gen_ai.tool.name", "gen_ai.tool.type", "error.type"),
+    "invoke_agent": (*_SHARED, "gen_ai.agent.name"),
+}
+"""Attributes of metrics, by operation."""
+_SECONDS = [0.01 * 2**power for power in range(14)]
+_FIRST_CHUNK_SECONDS = [
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1),
+    *(0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+]
+_TOKEN_COUNTS = [4.0**power for power in range(14)]
+"""Bounds of the buckets, as the conventions ask for them. With the SDK's own, which begin at 0, 5
+and 10 and end at 10,000, most durations share one bucket and most contexts another."""
+_TOKENS = {"input": "gen_ai.usage.input_tokens", "output": "gen_ai.usage.output_tokens"}
+
+
+class SpanMetrics:
+    """Recorder of metrics to a MeterProvider."""
+
+    def __init__(self, provider: object) -> None:
+        """Raise UsageError for a provider that is not one of OpenTelemetry."""
+        if not isinstance(provider, AnyMeterProvider):
+            raise UsageError(
+                f"the meter provider is a {type(provider).__name__}",
+                where="Tracing",
+                remedy="Give a MeterProvider of opentelemetry.sdk.metrics.",
+            )
+        meter = provider.get_meter(SCOPE, __version__)
+
+        def create(name: str, unit: str, description: str, bounds: list[float]) -> Histogram:
+            return meter.create_histogram(
+                name, unit, description, explicit_bucket_boundaries_advisory=bounds
+            )
+
+        self._tokens = create(
+            "gen_ai.client.token.usage", "{token}", "Tokens of model calls", _TOKEN_COUNTS
+        )
+        self._durations = {
+            "chat": create(
+                "gen_ai.client.operation.duration", "s", "Duration of model calls", _SECONDS
+            ),
+            "execute_tool": create(
+                "gen_ai.execute_tool.duration", "s", "Duration of tool calls", _SECONDS
+            ),
+            "invoke_agent": create(
+                "gen_ai.invoke_agent.duration", "s", "Duration of runs", _SECONDS
+            ),
+        }
+        self._first_chunks = create(
+            "gen_ai.client.operation.time_to_first_chunk",
+            "s",
+            "Time until the first part of an answer",
+            _FIRST_CHUNK_SECONDS,
+        )
+
+    def record(self, span: Span) -> None:
+        """Add a span to the metrics."""
+        operation = str(span.attributes["gen_ai.operation.name"])
+        keys = _KEYS[operation]
+        attributes = {key: span.attributes[key] for key in keys if key in span.attributes}
+        self._durations[operation].record(span.ended_at - span.started_at, attributes)
+        if operation != "chat":
+            return
+        if span.first_chunk_at is not None:
+            self._first_chunks.record(span.first_chunk_at - span.started_at, attributes)
+        for kind, name in _TOKENS.items():
+            tokens = span.attributes.get(name)
+            if isinstance(tokens, int) and tokens:
+                self._tokens.record(tokens, {**attributes, "gen_ai.token.type": kind})
+
 
 SILENT_SECONDS = 2.0
 """How long the end of a session waits for the next answer of the server."""

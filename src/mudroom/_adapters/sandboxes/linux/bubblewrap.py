@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ...._core.ports import CommandResult
 from ....errors import WorkspaceError
-from ..environ import select_allowed
+from ..environ import SYSTEM_DIRS, find_toolchains, select_allowed
 from ..self_test import SelfTestedSandbox
-from ..toolchains import SYSTEM_DIRS, find_toolchains
 from .daemon.protocol import (
     ETC_PLACEHOLDER,
     FILTER_FD,

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from ...._core.ports import CommandResult
 from ...._platform.scratch_dirs import ScratchDir
 from ....errors import WorkspaceError
-from ..environ import select_allowed
+from ..environ import SYSTEM_DIRS, find_toolchains, select_allowed
 from ..self_test import SelfTestedSandbox
-from ..toolchains import SYSTEM_DIRS, find_toolchains
 from .daemon.protocol import DaemonSetup, ResourceLimits
 from .daemon_client import DaemonClient
 from .exposed_paths import ETC_DIRS, ETC_FILES, make_git_config

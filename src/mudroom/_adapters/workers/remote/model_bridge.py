@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from ...._core.ports import Model, ModelConversation, RequestConfig
 from ...._core.tools import Tool, ToolResult
-from .messages import ErrorInfo, ModelItem
-from .model_messages import (
+from .messages import (
+    ErrorInfo,
     ModelAppend,
     ModelForget,
+    ModelItem,
     ModelRequest,
     ModelStart,
     ToolSpec,

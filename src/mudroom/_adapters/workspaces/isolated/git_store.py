@@ -319,7 +319,6 @@ class GitStore(TreeStore):
         return self._write_object("commit", "\n".join(lines).encode())
 
     def _write_object(self, kind: str, data: bytes) -> str:
-        """Write an object as git does."""
         object_id = self.find_id(data, kind)
         path = self._find_loose(object_id)
         if not os.path.exists(path):
@@ -361,7 +360,6 @@ class ForcedFiles(Struct, frozen=True):
     note: str = ""
 
     def list_present(self, folder: str) -> list[str]:
-        """Return the files that are there."""
         return [path for path in self.paths if os.path.lexists(f"{folder}/{path}")]
 
 

@@ -57,7 +57,7 @@ def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = Fals
 def check_setup(flags: Mapping[str, object]) -> int:
     """Print the providers and whether a model is set up."""
     from ...output.progress import print_notice
-    from ..doctor.providers import print_providers
+    from ..providers import print_providers
 
     print_providers(flags, as_json=False)
     if make_command_line(flags).has_model("."):
@@ -73,7 +73,7 @@ def _preload() -> None:
 
 
 def _load_prompts(session: Session) -> Sequence[FilePrompt]:
-    from ..prompts.prompt_files import list_file_prompts
+    from ..prompt_files import list_file_prompts
 
     return list_file_prompts(session)
 
@@ -83,7 +83,7 @@ def list_server_prompts(session: Session) -> Sequence[ServerCommand]:
     if not session.mcp_servers:
         return ()
     from ...._projections.safe_text import sanitize_line
-    from ..prompts.server_prompts import describe_arguments
+    from ..prompts import describe_arguments
 
     return [
         ServerCommand(prompt.name, sanitize_line(prompt.description), describe_arguments(prompt))
@@ -92,7 +92,7 @@ def list_server_prompts(session: Session) -> Sequence[ServerCommand]:
 
 
 async def fetch_server_prompt(session: Session, command: str, words: str) -> str | None:
-    from ..prompts.server_prompts import fetch_prompt
+    from ..prompts import fetch_prompt
 
     return await fetch_prompt(session, command, words)
 

@@ -22,7 +22,7 @@ from mudroom_hosts.agent_sdk.setup import (
 from mudroom_hosts.line_streams import LineInput, LineOutput
 
 from ...._adapters.agent_files import load_output_styles
-from ...._adapters.integrations.hook_programs.event_rules import RULES
+from ...._adapters.integrations.hook_programs.events import RULES
 from ...._adapters.models.providers import list_usable_models
 from ...._core.agents import Agent
 from ...._platform.event_loop import run_event_loop
@@ -35,7 +35,7 @@ from ..load_permissions import load_permissions
 from ..open_session import create_session
 from ..parse_json_flags import load_json_schema, parse_inline_agents
 from ..programs.load_programs import load_programs
-from ..prompts.prompt_files import list_file_prompts
+from ..prompt_files import list_file_prompts
 from ..session_start import SessionStart, StartOptions
 from ..session_store import delete_expired_sessions
 from .chosen_servers import choose_servers

@@ -52,7 +52,7 @@ def load_programs(settings: Settings, cwd: str) -> UsablePrograms | None:
     )
     if not (has_rights or any(plugin.place for plugin in programs.plugins)):
         return programs
-    from ..prompts.prompt_files import list_rights
+    from ..prompt_files import list_rights
 
     return programs.add_prompts(
         list_rights(cwd, programs.plugins), settings.home, trusts_all=trusts_all

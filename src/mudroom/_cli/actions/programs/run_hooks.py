@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from ...._adapters.integrations.hook_programs.event_rules import RULES
+from ...._adapters.integrations.hook_programs.events import RULES
 from ...._adapters.integrations.hook_programs.hook_set import HookSet, is_selected
 from ...._adapters.integrations.hook_programs.outcome import HookOutcome
 from ...._adapters.integrations.hook_programs.run_log import HookRun, RunLog

@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 from ...._adapters.integrations.mcp_servers.connection import load_package
-from ...._adapters.integrations.mcp_servers.logins.stored_logins import LOGINS, LoginFile
 from ...._adapters.integrations.mcp_servers.spec import ServerSpec
+from ...._adapters.integrations.mcp_servers.stored_logins import LOGINS, LoginFile
 from ...._platform.connection_limits import ConnectionLimits, LimitedConnections
 from ...._platform.time_limits import time_limit
 from ....errors import UnknownName, UsageError
@@ -62,7 +62,7 @@ def _find_server(cwd: str, name: str) -> tuple[ServerSpec, LoginFile]:
 async def _log_in(spec: ServerSpec, file: LoginFile) -> int:
     # The package takes long to import; only a login needs it.
     await load_package()
-    from ...._adapters.integrations.mcp_servers.logins import oauth
+    from ...._adapters.integrations.mcp_servers import oauth
 
     async with AsyncExitStack() as stack:
         browser = _Browser()
@@ -145,7 +145,7 @@ class _Browser:
         writer.close()
 
     def _use(self, address: str) -> None:
-        from ...._adapters.integrations.mcp_servers.logins import oauth
+        from ...._adapters.integrations.mcp_servers import oauth
 
         # The browser and a pasted line may both bring an answer; the first one counts.
         if self._code.done():

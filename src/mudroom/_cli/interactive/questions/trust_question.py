@@ -97,7 +97,7 @@ def _format_title(cwd: str, names: Sequence[str], programs: UsablePrograms | Non
             f"{folder} contains {', '.join(names)}. Do you trust this folder? "
             "Until you do, its agents are read-only."
         )
-    from ...._adapters.integrations.prompt_rights import PromptRights
+    from ...._adapters.integrations.program_trust import PromptRights
     from ...._adapters.integrations.usable_programs import describe_count
 
     count = describe_count(untrusted)

@@ -13,7 +13,7 @@ from ...._projections.differences import FileChange, diff_texts
 from ...._projections.run_view import RunView
 from ...._projections.safe_text import sanitize, sanitize_line
 from ....errors import UsageError, WorkspaceError
-from ...actions.prompts.attachments import remove_attachments
+from ...actions.prompts import remove_attachments
 from ...output.text import Line, split_line
 from ...output.tool_call_lines import DIFFERENCE_STYLES
 from ..conversation import Conversation

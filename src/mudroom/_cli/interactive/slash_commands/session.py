@@ -123,7 +123,7 @@ async def rename(conversation: Conversation, name: str) -> None:
 
 async def export(conversation: Conversation, file: str) -> None:
     """Write the conversation to a new file; the suffix chooses the format."""
-    from ...actions.export.export_html import render_session
+    from ...actions.export import render_session
 
     session = conversation.session
     path = Path(session.cwd, os.path.expanduser(file or f"mudroom-{session.id[:8]}.txt"))

@@ -1,1 +1,0 @@
-"""Logins of MCP servers over HTTP: OAuth, and the tokens on disk."""

@@ -1,0 +1,108 @@
+"""Logins of MCP servers on disk: tokens and the registered client, private to the user."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ...._platform.private_files import make_private_folder, replace_private_file
+
+# Subfolder of the folder with what servers listed.
+LOGINS = "logins"
+
+
+class StoredLogin(Struct, frozen=True):
+    """The login of one server, with the values of its authorization server.
+
+    Arguments:
+        issuer: address of the authorization server.
+        tokens: access token and refresh token; None after a failed login.
+        expires_at: seconds since 1970; None if the access token does not expire.
+        client: the registered client.
+        metadata, resource: what the authorization server and the MCP server publish.
+        lacks_rights: true if a call has lacked rights since the last login.
+        needed_scope: those rights as far as the server named them, separated by spaces.
+    """
+
+    url: str
+    issuer: str = ""
+    tokens: dict[str, Any] | None = None
+    expires_at: float | None = None
+    client: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+    resource: dict[str, Any] | None = None
+    lacks_rights: bool = False
+    needed_scope: str = ""
+
+    def list_secrets(self) -> dict[str, str]:
+        """Return its tokens and the client's secret, under names that mark them as secret."""
+        values = {**(self.tokens or {}), **(self.client or {})}
+        return {
+            f"LOGIN_{name.upper()}": value
+            for name, value in values.items()
+            if name.endswith(("_token", "_secret")) and isinstance(value, str)
+        }
+
+
+class LoginFile:
+    """The file with the login of one server.
+
+    Arguments:
+        folder: folder of all logins.
+        url: the server's URL.
+    """
+
+    def __init__(self, folder: str, url: str) -> None:
+        digest = hashlib.sha256(url.encode()).hexdigest()[:32]
+        self._path = Path(folder, f"{digest}.json")
+        self._url = url
+
+    def load(self) -> StoredLogin | None:
+        """Load the login, None if there is no usable one."""
+        try:
+            login = msgspec.json.decode(self._path.read_bytes(), type=StoredLogin)
+        except (OSError, msgspec.MsgspecError):
+            return None
+        return login if login.url == self._url else None
+
+    def store(self, login: StoredLogin) -> None:
+        """Replace the login atomically. Raises OSError."""
+        make_private_folder(self._path.parent)
+        replace_private_file(self._path, msgspec.json.encode(login))
+
+    def remove(self) -> bool:
+        try:
+            self._path.unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    @asynccontextmanager
+    async def lock(self) -> AsyncGenerator[None]:
+        """Keep other processes from refreshing the tokens inside the block."""
+        make_private_folder(self._path.parent)
+        path = self._path.with_suffix(".lock")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(_LOCK_POLL)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+# Seconds between two attempts. Polled, because a blocking lock would need a thread.
+_LOCK_POLL = 0.05

@@ -1,1 +1,0 @@
-"""macOS sandbox: Seatbelt. Experimental."""

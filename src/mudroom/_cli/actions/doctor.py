@@ -1,0 +1,426 @@
+"""`mudroom doctor`: checks what this machine has.
+
+It changes nothing and prints no key. Only models on this machine are sent a request. MCP servers
+that a session here would use are started, wherever they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from msgspec import Struct, field
+
+from ..._adapters.agent_files import count_by_severity
+from ..._adapters.integrations.mcp_servers.connection import INSTALL_COMMAND
+from ..._adapters.integrations.mcp_servers.spec import ServerSpec
+from ..._adapters.journals.sessions import read_events
+from ..._adapters.tools._ripgrep import find_ripgrep
+from ..._core.listings import count_noun, format_size
+from ..._core.messages import user_message
+from ..._core.ports import Model, RequestConfig, ServerStatus
+from ..._platform.time_limits import SystemClock, time_limit
+from ..._projections.safe_text import escape_line
+from ..._session import config
+from ..._session.config import Settings
+from ..._session.context_windows import LearntWindows
+from ..._session.model_registry import ModelRegistry, choose_default_model, explain_unusable
+from ..._version import __version__
+from ...errors import JournalError, MudroomError, UsageError
+from ..output.json_output import print_json
+from ..output.listing import print_entry, print_rows
+from .load_permissions import load_permissions
+from .load_settings import describe_unknown_variables, load_settings
+from .providers import ProviderRow, list_providers
+from .user_store import open_store, use_store
+
+
+class Check(Struct, frozen=True):
+    """The result of one check.
+
+    Arguments:
+        name: subject of the check. state: "ok", "warn" (mudroom works without it) or "fail".
+        result: one sentence. remedy: what to do about it, "" for nothing.
+    """
+
+    name: str
+    state: str
+    # The key in the JSON output, which scripts read: it must not change.
+    result: str = field(name="found")
+    remedy: str = ""
+
+
+_SERVE = "mcp serve"
+
+
+def check_servers(specs: Sequence[ServerSpec], settings: Settings, cwd: str) -> Iterable[Check]:
+    """Start the servers, all at the same time, and stop them again; return a check of each.
+
+    Arguments:
+        specs: trusted servers only, because they are started.
+    """
+    return asyncio.run(_check_servers(specs, settings, cwd)) if specs else ()
+
+
+async def _check_servers(
+    specs: Sequence[ServerSpec], settings: Settings, cwd: str
+) -> Iterable[Check]:
+    return await asyncio.gather(*(_check_server(spec, settings, cwd) for spec in specs))
+
+
+async def _check_server(spec: ServerSpec, settings: Settings, cwd: str) -> Check:
+    from .programs.use_servers import make_servers
+
+    servers = make_servers([spec], settings, cwd)
+    started = time.perf_counter()
+    try:
+        await servers.refresh()
+        seconds = time.perf_counter() - started
+        (status,) = servers.list_states()
+    finally:
+        await servers.close()
+    return _make_check(spec, status, seconds)
+
+
+def _make_check(spec: ServerSpec, status: ServerStatus, seconds: float) -> Check:
+    owner = f" of agent {spec.agent}" if spec.agent else ""
+    name = f"MCP server {spec.name}{owner}"
+    if status.state != "ready":
+        remedy = f"mudroom mcp get {spec.name} shows its settings; mudroom mcp tools {spec.name} "
+        reason = escape_line(status.reason) or "it ended at once"
+        return Check(name, "fail", reason, f"{remedy}starts it again.")
+    tools = f"{count_noun(status.tools or 0, 'tool')}, {status.definition_bytes:,} bytes"
+    return Check(name, "ok", f"ready after {seconds:.1f} s; {tools}; protocol {status.protocol}")
+
+
+def check_mcp_package() -> Check:
+    """Check for the package that the MCP client and `mudroom mcp serve` need."""
+    try:
+        return Check(_SERVE, "ok", f"hosts can start it; package mcp {version('mcp')}")
+    except PackageNotFoundError:
+        missing = "the package mcp is not installed: no MCP server or host can be used"
+        return Check(_SERVE, "warn", missing, f"Run: {INSTALL_COMMAND}")
+
+
+# The newest sessions, whose journals are read.
+CHECKED_SESSIONS = 20
+
+STATE_LABELS = {"ok": "ok  ", "warn": "note", "fail": "FAIL"}
+_MIN_FREE_BYTES = 100e6
+_REQUEST = "model request"
+# Local servers may first load the model.
+_REQUEST_SECONDS = 60
+_REQUEST_MAX_TOKENS = 16
+
+
+def print_checks(*, as_json: bool) -> int:
+    """Print all checks; return 1 if one failed, else 0."""
+    checks: list[Check] = []
+    for check in run_checks(os.environ, starts_servers=True):
+        checks.append(check)
+        if not as_json:
+            _print_check(check)
+    if as_json:
+        print_json({"version": __version__, "checks": checks})
+    return int(any(check.state == "fail" for check in checks))
+
+
+def _print_check(check: Check) -> None:
+    print_entry(f"{STATE_LABELS[check.state]}  {check.name}: {check.result}", indent=6)
+    if check.remedy:
+        print_rows([("    ", check.remedy)])
+
+
+def run_checks(environ: Mapping[str, str], *, starts_servers: bool) -> Iterator[Check]:
+    """Run all checks, one after another.
+
+    Arguments:
+        starts_servers: start each MCP server that a session here would use, once.
+    """
+    yield Check("mudroom", "ok", __version__)
+    yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
+    yield Check("platform", "ok", platform.platform())
+    home = config.find_home(environ)
+    yield from _report("settings", _check_settings(environ), "Fix or remove that line.")
+    yield _check_home(home)
+    yield from _report("journals", _check_journals(home, environ))
+    yield from _report("isolated workspaces", _check_workspaces(home))
+    yield from _check_models(environ)
+    yield from _report("agents", _check_agents())
+    yield from _report("child models", _check_child_models(environ))
+    yield from _check_learnt_windows(home)
+    yield from _report("permissions", _check_permissions())
+    yield from _report("MCP servers and hooks", _check_programs(starts_servers=starts_servers))
+    yield check_mcp_package()
+    yield from _check_traces()
+    yield _check_sandbox(environ)
+    rg = find_ripgrep(os.getcwd())
+    missing = "not found: the tool grep does not work"
+    yield _check_program("rg", rg, missing, "Install ripgrep.")
+    missing = "not on PATH: agents cannot run git commands"
+    yield _check_program("git", shutil.which("git"), missing, "Install git.")
+
+
+def _report(name: str, checks: Iterator[Check], remedy: str = "") -> Iterator[Check]:
+    """Yield the checks; an error of theirs is a failed check."""
+    try:
+        yield from checks
+    except MudroomError as error:
+        yield Check(name, "fail", str(error), remedy)
+
+
+def _check_settings(environ: Mapping[str, str]) -> Iterator[Check]:
+    settings = config.load_settings(cwd=".", environ=environ, flags={})
+    path = config.find_user_file(environ)
+    origins = ", ".join(f"{name} from {origin}" for name, origin in settings.origins.items())
+    unused = " ".join(describe_unknown_variables(environ))
+    note = "" if path.exists() else " (no file)"
+    result = f"{path}{note}: {origins or 'all settings have their defaults'}"
+    yield Check("settings", "warn" if unused else "ok", result, unused)
+
+
+def _check_home(home: str) -> Check:
+    try:
+        os.makedirs(home, mode=0o700, exist_ok=True)
+        # An access check would not notice a full disk, or a file system mounted read-only.
+        with tempfile.TemporaryFile(dir=home) as file:
+            file.write(b"x")
+    except OSError as error:
+        result = f"{home} cannot be written: {error.strerror}"
+        return Check("home", "fail", result, "Set MUDROOM_HOME to a folder that you can write.")
+    free_bytes = shutil.disk_usage(home).free
+    state = "ok" if free_bytes > _MIN_FREE_BYTES else "warn"
+    return Check("home", state, f"{home}, {free_bytes / 1e9:.1f} GB free")
+
+
+def _check_journals(home: str, environ: Mapping[str, str]) -> Iterator[Check]:
+    use_store(config.load_store(environ))
+    count, errors = asyncio.run(_read_newest_journals(home))
+    if errors:
+        result = f"{len(errors)} of the last {count} sessions cannot be read: {errors[0]}"
+        yield Check("journals", "fail", result, "The other sessions are not affected.")
+    else:
+        yield Check("journals", "ok", f"last {count} sessions OK" if count else "no sessions yet")
+
+
+def _check_workspaces(home: str) -> Iterator[Check]:
+    from ..._adapters.workspaces.isolated.git import INSTALL_GIT, explain_unusable_git
+    from ..._adapters.workspaces.isolated.kept_work import list_kept, measure_kept
+
+    if reason := explain_unusable_git():
+        yield Check("isolated workspaces", "warn", f"they need git: {reason}", f"{INSTALL_GIT}.")
+        return
+    kept_size = measure_kept(home)
+    kept = list_kept(home)
+    if not kept_size.sessions:
+        return
+    not_merged = sum(work.state == "not merged" for work in kept)
+    result = (
+        f"{format_size(kept_size.size)} of {count_noun(kept_size.sessions, 'session')} in "
+        f"{kept_size.folder}; work of {count_noun(len(kept), 'run')}, {not_merged:,} not merged"
+    )
+    yield Check("isolated workspaces", "ok", result)
+
+
+async def _read_newest_journals(home: str) -> tuple[int, list[str]]:
+    """Read the newest journals to their ends; return how many there are, and the errors."""
+    store = open_store(home)
+    newest = (await store.list())[:CHECKED_SESSIONS]
+    errors: list[str] = []
+    for info in newest:
+        try:
+            await read_events(store, info.id)
+        except JournalError as error:
+            errors.append(str(error))
+    return len(newest), errors
+
+
+def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
+    # Several providers share an address: one for each protocol of the server.
+    by_address: dict[tuple[str, str], ProviderRow] = {}
+    for row in list_providers(environ):
+        if row.variable:
+            by_address.setdefault((row.variable, row.base_url), row)
+    rows = by_address.values()
+    for row in rows:
+        if row.reachable is False:
+            yield Check(
+                f"model server of {row.provider}",
+                "warn",
+                f"{row.base_url} does not answer",
+                f"Start it, or unset {row.variable}.",
+            )
+    if rows:
+        variables = ", ".join(row.variable for row in rows)
+        default, _ = choose_default_model(environ)
+        yield Check("models", "ok", f"{default} is the default; found {variables}")
+        if default and any(default.startswith(f"{row.provider}:") for row in rows if row.reachable):
+            yield asyncio.run(_check_request(default, environ))
+        return
+    yield Check(
+        "models",
+        "warn",
+        "no key and no local server found: mudroom uses its offline demo model",
+        "To use a real model, set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY,"
+        " OPENAI_BASE_URL or OLLAMA_HOST.",
+    )
+
+
+async def _check_request(model: str, environ: Mapping[str, str]) -> Check:
+    registry = ModelRegistry(environ, SystemClock(), _refuse_replay)
+    try:
+        async with time_limit(_REQUEST_SECONDS):
+            conversation = registry.get_model(model).start_conversation(
+                RequestConfig(system="", max_tokens=_REQUEST_MAX_TOKENS)
+            )
+            conversation.append(user_message("Say hello."))
+            async for _ in conversation.request_answer():
+                pass
+    except TimeoutError:
+        problem = f"{model} gave no answer within {_REQUEST_SECONDS} seconds"
+        return Check(_REQUEST, "fail", problem, "Try again when the server has loaded the model.")
+    except MudroomError as error:
+        return Check(_REQUEST, "fail", str(error), "See the log of the server.")
+    finally:
+        await registry.close()
+    return Check(_REQUEST, "ok", f"{model} answers")
+
+
+def _refuse_replay(name: str) -> Model:
+    # The doctor asks servers only.
+    raise UsageError(f"{name} is no model of a server")
+
+
+def _check_agents() -> Iterator[Check]:
+    from .agents import collect_findings, load_agents
+
+    findings = collect_findings(".")
+    loaded = load_agents(".")
+    problems = [finding for finding in findings if finding.severity != "note"]
+    agent_count = len(loaded.agents) + len(loaded.main_agents)
+    agents = count_noun(agent_count, "agent")
+    counts = f"{agents} and {count_noun(len(loaded.skills), 'skill')} from files"
+    if problems:
+        result = f"{counts}; {count_by_severity(findings)}, the first: {problems[0]}"
+        yield Check("agents", "warn", result, "mudroom agents check lists them all.")
+    else:
+        yield Check("agents", "ok", counts)
+
+
+def _check_child_models(environ: Mapping[str, str]) -> Iterator[Check]:
+    from .agents import list_child_models
+
+    name = "child models"
+    notices: list[str] = []
+    models = list_child_models(".", notices)
+    reasons = {model: explain_unusable(model, environ) for model in models.values() if model}
+    unusable = [f"{model} cannot be used ({why})" for model, why in reasons.items() if why]
+    if unusable:
+        yield Check(name, "fail", "; ".join(unusable), "Change the setting child_model.")
+    elif notices:
+        yield Check(name, "warn", "; ".join(notices), "Change the setting child_model.")
+    elif reasons:
+        rows = (
+            f"{'all other agents' if agent == '*' else agent}: {model or 'as their parent'}"
+            for agent, model in models.items()
+        )
+        yield Check(name, "ok", "; ".join(rows))
+
+
+def _check_learnt_windows(home: str) -> Iterator[Check]:
+    windows = LearntWindows(home)
+    if result := windows.describe():
+        remedy = f"A setting context_window wins. Delete {windows.path} to forget these windows."
+        yield Check("learnt windows", "ok", result, remedy)
+
+
+def _check_permissions() -> Iterator[Check]:
+    permissions, notices = load_permissions(load_settings("."), ".")
+    rules = count_noun(len(permissions.rules), "rule")
+    result = "; ".join([f"mode {permissions.mode}, {rules}", *notices])
+    yield Check("permissions", "warn" if notices else "ok", result)
+
+
+def _check_programs(*, starts_servers: bool) -> Iterator[Check]:
+    """Check MCP servers, hooks and plugins, and their files; no row for what there is not.
+
+    Arguments:
+        starts_servers: start each server that is used.
+    """
+    from .programs.load_programs import require_programs
+
+    settings = load_settings(".")
+    programs = require_programs(settings, ".")
+    kinds = (
+        ("MCP servers", "server", "mcp", programs.listed_servers),
+        ("hooks", "hook", "hooks", programs.listed_hooks),
+    )
+    for name, noun, command, listed in kinds:
+        unused = [item for item in listed if item.reason]
+        if listed:
+            result = f"{count_noun(len(listed), noun)} in files, {len(unused)} not used"
+            if unused:
+                result += f"; the first: {unused[0].reason} ({unused[0].spec.origin})"
+            is_untrusted = any(item.spec in programs.untrusted for item in unused)
+            state = "warn" if is_untrusted else "ok"
+            yield Check(name, state, result, f"mudroom {command} lists them all." if unused else "")
+    if starts_servers:
+        yield from check_servers(programs.servers, settings, os.getcwd())
+    if plugins := programs.listed_plugins:
+        result = f"{count_noun(len(plugins), 'plugin')} turned on"
+        lost = [item for item in plugins if item.plugin is None]
+        if lost:
+            result += f", {len(lost)} not used; the first: {lost[0].reason}"
+        remedy = "mudroom plugins lists them all." if lost else ""
+        yield Check("plugins", "warn" if lost else "ok", result, remedy)
+    for finding in programs.findings:
+        if finding.is_problem:
+            result = f"{finding.where}: {finding.text}"
+            yield Check("MCP servers and hooks", "warn", result, finding.remedy)
+
+
+def _check_traces() -> Iterator[Check]:
+    """Check the export of traces; no row if no variable names an address."""
+    from .export_traces import describe_tracing
+
+    state, result, remedy = describe_tracing()
+    if state:
+        yield Check("traces", state, result, remedy)
+
+
+def _check_sandbox(environ: Mapping[str, str]) -> Check:
+    from ..._adapters.sandboxes import detect
+
+    detected = detect.probe(environ, os.getcwd())
+    if detected.weakness:
+        result = f"full, but {detected.weakness}"
+        return Check("sandbox", "warn", result, "Run mudroom as a user other than root.")
+    if detected.tier == "full":
+        result = (
+            "full: commands can use the workspace and read the system; no network"
+            f" ({detected.bwrap})"
+        )
+        return Check("sandbox", "ok", result)
+    remedy = f"{detected.full_remedy}."
+    if detected.tier == "file":
+        result = (
+            "file: Landlock and a system call filter limit commands; the stronger sandbox full does"
+            f" not work: {detected.no_full_reason}"
+        )
+        return Check("sandbox", "warn", result, remedy)
+    result = (
+        "none: you must confirm each command; without a user to ask, no command runs"
+        f" (full: {detected.no_full_reason}; file: {detected.no_file_reason})"
+    )
+    return Check("sandbox", "warn", result, remedy)
+
+
+def _check_program(name: str, path: str | None, missing: str, remedy: str) -> Check:
+    return Check(name, "ok", path) if path else Check(name, "warn", missing, remedy)

@@ -1,0 +1,199 @@
+"""Exports one session, secrets removed: HTML, Markdown, text, transcripts, or a test fixture."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import msgspec
+
+from ..._adapters.journals.sessions import read_events
+from ..._adapters.output_filters import Redactor
+from ..._core.events import StoredEvent, decode_event, encode_event
+from ..._core.listings import count_noun
+from ..._platform.private_files import make_private_folder, write_private_file
+from ..._projections.run_tree import RunTree
+from ..._projections.safe_text import escape_json, sanitize
+from ..._viewer.export import render_single_file
+from ..._viewer.sources import EventPage, SessionSource, StoredSessions
+from ..._viewer.work import WorkPage, WorkQuery
+from ...errors import UsageError
+from ..output.progress import print_notice
+from ..output.session_markdown import render_session_markdown
+from ..output.transcript_lines import render_transcripts, render_tree
+from .load_settings import load_settings
+from .serve_viewer import select_source
+from .session_store import read_session
+from .user_store import open_store
+
+STDOUT = "-"
+
+
+def export_session(name: str, export_format: str, target: str, *, store: str | None = None) -> int:
+    """Write a session to a file or a folder.
+
+    Arguments:
+        name: id, beginning of an id, name, or "last" for the last session of this folder.
+        export_format: "jsonl", "md" or "fixture".
+        target: a folder for "jsonl", else a file; STDOUT is the current folder or standard output.
+        store: address of the database with the session, None for the settings' store.
+
+    Raises UnknownName, UsageError, JournalError.
+    """
+    home = load_settings(".", store=store).home
+    session_id, stored = asyncio.run(read_session(home, name))
+    events = list(redact_events(stored, Redactor(os.environ)))
+    if export_format == "jsonl":
+        _write_transcripts(session_id, events, "." if target == STDOUT else target)
+        return 0
+    if export_format == "md":
+        text = sanitize("".join(render_session_markdown(events)))
+    else:
+        text = "".join(escape_json(encode_event(event).decode()) + "\n" for event in events)
+    data = text.encode()
+    if target == STDOUT:
+        sys.stdout.buffer.write(data)
+    else:
+        check_target_file(target)
+        write_private_file(Path(target), data)
+        print_notice(f"{target} ({len(data):,} bytes)")
+    return 0
+
+
+def check_target_file(target: str) -> None:
+    """Raise UsageError if no file can be created with this name."""
+    folder = Path(target).parent
+    if target.endswith("/") or Path(target).is_dir():
+        raise UsageError(f"{target} is a folder. Name a file in it, as in {Path(target, 'NAME')}.")
+    if not folder.is_dir():
+        remedy = f"Create it (mkdir -p {shlex.quote(str(folder))}), or name another file."
+        raise UsageError(f"{target} cannot be written: {folder} is not a folder. {remedy}")
+
+
+def _write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: str) -> None:
+    paths = write_transcripts(session_id, events, Path(folder))
+    children = [path for path in paths if path.match("agent-*.jsonl")]
+    print_notice(f"{paths[0] if paths else folder}, and {count_noun(len(children), 'child run')}")
+
+
+def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Path) -> list[Path]:
+    """Write a session's transcripts below a folder, readable only by the user; return the paths."""
+    from ..._projections.claude import ClaudeTranscripts
+
+    transcripts = ClaudeTranscripts(session_id)
+    for event in events:
+        transcripts.apply(event)
+    paths: list[Path] = []
+    for name, lines in transcripts.files.items():
+        path = folder / name
+        make_private_folder(path.parent)
+        # Half of a surrogate pair, which JSON allows in a text, cannot be encoded.
+        write_private_file(path, "".join(lines).encode("utf-8", "replace"))
+        paths.append(path)
+    return paths
+
+
+def redact_events(
+    events: Iterable[StoredEvent], redact: Callable[[str], str]
+) -> Iterator[StoredEvent]:
+    """Apply `redact` to every text in the events."""
+    for event in events:
+        yield msgspec.convert(redact_fields(event, redact), StoredEvent)
+
+
+def redact_fields(value: object, redact: Callable[[str], str]) -> object:
+    """Return a struct as dicts and lists, with `redact` applied to every text in it."""
+
+    def redact_value(value: object) -> object:
+        if isinstance(value, str):
+            return redact(value)
+        if isinstance(value, dict):
+            items = cast("dict[object, object]", value).items()
+            return {redact_value(key): redact_value(item) for key, item in items}
+        if isinstance(value, list | tuple):
+            return [redact_value(item) for item in cast("Sequence[object]", value)]
+        return value
+
+    # Images stay bytes: as base64 text they could match a pattern of a secret.
+    fields = msgspec.to_builtins(value, builtin_types=(bytes,))
+    return redact_value(fields)
+
+
+def export_html(name: str, target: str, *, store: str | None = None) -> int:
+    """Write a page with one session, secrets removed.
+
+    Arguments:
+        name: see `select_source`. target: a file, or STDOUT. store: see `serve_viewer`.
+    """
+    home = load_settings(".", store=store).home
+    source, session_id = asyncio.run(select_source(home, name or "last"))
+    pieces = render_single_file(_RedactedSource(source), session_id)
+    if target == STDOUT:
+        asyncio.run(_write(sys.stdout.buffer, pieces))
+        return 0
+    check_target_file(target)
+    path = Path(target)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # private to the user
+    with open(descriptor, "wb") as file:
+        asyncio.run(_write(file, pieces))
+    size = path.stat().st_size
+    print_notice(f"{path} ({size:,} bytes) shows session {session_id[:8]}; it needs no server.")
+    return 0
+
+
+async def render_session(home: str, session_id: str, suffix: str) -> AsyncIterator[str]:
+    """Yield a session as text, secrets removed.
+
+    Arguments:
+        suffix: of the target file: ".html" is the viewer's page, ".md" is Markdown, anything else
+            is plain text.
+    """
+    if suffix == ".html":
+        source = _RedactedSource(StoredSessions(open_store(home), home))
+        async for piece in render_single_file(source, session_id):
+            yield piece
+        return
+    stored = await read_events(open_store(home), session_id)
+    events = list(redact_events(stored, Redactor(os.environ)))
+    if suffix == ".md":
+        yield "".join(render_session_markdown(events))
+        return
+    yield render_tree(events, columns=120)
+    tree = RunTree.from_events(events)
+    roots = [root.run_id for root in tree.roots]
+    for transcript in render_transcripts(tree, events, roots, full=True):
+        yield f"\n{transcript}"
+
+
+class _RedactedSource:
+    """Removes secrets from a source, whose events leave this machine."""
+
+    def __init__(self, source: SessionSource) -> None:
+        self.list_sessions = source.list_sessions
+        self.list_ids = source.list_ids
+        self.read_change_stamp = source.read_change_stamp
+        self._source = source
+        self._redact = Redactor(os.environ)
+
+    async def read_page(self, session: str, after: int) -> EventPage:
+        page = await self._source.read_page(session, after)
+        events = redact_events((decode_event(body) for _, body in page.events), self._redact)
+        redacted = [
+            (position, encode_event(event))
+            for (position, _), event in zip(page.events, events, strict=True)
+        ]
+        return EventPage(redacted, page.has_more, page.error)
+
+    async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
+        page = await self._source.read_work(session, query)
+        return msgspec.convert(redact_fields(page, self._redact), WorkPage)
+
+
+async def _write(file: BinaryIO, pieces: AsyncIterator[str]) -> None:
+    async for piece in pieces:
+        file.write(piece.encode("utf-8", "replace"))

@@ -1,1 +1,0 @@
-"""`mudroom export`: writes a session in the requested format, or sends its spans."""

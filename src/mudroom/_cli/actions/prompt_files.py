@@ -1,0 +1,136 @@
+"""Commands from files: prompts and skills that the user calls as `/name` with arguments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ..._adapters.agent_files import load_commands, load_skills
+from ..._adapters.agent_files.commands import CommandFile, find_by_name
+from ..._adapters.agent_files.prompt_template import PromptTemplate
+from ..._adapters.agent_files.skills import Skill
+from ..._adapters.integrations.plugins.spec import Plugin
+from ..._adapters.integrations.program_trust import PromptRights
+from ...permissions.rules import split_rules
+
+if TYPE_CHECKING:
+    from mudroom_hosts.file_prompts import FilePrompt
+
+    from ..._session.session import Session
+
+
+class PromptFile(Struct, frozen=True):
+    """A command file or a skill that a slash command sends.
+
+    Arguments:
+        name: the slash command's name, with the slash.
+        source: the command file or skill.
+    """
+
+    name: str
+    source: CommandFile | Skill
+
+    def format_prompt(self, arguments: str) -> str:
+        """Return the prompt of a call with its shell commands as text; "" if the file is empty."""
+        pieces = self.source.load_template().fill(arguments)
+        text = "".join(piece if isinstance(piece, str) else piece.source for piece in pieces)
+        return self.enclose(text) if text.strip() else ""
+
+    def find_problem(self) -> str:
+        return self.source.load_template().problem or "the prompt is empty"
+
+    def enclose(self, text: str) -> str:
+        """Wrap a skill's prompt with the skill's name and folder, where its material is."""
+        if isinstance(self.source, CommandFile):
+            return text
+        from ..._projections.engine_text import wrap
+
+        return wrap("skill", text, name=self.source.name, folder=self.source.folder)
+
+
+def find_rights(file: PromptFile, template: PromptTemplate) -> PromptRights:
+    """Return what the file does beyond sending its prompt."""
+    return PromptRights(
+        name=file.name,
+        origin=file.source.path,
+        place=file.source.place,
+        commands=template.list_commands(),
+        rules=tuple(split_rules(template.allowed_tools)),
+    )
+
+
+def list_rights(folder: str, plugins: Iterable[Plugin]) -> list[PromptRights]:
+    """List the rights of the files that the user has not written, without files that have none."""
+    files = load_prompt_files(folder, plugins).values()
+    found = [find_rights(file, file.source.load_template()) for file in files]
+    return [each for each in found if each.place and (each.commands or each.rules)]
+
+
+def load_prompt_files(
+    folder: str, plugins: Iterable[Plugin] = (), *, trusts_folder: bool = True
+) -> dict[str, PromptFile]:
+    """Load the prompt files of a folder, of the user and of plugins by name.
+
+    A command hides a skill. Files that only models use are left out.
+
+    Arguments:
+        trusts_folder: false if the user's files win over the folder's.
+    """
+    user_home = os.environ.get("HOME", "")
+    plugins = tuple(plugins)
+    skills = load_skills(folder, user_home=user_home, plugins=plugins, trusts_folder=trusts_folder)
+    commands = load_commands(
+        folder, user_home=user_home, plugins=plugins, trusts_folder=trusts_folder
+    )
+    sources: dict[str, CommandFile | Skill] = {**skills.by_name, **commands}
+    if not trusts_folder:
+        # A skill of the user must not be hidden by a command of a stranger.
+        own = {name: skill for name, skill in skills.by_name.items() if skill.is_personal}
+        sources |= {name: skill for name, skill in own.items() if not sources[name].is_personal}
+    return {
+        f"/{name}": PromptFile(f"/{name}", source)
+        for name, source in sources.items()
+        if source.load_template().is_callable
+    }
+
+
+def list_file_prompts(session: Session) -> list[FilePrompt]:
+    """List the prompts from files in an open session, for the clients of servers."""
+    from mudroom_hosts.file_prompts import FilePrompt
+
+    from ..._projections.safe_text import sanitize_line
+
+    return [
+        FilePrompt(
+            name=file.name.removeprefix("/"),
+            description=sanitize_line(file.source.description),
+            hint=sanitize_line(file.source.load_template().argument_hint),
+            format_prompt=file.format_prompt,
+            find_problem=file.find_problem,
+        )
+        for file in load_session_prompts(session).values()
+    ]
+
+
+def load_session_prompts(session: Session) -> dict[str, PromptFile]:
+    return load_prompt_files(session.cwd, session.plugins, trusts_folder=session.trusted)
+
+
+def find_prompt_file(
+    files: Mapping[str, PromptFile], name: str, *, trusts_folder: bool = True
+) -> PromptFile | None:
+    """Find the file of a slash command, which may lack the names of its plugin and folders.
+
+    Arguments:
+        trusts_folder: false if a short name means a file of the user before one of the folder.
+    """
+    by_name = {file.name.removeprefix("/"): file for file in files.values()}
+    typed = name.removeprefix("/")
+    if not trusts_folder:
+        own = [each for each, file in by_name.items() if file.source.is_personal]
+        if found := find_by_name(own, typed):
+            return by_name[found]
+    return by_name.get(find_by_name(by_name, typed))
