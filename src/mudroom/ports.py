@@ -89,7 +89,7 @@ Example:
             raise make_busy_error("process 4711", f"session {session}")
 
     async def repeat(link: RunLink) -> None:
-        "A program for worker processes: it sends back what it gets."
+        "A program for worker processes: an echo."
         while data := await link.receive():
             link.check_lease()
             link.send(data)

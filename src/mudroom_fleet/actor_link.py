@@ -154,7 +154,7 @@ class ActorLink:
     def kill(self) -> None:
         """End the process of the actor; its commands end with it.
 
-        Ray may be out of reach: then nothing is raised, and nobody waits. The lease ends the actor.
+        Ray may be out of reach: then nothing is raised or awaited. The lease ends the actor.
         """
         if self._handle is not None:
             with suppress(Exception):
@@ -168,7 +168,7 @@ class ActorLink:
     async def _start(self) -> None:
         try:
             async with asyncio.timeout(_START_SECONDS):
-                # If this is cancelled, nobody has the handle, and Ray ends the actor.
+                # If this is cancelled, the handle is dropped, and Ray ends the actor.
                 self._handle = await asyncio.to_thread(self._create)
                 reply = await self._handle.hello.remote()
         except TimeoutError:
