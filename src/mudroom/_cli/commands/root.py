@@ -132,7 +132,9 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 @value_option(
     "--json-schema", "JSON|FILE", "Return structured output that matches this JSON Schema."
 )
-@value_option("--max-turns", "N", "Maximum number of model calls of the main run.", _COUNT)
+@value_option(
+    "--max-turns", "N", "Maximum model calls of the main run; one more for a summary.", _COUNT
+)
 @value_option("--max-minutes", "N", "Time limit in minutes, child runs included.", _AMOUNT)
 @value_option("--max-tokens", "N", "Token limit (input + output), child runs included.", _COUNT)
 @value_option(
