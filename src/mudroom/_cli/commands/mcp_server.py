@@ -25,9 +25,16 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Serve over HTTP at this address; the next four flags need it.",
+    help="Serve over HTTP at this address; the next five flags need it.",
 )
 @listen_details
+@click.option(
+    "--allow-origin",
+    "allowed_origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let pages of this site connect, such as https://app.example.com.",
+)
 @value_option("-m --model", "MODEL", "provider:model, e.g. anthropic:claude-sonnet-4-5, offline.")
 @value_option("--child-model", "MODEL", "Model of the runs below a task (default: as the task).")
 @value_option("--agents", "JSON", 'More agents: {"name": {"description": …, "prompt": …}}.')
@@ -72,6 +79,7 @@ def serve(
     tls_key: str | None,
     behind_proxy: bool,
     host_names: tuple[str, ...],
+    allowed_origins: tuple[str, ...],
     parallel: int | None,
     total_tokens: int | None,
     total_usd: float | None,
@@ -97,6 +105,7 @@ def serve(
         tls_key=tls_key or "",
         is_behind_proxy=behind_proxy,
         host_names=host_names,
+        allowed_origins=allowed_origins,
         parallel=parallel,
         total_tokens=total_tokens,
         total_usd=total_usd,
