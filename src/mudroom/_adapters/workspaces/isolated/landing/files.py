@@ -210,7 +210,7 @@ class LandingFolder:
                 set_aside_checked(folder, name, file.temporary, check)
 
     def _write_old(self, folder: int, name: str, file: LandingFile) -> None:
-        """Write the old file again, from the store: another program removed it, such as `git clean`."""
+        """Write the old file again, from the store: a program removed it, such as `git clean`."""
         if file.old_files is not None:
             write_folder(folder, file.temporary, file.old_files, self._contents.read)
         else:
