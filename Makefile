@@ -17,7 +17,7 @@ dev: .venv/developed ## create .venv with mudroom and all development tools
 test: dev ## run the tests
 	$(PY) -m pytest
 
-test-fast: dev ## run the tests that start no process: less than a minute
+test-fast: dev ## run the tests that start no process
 	MUDROOM_FAST=1 $(PY) -m pytest
 
 check: dev docs ## check style, types, import contracts and documentation links

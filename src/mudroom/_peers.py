@@ -150,7 +150,7 @@ class Peer(Generic[Message, Result]):
 
         Arguments:
             key: the other program's id of the request. While it is served, no other has it.
-            work: does what is asked, and sends the answer.
+            work: carries the request out, and sends the answer.
             on_error: called with the error of `work`, so that the other program is told and does
                 not wait. A cancel counts, even one that comes before `work` has begun.
         """
@@ -213,7 +213,7 @@ class Arrivals:
         self._wake()
 
     def end(self) -> None:
-        """Note that nothing more arrives. What has arrived can still be read."""
+        """Note that nothing more arrives. Earlier bytes can still be read."""
         self.has_ended = True
         self._wake()
 
@@ -394,10 +394,10 @@ class SocketLink(Arrivals, asyncio.Protocol):
         self._loop.call_later(_BEAT_SECONDS, self.start_beats)
 
     async def close(self, seconds: float = _CLOSE_SECONDS) -> None:
-        """Send what is left and close this end.
+        """Send the unsent bytes and close this end.
 
         Arguments:
-            seconds: longest time to send; then what is left is dropped. A stopped process reads
+            seconds: longest time to send; then the rest is dropped. A stopped process reads
                 nothing.
         """
         self._transport.close()

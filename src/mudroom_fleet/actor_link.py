@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from mudroom.ports import time_limit
+
 from .actor import MAX_DATA, InOrder
 from .driver_messages import (
     ActorLost,
@@ -154,7 +156,7 @@ class ActorLink:
     def kill(self) -> None:
         """End the process of the actor; its commands end with it.
 
-        Ray may be out of reach: then nothing is raised, and nobody waits. The lease ends the actor.
+        Ray may be out of reach: then nothing is raised or awaited. The lease ends the actor.
         """
         if self._handle is not None:
             with suppress(Exception):
@@ -167,8 +169,8 @@ class ActorLink:
 
     async def _start(self) -> None:
         try:
-            async with asyncio.timeout(_START_SECONDS):
-                # If this is cancelled, nobody has the handle, and Ray ends the actor.
+            async with time_limit(_START_SECONDS):
+                # If this is cancelled, the handle is dropped, and Ray ends the actor.
                 self._handle = await asyncio.to_thread(self._create)
                 reply = await self._handle.hello.remote()
         except TimeoutError:
@@ -231,7 +233,7 @@ class ActorLink:
     async def _is_gone(self, error: Exception) -> bool:
         """Return whether the process of the actor has ended for certain."""
         with suppress(Exception):  # also a TimeoutError: then it is not certain
-            async with asyncio.timeout(self._patience):
+            async with time_limit(self._patience):
                 return await asyncio.to_thread(self._ray.is_gone, error, self._node)
         return False
 

@@ -39,7 +39,7 @@ class CloseSession(Struct, frozen=True, tag=True):
 
 
 class SessionClosed(Struct, frozen=True, tag=True):
-    """The process executes no more runs of a session, and has closed what it opened for it."""
+    """The process executes no more runs of a session, and has closed its resources."""
 
     number: int
 

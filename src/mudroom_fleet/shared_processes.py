@@ -33,7 +33,7 @@ from .shared_messages import (
 )
 
 _CLOSE_SECONDS = 1.5
-"""Longest wait until a process has closed what it opened for a session."""
+"""Longest wait until a process has closed the resources of a session."""
 _ENDED = "a process that several sessions use has ended"
 _UNREADABLE = "it sent bytes that are not a message"
 

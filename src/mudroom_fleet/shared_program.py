@@ -106,7 +106,7 @@ class _SharedServer:
             gc.collect()
 
     def _finish(self, task: asyncio.Task[None]) -> None:
-        """End the process after an unexpected error: nothing may go on with half a session."""
+        """End the process after an unexpected error: nothing may continue with half a session."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:

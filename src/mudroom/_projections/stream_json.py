@@ -26,10 +26,12 @@ from .._core.events import (
     TurnFinished,
 )
 from .._core.messages import ToolCallBlock, Usage, append_placeholders
-from .._core.ports import Sandbox
+from .._core.ports import Sandbox, ServerStatus
+from .._core.ports.servers import ServerState
 from .._core.runs import Brief, Reason, Report
 from .._version import __version__
 from .anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason, to_anthropic_usage
+from .cache_use import CacheUseFold
 
 # The last line's subtype by limit, else by reason.
 _SUBTYPES: dict[Reason | Limit, str] = {
@@ -43,6 +45,12 @@ _SUBTYPES: dict[Reason | Limit, str] = {
 
 _STATUS = {Reason.GOAL: "completed", Reason.CANCELLED: "stopped"}
 _TERMINAL = {Reason.GOAL: "completed", Reason.CANCELLED: "aborted_streaming"}
+_SERVER_STATES: dict[ServerState, str] = {
+    "not started": "pending",
+    "starting": "pending",
+    "ready": "connected",
+    "failed": "failed",
+}
 _DELTA_SUBTYPES = {"progress": "tool_progress", "waiting": "limit_wait"}
 
 
@@ -79,6 +87,8 @@ class OpenSession(Protocol):
     def sandbox(self) -> Sandbox: ...
     @property
     def output_style(self) -> str: ...
+    @property
+    def mcp_servers(self) -> Sequence[ServerStatus]: ...
 
 
 class StreamJson:
@@ -91,6 +101,7 @@ class StreamJson:
         tools, agents: names of the available tools and agents.
         sandbox: tier of the sandbox.
         mode: permission mode. output_style: name of the output style.
+        servers: states of the MCP servers.
         cost: returns US dollars for a model string and its usage; None if the price is unknown.
         new_id: returns the `uuid` of a line.
 
@@ -122,6 +133,7 @@ class StreamJson:
         sandbox: str = "",
         mode: str = "default",
         output_style: str = "default",
+        servers: Sequence[ServerStatus] = (),
         cost: Callable[[str, Usage], float | None] = lambda model, usage: None,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
@@ -136,12 +148,16 @@ class StreamJson:
             "sandbox": sandbox,
             "permissionMode": mode,
             "output_style": output_style,
+            "mcp_servers": [
+                {"name": status.name, "status": get_claude_state(status)} for status in servers
+            ],
         }
         self._runs: dict[str, _Run] = {}
         self._models: dict[str, tuple[str, Usage]] = {}
         self._api_seconds = 0.0
         self._reports: list[Report] = []
         self._denials: list[dict[str, Any]] = []
+        self._cache = CacheUseFold()
 
     @classmethod
     def of_session(
@@ -168,6 +184,7 @@ class StreamJson:
             sandbox=session.sandbox.tier,
             mode=mode,
             output_style=session.output_style,
+            servers=session.mcp_servers,
             cost=cost,
         )
 
@@ -179,14 +196,13 @@ class StreamJson:
 
     def make_init_line(self) -> dict[str, Any]:
         """Make the first line: `system/init`."""
-        empty: dict[str, Any] = {
-            name: [] for name in ("mcp_servers", "slash_commands", "skills", "plugins")
-        }
+        empty: dict[str, Any] = {name: [] for name in ("slash_commands", "skills", "plugins")}
         fixed = {"apiKeySource": "none", "mudroom_version": __version__}
         return self._make_line("system", subtype="init", **self._session_fields, **empty, **fixed)
 
     def make_event_lines(self, event: AnyEvent) -> Iterator[dict[str, Any]]:
         """Yield the lines for one event, often none."""
+        self._cache.apply(event)
         if isinstance(event, RunStarted):
             yield from self._start_run(event)
             return
@@ -239,9 +255,12 @@ class StreamJson:
         Arguments:
             report: report of the root run.
             ledger: the ledger as JSON values.
-            has_value: true if the outputs are a value, even an empty one.
+            has_value: true if the outputs of a run that reaches its goal are a value, even an empty
+                one.
         """
         root = self._runs.get(report.run_id)
+        # The outputs of a run that failed need not match the requested schema.
+        has_value = report.ok and bool(has_value or report.outputs)
         error = [] if report.ok else [report.error or f"The run ended with {report.reason.value}."]
         outcome: dict[str, Any] = {"errors": error} if error else {}
         if report.ok or report.text:
@@ -251,7 +270,7 @@ class StreamJson:
             subtype=_find_subtype(report),
             is_error=not report.ok,
             **outcome,
-            **({"structured_output": report.outputs} if has_value or report.outputs else {}),
+            **({"structured_output": report.outputs} if has_value else {}),
             duration_ms=round(report.seconds * 1000),
             duration_api_ms=round(self._api_seconds * 1000),
             num_turns=report.turns,
@@ -265,10 +284,17 @@ class StreamJson:
             },
             permission_denials=list(self._denials),
             reason=report.reason.value,
-            report=_encode_report(report),
-            reports=[_encode_report(child) for child in self._reports],
+            report=self._encode_report(report),
+            reports=[self._encode_report(child) for child in self._reports],
             ledger=dict(ledger),
         )
+
+    def _encode_report(self, report: Report) -> dict[str, Any]:
+        return {
+            **msgspec.to_builtins(msgspec.structs.asdict(report)),
+            "usage": msgspec.structs.asdict(report.usage),
+            "cache": msgspec.structs.asdict(self._cache.find_use(report.run_id)),
+        }
 
     def _start_run(self, event: RunStarted) -> Iterator[dict[str, Any]]:
         brief = event.brief
@@ -400,6 +426,11 @@ class StreamJson:
         return {"type": type, **fields, "session_id": self._session, "uuid": self._new_id()}
 
 
+def get_claude_state(status: ServerStatus) -> str:
+    """Look up Claude Code's name for the state of an MCP server."""
+    return "needs-auth" if status.needs_login else _SERVER_STATES[status.state]
+
+
 def _find_subtype(report: Report) -> str:
     """Find the subtype of a report; the field `reason` always has the exact reason."""
     if report.failed_outputs:
@@ -448,13 +479,6 @@ def _encode_task_usage(run: _Run, usage: Usage, now: float) -> dict[str, Any]:
         "total_tokens": usage.total_tokens,
         "tool_uses": run.tool_count,
         "duration_ms": round((now - run.started_at) * 1000),
-    }
-
-
-def _encode_report(report: Report) -> dict[str, Any]:
-    return {
-        **msgspec.to_builtins(msgspec.structs.asdict(report)),
-        "usage": msgspec.structs.asdict(report.usage),
     }
 
 

@@ -31,7 +31,7 @@ from .._core.messages import Usage
 from .._core.runs import Brief, Reason, Report
 from .._core.tools import ToolResult
 from .._engine.changes.watch import ChangeWindow
-from .._engine.conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH
+from .._engine.conversation import UNKNOWN_AFTER_CRASH, is_cut_off_result
 from .._engine.finish import OWN_LIMIT_NOTES, SUMMARY_REQUEST, WRAP_UP_NOTE
 from .._engine.meters.account import Permit
 from .._engine.meters.meter import Meter, ParentMeter
@@ -224,7 +224,7 @@ def asks_for_summary(event: NoteInjected) -> bool:
 def is_cut_off(event: ToolCallFinished) -> bool:
     """Return whether a stop of its run cut off a call."""
     result = event.result
-    return result.text == INTERRUPTED and result.unknown_changes != UNKNOWN_AFTER_CRASH
+    return is_cut_off_result(result.text) and result.unknown_changes != UNKNOWN_AFTER_CRASH
 
 
 class RecordedStops:

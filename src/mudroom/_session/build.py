@@ -244,6 +244,7 @@ class _Builder:
         redact = watchers.redact = Redactor({**os.environ, **self._environ})
         self._tracing = open_tracing(options, self._environ, redact, self._notices)
         toolbox.update(self._collect_tools(catalog, environments.shared, limits))
+        prices = PriceFile(self._home)
         return SessionServices(
             session=options.id,
             get_model=self._models.get_model,
@@ -265,7 +266,7 @@ class _Builder:
             check=options.check,
             check_seconds=options.check_seconds,
             max_returns=options.max_returns,
-            compute_price=PriceFile(self._home).calculate_cost,
+            compute_price=prices.calculate_cost,
             reports_costs=options.prices,
             past_events=past_events,
             child_models=child_models,
@@ -273,7 +274,7 @@ class _Builder:
             change_watch=ChangeWatch(self._home),
             live_overlaps=LiveOverlaps(self._clock),
             versions=open_versions(options, self._home),
-            context_policy=make_context_policy(self._models, options, self._home),
+            context_policy=make_context_policy(self._models, options, self._home, prices),
             board=self._board,
             trace_ids=self._tracing.ids if self._tracing else None,
         )

@@ -35,6 +35,9 @@ if FAULT == "echoes":
 if FAULT == "gives":
     TOOLS.append({"name": "give", "description": "Give it.", "inputSchema": {"type": "object"}})
     TOOLS.append({"name": "request", "description": "Ask.", "inputSchema": {"type": "object"}})
+if FAULT == "tasks":
+    TOOLS[0]["execution"] = {"taskSupport": "required"}
+TASKS = {"tasks": {"requests": {"tools": {"call": {}}}}} if FAULT == "tasks" else {}
 OFFERS = {"prompts": {}, "resources": {}} if "offers" in FAULT else {}
 PROMPT = {
     "name": "summarize",
@@ -161,7 +164,7 @@ for line in sys.stdin:
             number,
             {
                 "protocolVersion": version,
-                "capabilities": {"tools": {"listChanged": True}, **OFFERS},
+                "capabilities": {"tools": {"listChanged": True}, **OFFERS, **TASKS},
                 "serverInfo": info,
                 "instructions": "Adds numbers quickly.",
             },

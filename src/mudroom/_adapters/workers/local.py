@@ -208,7 +208,7 @@ class LocalRunHandle(TaskHandle):
 
 
 def _follow(outcome: asyncio.Future[Report]) -> asyncio.Future[None]:
-    """Return a future that is done when a run has ended, or when somebody sets it before.
+    """Return a future that is done when a run has ended, or when it is set before.
 
     It takes less memory per run than `asyncio.wait`.
     """

@@ -133,7 +133,7 @@ WORKERS_ENDED = "the worker processes of a child ended"
 async def end_past_run(services: SessionServices, grant: Grant, reason: Reason) -> Report[Any]:
     """Return the report of a run that was cancelled before it began or continued.
 
-    If a child began in an earlier process, what it spent is charged, and its end is recorded,
+    If a child began in an earlier process, its costs are charged, and its end is recorded,
     because its parent reads the report. A run without a parent can be resumed again.
     """
     run_id, past = grant.run_id, services.past_events

@@ -246,6 +246,7 @@ def build_worker_services(
     environments = _open_environments(config, setup, link)
     own_tools = _load_own_tools(config, setup, link)
     journal = RemoteJournal(link)
+    prices = PriceFile(config.home)
     services = SessionServices(
         session=config.session,
         get_model=models.get_model,
@@ -270,7 +271,7 @@ def build_worker_services(
         check=options.check,
         check_seconds=options.check_seconds,
         max_returns=options.max_returns,
-        compute_price=PriceFile(config.home).calculate_cost,
+        compute_price=prices.calculate_cost,
         reports_costs=setup.prices,
         past_events=past_events,
         watchers=Watchers((link.show,)),
@@ -279,7 +280,7 @@ def build_worker_services(
         live_overlaps=LiveOverlaps(clock),
         output_checks=RemoteOutputChecks(link),
         teams=RemoteTeams(link),
-        context_policy=make_context_policy(models, options, config.home),
+        context_policy=make_context_policy(models, options, config.home, prices),
         board=board,
         trace_ids=setup.trace_ids,
     )

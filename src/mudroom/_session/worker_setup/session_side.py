@@ -1,4 +1,4 @@
-"""The worker of a session with worker processes, and what it sends to them."""
+"""The worker of a session with worker processes, and the values sent to them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from ..options import SharedOptions
 
 
 class ProcessSetup(Struct, frozen=True, kw_only=True):
-    """The options of a session, and what it has found out about its folder and its models.
+    """The options of a session, and the facts it knows about its folder and its models.
 
     A worker process reads no agent files and asks no model servers: another machine has others,
     and these may have changed.

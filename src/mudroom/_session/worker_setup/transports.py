@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from mudroom_fleet.shared_processes import SharedProcesses
 
 RUN_PROGRAM = "mudroom._session.worker_setup.process_services:serve"
-"""What a worker process executes for one session."""
+"""Executed by a worker process for one session."""
 SHARE_PROGRAM = "mudroom_fleet.shared_program:serve"
-"""What it executes if several sessions share it."""
+"""Executed by a process that several sessions share."""
 
 
 async def connect(

@@ -19,7 +19,7 @@ from ...._engine.meters.meter import SharedTime
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
-    """Whose runs a worker process executes, and what it builds their services from.
+    """The session of a worker process, and the values from which it builds services.
 
     Arguments:
         folder: absolute path of the workspace.
@@ -94,7 +94,7 @@ class ParentMeterState(Struct, frozen=True, tag=True):
 
 
 class AskNode(Struct, frozen=True, tag=True):
-    """Ask a worker process that may be on another machine what it lacks; it is the first message.
+    """Ask a process that may be on another machine for missing files and tools; comes first.
 
     Arguments:
         nonces: texts of files that the process sees if it sees the folders of the session, by path.
@@ -144,7 +144,7 @@ class Cancel(Struct, frozen=True, tag=True):
 
 
 class Detach(Struct, frozen=True, tag=True):
-    """Have calls of a run return whose work goes on in the background; see the port."""
+    """Have calls of a run return while their work continues in the background."""
 
     run_id: str
     work_id: str = ""
@@ -248,7 +248,7 @@ class CallSession(Struct, frozen=True, tag=True):
 
 
 class Withdraw(Struct, frozen=True, tag=True):
-    """Give up a CallSession or a ModelRequest: nobody waits for its reply any more."""
+    """Give up a CallSession or a ModelRequest: its reply is not awaited any more."""
 
     id: int
 
@@ -344,6 +344,8 @@ class ModelStart(Struct, frozen=True, tag=True):
     top_p: float | None
     max_tokens: int | None
     server_tools: tuple[str, ...] = ()
+    effort: str | None = None
+    cache_key: str = ""
 
 
 class ModelAppend(Struct, frozen=True, tag=True):

@@ -65,6 +65,8 @@ class ModelBridge:
             top_p=message.top_p,
             max_tokens=message.max_tokens,
             server_tools=message.server_tools,
+            effort=message.effort,
+            cache_key=message.cache_key,
         )
         try:
             return self._get_model(message.model).start_conversation(config)

@@ -1,6 +1,6 @@
 """Check of a worker process that may be on another machine: the files and tools that it has.
 
-The process lists what it lacks, the session's process decides.
+The process lists those it lacks, the session's process decides.
 """
 
 from __future__ import annotations

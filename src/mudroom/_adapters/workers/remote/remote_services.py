@@ -296,6 +296,8 @@ class RemoteModel:
                 config.top_p,
                 config.max_tokens,
                 config.server_tools,
+                config.effort,
+                config.cache_key,
             )
         )
         return conversation

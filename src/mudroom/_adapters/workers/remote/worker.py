@@ -232,7 +232,7 @@ class RemoteWorker:
     async def _handle_loss(
         self, handle: RemoteRunHandle, assigned: AssignedRun, lost: WorkerLost
     ) -> Report[Any] | None:
-        """Take a run back from a lost process. Return its report if it does not go on."""
+        """Take a run back from a lost process. Return its report if it ends there."""
         handle.loss = str(lost)
         handle.unbind()
         assigned.live.clear()

@@ -14,7 +14,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ...output.text import ERASE_DOWN, measure_width
+from ..output.text import ERASE_DOWN, measure_width
 
 if TYPE_CHECKING:
     from prompt_toolkit.input.base import Input

@@ -1,11 +1,11 @@
-"""Names of child runs at the prompt, and in the lines about what the user did with them."""
+"""Names of child runs in lines about them, at the prompt and in the progress of `mudroom -p`."""
 
 from __future__ import annotations
 
 from ..._projections.run_tree import RunTree
 from ..._projections.run_view import RunView, format_name
 from ..._projections.safe_text import sanitize_line
-from ..output.text import Glyphs, truncate
+from .text import Glyphs, truncate
 
 
 def make_child_name(tree: RunTree, run_id: str, columns: int, glyphs: Glyphs) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from ...actions.prompts import AGENT_PREFIX, MENTION
+from ..actions.prompts import AGENT_PREFIX, MENTION
 
 # MENTION needs a character after the "@"; while it is being typed, there may be none yet.
 _MENTION_AT_END = re.compile(MENTION.pattern.removesuffix("+)") + r"*)\Z")
