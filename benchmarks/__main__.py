@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from .history import Entry, append_entry, make_entry, read_last_entry
+from .job_price import measure_prices
 from .many_children import measure_reserving, measure_resuming
 from .pages import PERFORMANCE, find_commit, format_performance, write_figures
 from .processes import SHORT_RUNS, Bench
@@ -187,6 +188,7 @@ FIGURES = {
     "worker-costs": measure_worker_costs,
     "reserving": measure_reserving,
     "resuming": measure_resuming,
+    "price": measure_prices,
 }
 
 

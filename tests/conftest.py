@@ -8,8 +8,10 @@ import re
 import shutil
 import signal
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -95,6 +97,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = [str(report.longrepr).rpartition("Skipped: ")[2] for report in reports]
     if text := describe_missing(reasons):
         terminalreporter.write_line(text, yellow=True)
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return a folder in memory if there is room: a killed process loses nothing that it wrote.
+
+    Journals wait for the disk at each commit. In memory that takes no time, and a slow disk fails
+    no test.
+    """
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or shutil.disk_usage(memory).free < 1 << 30:
+        yield tmp_path_factory.mktemp("test")
+        return
+    folder = tempfile.mkdtemp(prefix="mudroom-test-", dir=memory)
+    yield Path(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

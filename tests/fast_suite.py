@@ -8,8 +8,10 @@ changed is tried anew.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
+import warnings
 from collections.abc import Generator
 from pathlib import Path
 from typing import TypedDict, cast
@@ -86,16 +88,16 @@ class FastSuite:
             return (yield)
         finally:
             self._runs_test = False
+            if self._has_started:
+                # What the test left open belongs to no later test.
+                with warnings.catch_warnings(action="ignore"):
+                    gc.collect()
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        report = yield
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> None:
+        """Turn whatever became of a refused process into a skip."""
         if self._has_started:
-            report.outcome = "passed" if report.when == "teardown" else "skipped"
-            report.longrepr = (str(item.path), 0, f"Skipped: {REASON}") if report.skipped else None
-        return report
+            call.excinfo = None if call.when == "teardown" else _make_skip()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         file, _, test = report.nodeid.partition("::")
@@ -104,7 +106,9 @@ class FastSuite:
         tests[test] = tests.get(test, False) or reason.endswith(REASON)
 
     def pytest_sessionfinish(self) -> None:
-        if hasattr(self._config, "workerinput"):
+        config = self._config
+        is_narrowed = config.args_source is config.ArgsSource.ARGS or config.option.keyword
+        if is_narrowed or hasattr(config, "workerinput"):
             return
         for name, tests in self._tried.items():
             skipped = [test for test, starts in tests.items() if starts]
@@ -114,8 +118,8 @@ class FastSuite:
                 "skipped": sorted({*skipped, *(file["skipped"] if file else ())}),
                 "runs": len(skipped) < len(tests),
             }
-        assert self._config.cache
-        self._config.cache.set(KEY, self._files)
+        assert config.cache
+        config.cache.set(KEY, self._files)
 
 
 def _stamp(name: str) -> int:
@@ -123,6 +127,12 @@ def _stamp(name: str) -> int:
         return os.stat(name).st_mtime_ns
     except OSError:
         return 0
+
+
+def _make_skip() -> pytest.ExceptionInfo[BaseException]:
+    with pytest.raises(BaseException) as caught:
+        pytest.skip(REASON)
+    return caught
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:

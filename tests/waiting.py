@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from mudroom._platform.processes import read_process
 
@@ -32,3 +33,17 @@ def is_alive(pid: int) -> bool:
     """Return True if the process runs; one that waits to be reaped does not."""
     process = read_process(pid)
     return process is not None and not process.is_dead
+
+
+def find_processes(mark: str) -> list[str]:
+    """Return the command lines that contain the mark."""
+    lines: list[str] = []
+    for process in Path("/proc").iterdir():
+        try:
+            words = (process / "cmdline").read_bytes() if process.name.isdecimal() else b""
+        except OSError:
+            continue
+        line = words.replace(b"\0", b" ").decode(errors="replace")
+        if mark in line:
+            lines.append(f"{process.name} {line}")
+    return lines

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ._session.options import SessionOptions
     from ._session.run_stream import RunStream
     from ._session.session import Session
-    from ._session.worker_setup.shared import Workers
+    from ._session.worker_setup.transports import Workers
     from .errors import JournalError, ModelError, ModelUnavailable, MudroomError, UsageError
     from .permissions.rules import Permissions
     from .scope import ContextState as ContextState
@@ -89,7 +89,7 @@ _NAMES_BY_MODULE = {
         "SubagentTerminateMode ToolConfig"
     ),
     "_session.session": "Session",
-    "_session.worker_setup.shared": "Workers",
+    "_session.worker_setup.transports": "Workers",
     "_adapters.tools.function": "tool",
 }
 _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}

@@ -1,23 +1,31 @@
 """One connection to another program: requests both ways, arriving messages, and their encodings.
 
 Editors, agent SDKs, worker processes and the driver of a cluster all talk to mudroom through these
-parts. `Peer` knows which requests are open in either direction. `Mailbox` and `Outbox` hold
-messages on their way in and out, and `FrameDecoder` reads those that are msgpack.
+parts. `Peer` knows which requests are open in either direction. `MessageStream` carries messages
+over a link of bytes, such as the socket of `ProgramLink`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from types import UnionType
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import msgspec
 
 from ._core.json_values import clean_json, make_binary_decoder
+from ._platform.child_programs import end_program, start_program
+from ._platform.processes import kill_process
+from ._platform.time_limits import time_limit
+
+if TYPE_CHECKING:
+    from ._core.ports import ByteLink
 
 Message = TypeVar("Message")
 Result = TypeVar("Result")
@@ -142,7 +150,7 @@ class Peer(Generic[Message, Result]):
 
         Arguments:
             key: the other program's id of the request. While it is served, no other has it.
-            work: does what is asked, and sends the answer.
+            work: carries the request out, and sends the answer.
             on_error: called with the error of `work`, so that the other program is told and does
                 not wait. A cancel counts, even one that comes before `work` has begun.
         """
@@ -187,21 +195,17 @@ class Peer(Generic[Message, Result]):
         await self.finish()
 
 
-class Mailbox(Generic[Received]):
-    """What has arrived from another program and has not been read.
+class Arrivals:
+    """Bytes that have arrived from another program and have not been read.
 
-    Messages are decoded when they are read, so that the reader gets the error of one that is none.
-
-    Arguments:
-        decode: returns the messages that some arrived bytes complete.
+    Attributes:
+        has_ended: whether no more arrive.
     """
 
-    def __init__(self, decode: Callable[[bytes], list[Received]]) -> None:
-        self._decode = decode
-        self._unread: list[bytes] = []
-        self._messages: deque[Received] = deque()
-        self._arrival: asyncio.Future[None] | None = None
+    def __init__(self) -> None:
         self.has_ended = False
+        self._unread: list[bytes] = []
+        self._arrival: asyncio.Future[None] | None = None
 
     def add(self, data: bytes) -> None:
         """Take bytes that have arrived."""
@@ -209,31 +213,18 @@ class Mailbox(Generic[Received]):
         self._wake()
 
     def end(self) -> None:
-        """Note that nothing more arrives. What has arrived can still be read."""
+        """Note that nothing more arrives. Earlier bytes can still be read."""
         self.has_ended = True
         self._wake()
 
-    async def receive(self) -> Received | None:
-        """Return the next message, None after the last one. Raises msgspec.DecodeError."""
-        if not self._messages:
-            self._messages.extend(await self.receive_all())
-        return self._messages.popleft() if self._messages else None
-
-    async def receive_all(self) -> list[Received]:
-        """Return at least one message, or none after the last one. Raises msgspec.DecodeError."""
-        messages = list(self._messages)
-        self._messages.clear()
-        while not messages:
-            if self._unread:
-                unread, self._unread = self._unread, []
-                for data in unread:
-                    messages += self._decode(data)
-            elif self.has_ended:
-                break
-            else:
-                self._arrival = asyncio.get_running_loop().create_future()
-                await self._arrival
-        return messages
+    async def receive(self) -> bytes:
+        """Return all bytes that have arrived, at least one; none after the last ones."""
+        while not self._unread and not self.has_ended:
+            self._arrival = asyncio.get_running_loop().create_future()
+            await self._arrival
+        data = b"".join(self._unread)
+        self._unread.clear()
+        return data
 
     def _wake(self) -> None:
         if self._arrival is not None and not self._arrival.done():
@@ -316,3 +307,188 @@ class FrameDecoder(Generic[Received]):
             start = end
         del unread[:start]
         return messages
+
+
+class MessageStream(Generic[Received]):
+    """Messages both ways over a link that carries bytes.
+
+    Arguments:
+        link: the link.
+        received: union type of the messages that arrive here; they are tagged msgspec structs.
+
+    Attributes:
+        send: sends a message, after all earlier ones.
+        flush: hands the messages that were sent to the link now, for example before its close.
+    """
+
+    def __init__(self, link: ByteLink, received: UnionType) -> None:
+        outbox = Outbox(link.send)
+        self.send = outbox.add  # no method between: thousands of messages pass here
+        self.flush = outbox.flush
+        self._link = link
+        self._decode = FrameDecoder[Received](received).decode
+        self._messages: deque[Received] = deque()
+
+    async def receive(self) -> Received | None:
+        """Return the next message, None after the last one. Raises msgspec.DecodeError."""
+        if not self._messages:
+            self._messages.extend(await self.receive_all())
+        return self._messages.popleft() if self._messages else None
+
+    async def receive_all(self) -> list[Received]:
+        """Return at least one message, or none after the last one. Raises msgspec.DecodeError."""
+        messages = list(self._messages)
+        self._messages.clear()
+        while not messages and (data := await self._link.receive()):
+            messages = self._decode(data)
+        return messages
+
+
+# Links between programs of one machine: a socket pair.
+
+_CLOSE_SECONDS = 2.0
+_BEAT_SECONDS = 0.5
+_BEAT = make_frame(())
+"""A frame without messages. It comes from the event loop, so it stops when the loop does."""
+
+
+class SocketLink(Arrivals, asyncio.Protocol):
+    """One end of a socket that is connected to another program.
+
+    Attributes:
+        arrivals: how many times bytes have arrived.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arrivals = 0
+        self._loop = asyncio.get_running_loop()
+        self._lost = self._loop.create_future()
+        self._transport: asyncio.Transport
+
+    @classmethod
+    async def open(cls, connection: socket.socket) -> Self:
+        """Open the link of a connected socket.
+
+        Arguments:
+            connection: the socket.
+        """
+        loop = asyncio.get_running_loop()
+        _, link = await loop.create_unix_connection(cls, sock=connection)
+        return link
+
+    def send(self, data: bytes) -> None:
+        """Send bytes; none are sent after a close."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def check_lease(self) -> None:
+        """Do nothing: the process ends when the socket is closed."""
+
+    def start_beats(self) -> None:
+        """Send a frame without messages twice a second until this end is closed."""
+        if self._transport.is_closing():
+            return
+        if not self._transport.get_write_buffer_size():
+            self._transport.write(_BEAT)
+        self._loop.call_later(_BEAT_SECONDS, self.start_beats)
+
+    async def close(self, seconds: float = _CLOSE_SECONDS) -> None:
+        """Send the unsent bytes and close this end.
+
+        Arguments:
+            seconds: longest time to send; then the rest is dropped. A stopped process reads
+                nothing.
+        """
+        self._transport.close()
+        if not (await asyncio.wait((self._lost,), timeout=seconds))[0]:
+            self._transport.abort()
+            await asyncio.shield(self._lost)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep what the bytes are written to; asyncio calls it.
+
+        Arguments:
+            transport: that of the socket.
+        """
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what arrives for `receive`; asyncio calls it."""
+        self.arrivals += 1
+        self.add(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note the end of the connection; asyncio calls it.
+
+        Arguments:
+            exc: its cause, None for an orderly end.
+        """
+        if not self._lost.done():
+            self._lost.set_result(None)
+        self.end()
+
+
+class ProgramLink(SocketLink):
+    """The link to a program that this one has started. The program opens its own `SocketLink`.
+
+    Attributes:
+        program: the process of the program.
+    """
+
+    program: asyncio.subprocess.Process
+
+    @classmethod
+    async def start(cls, *command: str, **options: Any) -> Self:
+        """Start a program and return the link to it. A cancel ends the program first.
+
+        Arguments:
+            command: command line; the number of the program's socket is added.
+            options: those of `asyncio.create_subprocess_exec`.
+        """
+        own_end, its_end = socket.socketpair()
+        try:
+            with its_end:
+                program = await start_program(
+                    *command,
+                    str(its_end.fileno()),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=[its_end.fileno()],
+                    start_new_session=True,
+                    **options,
+                )
+        except BaseException:
+            own_end.close()
+            raise
+        try:
+            link = await cls.open(own_end)
+        except BaseException:
+            own_end.close()
+            await end_program(program)
+            raise
+        link.program = program
+        return link
+
+    @property
+    def pid(self) -> int:
+        """Process id of the program."""
+        return self.program.pid
+
+    def kill(self) -> None:
+        """End the program at once, even if it is stopped. Its commands end with it."""
+        if self.program.returncode is None:
+            kill_process(self.program.pid)
+
+    async def finish(self, seconds: float) -> None:
+        """Close this end, and wait for the end of the program.
+
+        Arguments:
+            seconds: longest time until the program has read its last bytes and exited; then it is
+                killed.
+        """
+        with suppress(TimeoutError):
+            async with time_limit(seconds):
+                await self.close(seconds)
+                await self.program.wait()
+        await end_program(self.program)
+        await self.close(0)

@@ -1,9 +1,14 @@
 """Ports: Protocols that your own adapters implement, and the values that cross them.
 
 `Session` accepts your own Model, Journal, SessionStore, Approver, Hooks, ToolSource, Sandbox or
-Workspace. The suites of `mudroom.testing` check an adapter.
+Workspace. The suites of `mudroom.testing` check an adapter. `WorkerTransport` and
+`WorkerConnection` are the ports of a way to reach worker processes, as `mudroom_fleet` has them.
 
 Example:
+    import socket
+
+    import msgspec
+
     class Echo:
         "A sandbox that runs nothing."
         tier = "full"
@@ -83,6 +88,45 @@ Example:
             check_session_name(name, [(n, i) for i, n in self.ids.items()], session)
             raise make_busy_error("process 4711", f"session {session}")
 
+    async def repeat(link: RunLink) -> None:
+        "A program for worker processes: an echo."
+        while data := await link.receive():
+            link.check_lease()
+            link.send(data)
+
+    class LoopConnection:
+        "The part of a WorkerConnection that carries bytes: they come back."
+
+        def __init__(self) -> None:
+            self._arrived = Arrivals()
+            self.answer_limits = AnswerLimits(silence=3.0)
+
+        def send(self, data: bytes) -> None:
+            self._arrived.add(data)
+
+        async def receive(self) -> bytes:
+            return await self._arrived.receive()
+
+    def describe(transport: WorkerTransport, connection: WorkerConnection) -> str:
+        activity: Activity | None = connection.read_activity()
+        return f"{transport.kind} {connection.pid}: {activity}"
+
+    class Ready(msgspec.Struct, tag=True):
+        processors: int
+
+    class Failed(msgspec.Struct, tag=True):
+        reason: str
+
+    async def start_driver(folder: ScratchDir) -> Ready | Failed | None:
+        "Start a program of your own, and read its first message."
+        link: ByteLink = await ProgramLink.start("my-driver", folder.path)
+        return await MessageStream(link, Ready | Failed).receive()
+
+    async def drive(number: int) -> None:
+        "What the program does with the number of its socket, its last argument."
+        link = await SocketLink.open(socket.socket(fileno=number))
+        MessageStream(link, Failed).send(Ready(8))
+
     sandbox: Sandbox = Echo()
     conversation: ModelConversation = OneConversation()
     policy: Policy = Judge()
@@ -94,9 +138,11 @@ from ._adapters.tools._image_files import parse_sendable_image
 from ._core.budgets import Grant
 from ._core.messages import StopReason
 from ._core.ports import (
+    AnswerLimits,
     ApprovalDecision,
     ApprovalRequest,
     Approver,
+    ByteLink,
     Clock,
     CommandResult,
     Environment,
@@ -113,6 +159,7 @@ from ._core.ports import (
     RequestConfig,
     RetryNotice,
     RunHandle,
+    RunLink,
     Sandbox,
     ServerPrompt,
     ServerResource,
@@ -126,6 +173,8 @@ from ._core.ports import (
     ToolHookDecision,
     ToolSource,
     Worker,
+    WorkerConnection,
+    WorkerTransport,
     Workspace,
 )
 from ._core.ports.approval import InputForm
@@ -139,15 +188,22 @@ from ._core.runs import Brief, InboxMessage
 from ._core.tools import ToolCategory
 from ._engine.compaction.summary import SUMMARY_PROMPT
 from ._engine.structured_output import EMIT_TOOL
+from ._peers import Arrivals, MessageStream, ProgramLink, SocketLink
+from ._platform.processes import Activity
+from ._platform.scratch_dirs import ScratchDir
 from .errors import StoppedByHook
 
 __all__ = [
     "EMIT_TOOL",
     "SUMMARY_PROMPT",
+    "Activity",
+    "AnswerLimits",
     "ApprovalDecision",
     "ApprovalRequest",
     "Approver",
+    "Arrivals",
     "Brief",
+    "ByteLink",
     "Clock",
     "CommandResult",
     "Environment",
@@ -160,20 +216,25 @@ __all__ = [
     "InputForm",
     "Journal",
     "MessageHookDecision",
+    "MessageStream",
     "Model",
     "ModelConversation",
     "PermissionVerdict",
     "Policy",
+    "ProgramLink",
     "RequestConfig",
     "RetryNotice",
     "RunHandle",
+    "RunLink",
     "Sandbox",
+    "ScratchDir",
     "ServerPrompt",
     "ServerResource",
     "ServerStatus",
     "SessionHeader",
     "SessionInfo",
     "SessionStore",
+    "SocketLink",
     "StopReason",
     "StoppedByHook",
     "StreamChunk",
@@ -183,6 +244,8 @@ __all__ = [
     "ToolSource",
     "Toolbox",
     "Worker",
+    "WorkerConnection",
+    "WorkerTransport",
     "Workspace",
     "check_session_name",
     "make_busy_error",

@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
+from mudroom.driving import time_limit
 from mudroom.errors import MudroomError, UnknownName
 from mudroom.events import StoredEvent, encode_event
 from mudroom.views import Redactor, redact_event, stream_events
@@ -168,7 +169,7 @@ class EventRoutes:
     async def _wait(self, change: asyncio.Event, writer: TimedWriter, secret: str) -> bool:
         """Wait for a change; return False if the token was removed."""
         try:
-            async with asyncio.timeout(self._parts.options.keepalive_seconds):
+            async with time_limit(self._parts.options.keepalive_seconds):
                 await change.wait()
         except TimeoutError:
             await writer.write(b":\n\n")

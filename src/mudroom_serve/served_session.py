@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from mudroom import Reason, Report, Session
-from mudroom.driving import FairSlots, SessionDriver, SessionStart, Turn
+from mudroom.driving import FairSlots, SessionDriver, SessionStart, Turn, time_limit
 from mudroom.errors import JournalError, MudroomError, UnknownName, UsageError
 from mudroom.events import (
     AnyEvent,
@@ -185,7 +185,7 @@ class ServedSession:
             if item := await self._find_prompt():
                 return item
             try:
-                async with asyncio.timeout(self._parts.options.idle_seconds):
+                async with time_limit(self._parts.options.idle_seconds):
                     await self.woken.wait()
             except TimeoutError:
                 if not (self.driver and self.driver.session.interrupted_run):

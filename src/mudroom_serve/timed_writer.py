@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from aiohttp import web
+
+from mudroom.driving import time_limit
 
 
 class TimedWriter:
@@ -23,7 +23,7 @@ class TimedWriter:
     async def write(self, data: bytes) -> None:
         """Write data. Raises TimeoutError, ConnectionError."""
         try:
-            async with asyncio.timeout(self._seconds):
+            async with time_limit(self._seconds):
                 await self._response.write(data)
         except TimeoutError:
             if self._request.transport:

@@ -195,8 +195,8 @@ _NOTED: list[Sample] = [
     ),
     Sample(
         CLAUDE.format("color"),
-        make_file(*BASE, "color: red", "effort: high"),
-        expected="4: note: 'color'; 5: note: 'effort'",
+        make_file(*BASE, "color: red", "background: true"),
+        expected="4: note: 'color'; 5: note: 'background'",
     ),
     Sample(
         CLAUDE.format("hooks"),

@@ -187,6 +187,12 @@ def list_tiers() -> list[str]:
     return [tier for tier in usable_tiers if asked in ("", tier)]
 
 
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder on the disk: sandboxes have a /dev of their own."""
+    return tmp_path_factory.mktemp("test")
+
+
 @pytest.fixture(params=["full", "file"])
 def arena(request: pytest.FixtureRequest, tmp_path: Path) -> Arena:
     """Return an arena for each tier."""

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mudroom._adapters.workers.ray.transport import RayTransport
 from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._adapters.workers.remote.worker_handle import WorkerHandle
 from mudroom._platform.processes import read_process
+from mudroom_fleet.ray_transport import RayTransport
 
 from ..journals.postgres.proxy import CuttingProxy
 from ..postgres_server import PostgresServer, list_children
@@ -177,7 +177,7 @@ class Faults:
         worker = self._list_workers()[0]
         transport = self._worker._transport
         assert isinstance(transport, RayTransport)
-        process = transport._process
+        process = transport._driver
         assert process is not None
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from mudroom._cli.interactive.child_names import make_child_name
+from mudroom._cli.output.child_names import make_child_name
 from mudroom._cli.output.text import UNICODE, measure_width
 from mudroom._core.events import AnyEvent
 from mudroom._projections.run_tree import RunTree

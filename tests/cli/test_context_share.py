@@ -9,12 +9,11 @@ import pytest
 
 from mudroom import Session
 from mudroom._adapters.models.scripted import ScriptedModel
-from mudroom._cli.interactive.conversation import Conversation
-from mudroom._cli.interactive.plain_ui import PlainUI
-from mudroom._cli.interactive.slash_commands.registry import COMMANDS
 from mudroom._cli.output.text import UNICODE
 from mudroom._core.messages import AssistantMessage, TextBlock, Usage
 from mudroom._session.config import Settings
+
+from ..shown_session import show
 
 
 def open_session(folder: Path, *, tokens: int = 8_000, **options: Any) -> Session:
@@ -27,8 +26,7 @@ def open_session(folder: Path, *, tokens: int = 8_000, **options: Any) -> Sessio
 async def show_share(session: Session, folder: Path) -> str:
     """Run one prompt and `/context`; return the status line."""
     settings = Settings(home=str(folder))
-    conversation = Conversation(session, PlainUI(settings), settings, COMMANDS)
-    async with session, conversation.resources:
+    async with show(session, settings) as conversation:
         await conversation.handle_line("hello")
         await conversation.handle_line("/context")
         return "".join(conversation.status.format_line(200, UNICODE))

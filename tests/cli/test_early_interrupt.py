@@ -13,11 +13,10 @@ from mudroom import Session
 from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._adapters.workspaces.shared import SharedWorkspace
 from mudroom._cli.interactive.conversation import Conversation
-from mudroom._cli.interactive.plain_ui import PlainUI
-from mudroom._cli.interactive.slash_commands.registry import COMMANDS
 from mudroom._core.messages import AssistantMessage, TextBlock
 from mudroom._session.config import Settings
 
+from ..shown_session import show
 from ..waiting import SECONDS, wait_until
 
 
@@ -44,8 +43,7 @@ async def test_a_prompt_that_is_not_sent_yet_is_stopped(
     model = ScriptedModel([AssistantMessage((TextBlock("the answer"),))])
     session = Session(model=model, workspace=files, home=str(tmp_path), journal="memory")
     settings = Settings(home=str(tmp_path))
-    conversation = Conversation(session, PlainUI(settings), settings, COMMANDS)
-    async with session, conversation.resources:
+    async with show(session, settings) as conversation:
         sending = asyncio.ensure_future(conversation.handle_line("read @notes.txt"))
         try:
             await wait_until(files.is_reading.is_set)

@@ -41,12 +41,10 @@ def test_the_panel_has_one_row_for_an_idle_name() -> None:
 def test_the_idle_row_is_selected_and_takes_a_message() -> None:
     panel = make_panel(make_idle_team("alice"))
     draw(panel)
-    panel.move_selection(-1)
-    assert panel.selected_run_id == "1.1.2"
-    panel.move_selection(1)
+    panel.open_tree()
     assert panel.selected_run_id == "1.1.1~2"
     assert draw(panel)[-1].startswith("▸ @alice")
-    assert panel.key_hint == "enter: open, m: message"
+    assert panel.key_hint == "enter: open, m: message, esc: back"
     panel.target_run_id = panel.selected_run_id
     assert panel.target_name == "alice"
 

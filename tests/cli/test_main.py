@@ -29,7 +29,7 @@ def run_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str
         (["-p", "x", "--outputformat", "json"], "--output-format"),
         (["-p", "x", "-o", "jsn"], "'jsn' is not one of"),
         (["-p", "x", "--max-turns", "0"], "0 is not in the range"),
-        (["-p", "x", "--max-children", "many"], "'many' is not a valid integer"),
+        (["-p", "x", "--max-children", "many"], "'many' is not a valid whole number"),
         (["doctr"], "unknown command 'doctr'. Did you mean doctor?"),
         (["dcotor", "--json"], "Did you mean doctor?"),
         (["shwo", "last"], "Did you mean show?"),
@@ -60,9 +60,11 @@ def run_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str
         (["mcp", "add"], "missing argument 'NAME'. See mudroom help mcp add."),
         (["rename"], "missing argument 'ID'. See mudroom help rename."),
         (["runs", "--jsn"], "unknown option '--jsn'. Did you mean --json? See mudroom help runs."),
-        (["--zzz"], "unknown option '--zzz'. See mudroom help."),
+        (["--zzz"], "unknown option '--zzz'. Put -- before a prompt that begins with a dash"),
+        (["-dash prompt"], 'Put -- before a prompt that begins with a dash: mudroom -- "-…".'),
         (["--modle", "x"], "unknown option '--modle'. Did you mean --model or "),
         (["--max-tu"], "unknown option '--max-tu'. Did you mean --max-turns? See mudroom help."),
+        (["-p", "x", "--max-minutes", "five"], "'five' is not a valid number"),
         (["board", "ad", "x"], "unknown command 'ad'. Did you mean add? See mudroom help board."),
         (["-p", "one", "two"], "expected one prompt, but there are 2: one | two"),
         (["-p", ""], "the prompt is empty"),
@@ -120,16 +122,15 @@ def test_prompts_are_not_taken_as_commands(arguments: list[str]) -> None:
 
 
 def test_help_lists_every_flag_and_command(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["--help"], ["help"]):
-        assert run(arguments) == 0
-        out = capsys.readouterr().out
-        assert all(
-            option in out
-            for parameter in root_command.params
-            for option in parameter.opts
-            if option.startswith("-")
-        )
-        assert all(name in out for name in ALL_COMMANDS)
+    assert run(["--help-all"]) == 0
+    out = capsys.readouterr().out
+    assert all(
+        option in out
+        for parameter in root_command.params
+        for option in parameter.opts
+        if option.startswith("-")
+    )
+    assert all(f"\n  {name} " in out for name in set(ALL_COMMANDS) - {"help"})
     assert run(["help", "mcp", "add"]) == 0
     assert "Usage: mudroom mcp add" in capsys.readouterr().out
     assert run(["help", "show"]) == 0
@@ -218,3 +219,18 @@ def test_a_closed_stdin_is_an_empty_one(tmp_path: Path, arguments: str, code: in
     )
     assert ended.returncode == code, ended.stderr
     assert code == 0 or "the batch is empty (stdin)" in ended.stderr
+
+
+def test_an_agent_whose_file_is_broken_is_named_with_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("sys.stdin", None)
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / ".agents/agents/bad.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nname: [bad\n---\nYou are bad.\n")
+    assert run(["-p", "hello", "-m", "offline", "--agent", "bad"]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "unknown agent 'bad'" in error and f"{file}:" in error

@@ -82,9 +82,9 @@ def test_progress_lines_and_markdown_show_the_name() -> None:
         progress.on_event(event)
     lines = stream.getvalue().splitlines()
     assert lines[0] == "> task (alice): Find the door"
-    assert lines[1].startswith("[alice] Done (")
+    assert lines[1].startswith("alice: Done (")
     assert lines[4] == "> task (alice, run 2): And now?"
-    assert lines[5].startswith("[alice, run 2] Done (")
+    assert lines[5].startswith("alice, run 2: Done (")
     page = "".join(render_session_markdown(make_team("alice")))
     assert "### Run 1.1.1~2 · alice, run 2 · And now?\n" in page
 

@@ -17,16 +17,15 @@ from mudroom._cli.actions.load_settings import load_settings
 from mudroom._cli.actions.open_session import create_session
 from mudroom._cli.actions.programs.load_programs import load_programs
 from mudroom._cli.actions.session_start import StartOptions
-from mudroom._cli.interactive.conversation import Conversation, NextStep
 from mudroom._cli.interactive.plain_ui import PlainUI
 from mudroom._cli.interactive.session_loop import run_sessions
-from mudroom._cli.interactive.slash_commands.registry import COMMANDS
 from mudroom._cli.main import run
 from mudroom.errors import UnknownName
 from mudroom.events import RunStarted, SessionOpened
 from mudroom.permissions.trust import trust_folder, untrust_folder
 
 from ..plugin_folder import write, write_plugin
+from ..shown_session import show
 from .conftest import Run
 
 
@@ -73,7 +72,9 @@ async def test_a_style_that_claude_code_has_built_in_is_a_notice(project: Path) 
         assert f"{path}: outputStyle is not used: it is not the name of a style" in session.notices
 
 
-async def test_a_folder_that_is_not_trusted_brings_and_chooses_no_style(project: Path) -> None:
+async def test_a_folder_that_is_not_trusted_brings_and_chooses_no_style(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     state = str(project.parent / "state")
     untrust_folder(state, str(project))
     mine = project.parent / "user/.claude/output-styles/terse.md"
@@ -90,33 +91,32 @@ async def test_a_folder_that_is_not_trusted_brings_and_chooses_no_style(project:
         with pytest.raises(UnknownName, match="mudroom trust add, or --trust") as raised:
             await find_style(output_style=flag)
         assert str(path) in str(raised.value)
-    with pytest.raises(UnknownName, match="mudroom trust add, or --trust"):
-        await handle("limerick")
+    async with show(make_session(), load_settings(".", model="offline")) as conversation:
+        await conversation.handle_line("/output-style limerick")
+    assert "mudroom trust add, or --trust" in " ".join(capsys.readouterr().out.split())
     trust_folder(state, str(project))
     assert await find_style(output_style="limerick") == "limerick"
     assert await find_style() == "terse"
-
-
-async def handle(line: str) -> NextStep | None:
-    session = make_session()
-    settings = load_settings(".", model="offline")
-    conversation = Conversation(session, PlainUI(settings), settings, COMMANDS)
-    async with session, conversation.resources:
-        return await conversation.commands["/output-style"](conversation, line)
 
 
 async def test_the_slash_command_lists_and_chooses_styles(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(project / ".claude/settings.json", {"outputStyle": "terse"})
-    assert await handle("") is None
-    out = " ".join(capsys.readouterr().out.split())
-    assert "default no output style limerick Answer as a limerick." in out
-    assert "terse Be terse. (in use)" in out
-    assert await handle("LIMERICK") == NextStep(output_style="limerick")
-    assert await handle("Default") == NextStep(output_style="default")
-    with pytest.raises(UnknownName, match=r"unknown output style 'limerik'.*mean limerick"):
-        await handle("limerik")
+    settings = load_settings(".", model="offline")
+    async with show(make_session(), settings) as conversation:
+        await conversation.handle_line("/output-style")
+        out = " ".join(capsys.readouterr().out.split())
+        assert "default no output style limerick Answer as a limerick." in out
+        assert "terse Be terse. (in use)" in out
+        for word, name in (("LIMERICK", "limerick"), ("Default", "default")):
+            await conversation.handle_line(f"/output-style {word}")
+            assert conversation.driver.plan.output_style == name
+        capsys.readouterr()
+        await conversation.handle_line("/output-style limerik")
+        out = " ".join(capsys.readouterr().out.split())
+        assert "unknown output style 'limerik'" in out and "mean limerick" in out
+        assert conversation.driver.plan.output_style == "default"
 
 
 async def test_a_chosen_style_lasts_for_the_prompt_and_is_recorded(

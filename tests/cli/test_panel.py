@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from mudroom._cli.interactive.input_line.line_queue import LineQueue
 from mudroom._cli.interactive.panel import Panel
 from mudroom._cli.interactive.questions.approvals import ApprovalPrompt
 from mudroom._cli.interactive.questions.choice import Choice, match_answer
@@ -68,6 +67,11 @@ def make_events(first: str, second: str) -> list[AnyEvent]:
 
 
 @dataclass
+class ShownLines:
+    queued: tuple[str, ...] = ()
+
+
+@dataclass
 class ShownConversation:
     """The part of a conversation that the panel shows, with a run that works."""
 
@@ -75,6 +79,7 @@ class ShownConversation:
     pending_text: str = ""
     is_busy: bool = True
     background_work: tuple[str, ...] = ()
+    lines: ShownLines = field(default_factory=lambda: ShownLines())
     printed_runs: tuple[str, ...] = ()
     approvals: ApprovalPrompt | None = None
     tree: RunTree = field(default_factory=RunTree)
@@ -90,10 +95,10 @@ def make_panel(
     *,
     pending: str = "",
     glyphs: Glyphs = UNICODE,
-    queue: LineQueue | None = None,
+    queued: tuple[str, ...] = (),
 ) -> Panel:
-    conversation = ShownConversation(events, pending)
-    panel = Panel(glyphs, queue or LineQueue())
+    conversation = ShownConversation(events, pending, lines=ShownLines(queued))
+    panel = Panel(glyphs)
     panel.conversation = conversation
     for event in events:
         conversation.tree.apply(event)
@@ -209,10 +214,9 @@ def test_the_selected_child_is_marked_with_and_without_color() -> None:
 
 @pytest.mark.parametrize("columns", [1, 2, 7, 20, 80, 200])
 def test_no_line_is_wider_than_the_screen(columns: int) -> None:
-    queue = LineQueue()
-    queue.put("w" * 300, "四" * 300, "c", "d")
+    queued = ("w" * 300, "四" * 300, "c", "d")
     events = make_events("阅读所有的文件 and more", "b" * 300)
-    panel = make_panel(events, pending="词" * 500, queue=queue)
+    panel = make_panel(events, pending="词" * 500, queued=queued)
     for lines in (panel.format_lines(columns, 20), panel.format_lines(columns, 3)):
         assert all(
             sum(measure_width(words) for words, _ in line) <= max(columns, 2) for line in lines
@@ -220,15 +224,42 @@ def test_no_line_is_wider_than_the_screen(columns: int) -> None:
     assert len(panel.format_lines(columns, 8)) <= 8 + 4
 
 
-def test_the_selection_moves_through_the_children_and_back_to_the_input_line() -> None:
-    panel = make_panel(make_events("a", "b"))
+def test_the_selection_moves_through_the_children_that_work() -> None:
+    events = make_events("a", "b")
+    events[-1:] = [
+        run_started("1.1.3", "1", description="c", call_id="t1.1.3", at=1),
+        run_finished("1.1.2"),
+    ]
+    panel = make_panel(events)
     panel.format_lines(80, 20)
-    order = []
-    for step in (-1, -1, -1, 1, 1, 1):
+    panel.open_tree()
+    order = [panel.selected_run_id]
+    for step in (-1, -1, 1, 1):
         panel.move_selection(step)
         order.append(panel.selected_run_id)
         panel.format_lines(80, 20)
-    assert order == ["1.1.2", "1.1.1", "", "1.1.1", "1.1.2", ""]
+    assert order == ["1.1.3", "1.1.1", "1.1.3", "1.1.1", "1.1.3"]
+
+
+def test_the_neighbour_of_a_child_that_ends_is_selected() -> None:
+    names = ("1.1.1", "1.1.2", "1.1.3")
+    events = [run_started("1", agent="main", at=1), turn_started("1", at=1)]
+    events += [run_started(name, "1", description=name, at=1) for name in names]
+    panel = make_panel(events)
+    panel.format_lines(80, 20)
+    panel.open_tree()
+    selected = [panel.selected_run_id]
+    for name in ("1.1.3", "1.1.1", "1.1.2"):
+        ending = run_finished(name)
+        assert panel.conversation
+        panel.conversation.tree.apply(ending)
+        panel.apply(ending)
+        panel.format_lines(80, 20)
+        selected.append(panel.selected_run_id)
+    assert selected == ["1.1.3", "1.1.2", "1.1.2", ""]
+    assert panel.is_steering and panel.key_hint == "no child works, esc: back"
+    panel.close_tree()
+    assert not panel.is_steering
 
 
 def test_an_open_transcript_shows_past_and_new_events() -> None:
@@ -308,17 +339,6 @@ class WaitingUI:
         self.is_asked.set()
         await asyncio.Event().wait()
         return None
-
-
-async def test_queued_lines_are_read_in_order_until_the_queue_is_closed() -> None:
-    queue = LineQueue()
-    queue.put("one", "two")
-    assert [await queue.take(), await queue.take()] == ["one", "two"]
-    waiting = asyncio.ensure_future(queue.take())
-    await asyncio.sleep(0)
-    queue.close()
-    with pytest.raises(EOFError):
-        await waiting
 
 
 def test_five_hundred_children_are_drawn_quickly() -> None:

@@ -63,10 +63,11 @@ def test_start_retry_and_end_of_a_child_have_one_line_each():
     assert list_progress_lines(make_session()) == [
         "> task (Testing framework): Find the testing framework. Be quick.",
         "> task: 总结所有 .py 文件",
-        "[explore#1.1.2] retry 1 in 2.0s (HTTP 429)",
-        "[explore#1.1.2] retry 2 in 4.0s (connection lost)",
-        "[explore#1.1.1] Done (1 tool use · 41.4k tokens · 29s)",
-        "[explore#1.1.2] Failed: the provider refused (0 tool uses · 0 tokens · 1m 04s)",
+        "explore (总结所有 .py 文件): retry 1 in 2.0s (HTTP 429)",
+        "explore (总结所有 .py 文件): retry 2 in 4.0s (connection lost)",
+        "explore (Testing framework): Done (1 tool use · 41.4k tokens · 29s)",
+        "explore (总结所有 .py 文件): Failed: the provider refused "
+        "(0 tool uses · 0 tokens · 1m 04s)",
     ]
 
 
@@ -75,7 +76,7 @@ def test_verbose_adds_a_line_for_each_tool_call():
         line
         for line in list_progress_lines(make_session(), verbose=True)
         if line not in list_progress_lines(make_session())
-    ] == ["[explore#1.1.1] read setup.cfg"]
+    ] == ["explore (Testing framework): read setup.cfg"]
 
 
 def test_a_run_stopped_at_a_limit_with_a_summary_is_recovered():
@@ -86,7 +87,7 @@ def test_a_run_stopped_at_a_limit_with_a_summary_is_recovered():
     ]
     assert (
         list_progress_lines(list(events))[-1]
-        == "[explore#1.1.1] Turn limit, with a summary (0 tool uses · 0 tokens · 1.0s)"
+        == "explore (Look.): Turn limit, with a summary (0 tool uses · 0 tokens · 1.0s)"
     )
 
 
@@ -136,5 +137,5 @@ def test_the_merge_of_isolated_work_has_a_line() -> None:
             merged,
         ]
     )
-    assert lines[1].startswith("[explore#1.1.1] Done (")
-    assert lines[2:] == ["[explore#1.1.1] merged 2 files"]
+    assert lines[1].startswith("explore (Change.): Done (")
+    assert lines[2:] == ["explore (Change.): merged 2 files"]

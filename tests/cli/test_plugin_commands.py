@@ -12,11 +12,9 @@ from mudroom._cli.actions.load_permissions import load_permissions
 from mudroom._cli.actions.load_settings import load_settings
 from mudroom._cli.actions.open_session import create_session
 from mudroom._cli.actions.programs.load_programs import load_programs
-from mudroom._cli.interactive.conversation import Conversation
-from mudroom._cli.interactive.plain_ui import PlainUI
-from mudroom._cli.interactive.slash_commands.registry import COMMANDS
 
 from ..plugin_folder import write, write_plugin
+from ..shown_session import show
 from .conftest import Run
 
 
@@ -93,8 +91,7 @@ async def test_a_prompt_uses_agents_and_commands_of_a_plugin(
     programs = load_programs(settings, ".")
     loaded = load_permissions(settings, ".")
     session = create_session(settings, ".", loaded, programs=programs, mcp_servers=())
-    conversation = Conversation(session, PlainUI(settings), settings, COMMANDS)
-    async with session, conversation.resources:
+    async with show(session, settings) as conversation:
         assert "tools:reviewer" in [agent.name for agent in session.agents]
         await conversation.handle_line("/tools:release 1.0")
         await conversation.handle_line("/tag now")

@@ -68,7 +68,7 @@ def test_failure_is_explained_in_one_line() -> None:
         (
             Reason.BUDGET,
             LimitState(Limit.USD, 0.005, 0.00706),
-            "budget limit after 3 turns, 0.00706 of 0.005 US dollars; its",
+            "budget limit after 3 turns, $0.00706 of $0.005; its",
         ),
         (Reason.TIMEOUT, LimitState(Limit.SECONDS, 60, 60.25), "60.25 of 60 seconds; its"),
     ],

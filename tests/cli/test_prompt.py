@@ -63,7 +63,11 @@ def test_the_first_byte_that_is_not_utf8_is_named(tmp_path: Path) -> None:
 
 
 def test_more_than_10_mb_are_refused(tmp_path: Path) -> None:
-    assert len(read(None, b"x" * MAX_STDIN_BYTES, tmp_path)) == MAX_STDIN_BYTES
+    lines: list[str] = []
+    with open_as_stdin(b"x" * MAX_STDIN_BYTES, tmp_path) as stream:
+        prompt = read_prompt(None, stream, wait=False, warn=lines.append)
+    assert len(prompt) == MAX_STDIN_BYTES
+    assert len(lines) == 1 and lines[0].startswith("stdin has 10 MB, about 2,621,440 tokens")
     with pytest.raises(UsageError, match="larger than 10 MB"):
         read(None, b"x" * (MAX_STDIN_BYTES + 1), tmp_path)
 

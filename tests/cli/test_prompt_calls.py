@@ -15,16 +15,15 @@ from mudroom._cli.actions.programs.load_programs import load_programs
 from mudroom._cli.actions.prompt_calls import fill_call, make_call
 from mudroom._cli.actions.prompt_files import load_prompt_files
 from mudroom._cli.actions.prompts import prepare_prompt
-from mudroom._cli.interactive.conversation import Conversation
 from mudroom._cli.interactive.plain_ui import PlainUI
 from mudroom._cli.interactive.questions.approvals import ApprovalPrompt
-from mudroom._cli.interactive.slash_commands.registry import COMMANDS
 from mudroom._cli.main import run
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom.errors import UsageError
 from mudroom.permissions.rules import Permissions
 
 from ..plugin_folder import write
+from ..shown_session import show
 from ..tools.test_read_images import make_png
 
 Ask = Callable[..., tuple[int, str]]
@@ -121,7 +120,7 @@ class Session:
         self.session = create_session(
             self.settings, ".", self.loaded, approver=self.approver, journal="memory"
         )
-        self.conversation = Conversation(self.session, self.ui, self.settings, COMMANDS)
+        self.conversation = show(self.session, self.settings, self.ui)
         self.conversation.approvals = self.approver
         self.approver.start_session(self.loaded.permissions, str(project), bool)
 
@@ -137,7 +136,7 @@ async def test_outputs_and_files_are_in_the_prompt_and_mentions_in_outputs_are_n
     write(project / "secret.txt", "a secret")
     write(project / ".claude/commands/sum.md", "See @notes.txt. Then: !`echo @secret.txt`")
     at_prompt = Session(project)
-    async with at_prompt.session, at_prompt.conversation.resources:
+    async with at_prompt.conversation:
         await at_prompt.conversation.handle_line("/sum")
     (prompt,) = [root.prompt for root in at_prompt.runs]
     assert "Then: @secret.txt" in prompt
@@ -188,7 +187,7 @@ async def test_context_fork_is_a_task_and_its_report_is_in_the_next_prompt(
     write(project / ".claude/commands/look.md", text)
     write(project / "pyproject.toml", "[tool.pytest.ini_options]\n")
     at_prompt = Session(project)
-    async with at_prompt.session, at_prompt.conversation.resources:
+    async with at_prompt.conversation:
         await at_prompt.conversation.handle_line("/look now")
         await at_prompt.conversation.handle_line("Say hello.")
     child, parent = at_prompt.runs
@@ -202,7 +201,7 @@ async def test_rules_of_a_command_hold_for_its_prompt_only(project: Path) -> Non
     write(project.parent / "user/.claude/commands/go.md", TOUCH)
     at_prompt = Session(project)
     conversation = at_prompt.conversation
-    async with at_prompt.session, conversation.resources:
+    async with conversation:
         await conversation.handle_line("/go made.txt")
         assert (project / "made.txt").exists()
         assert at_prompt.approver.rules == []
@@ -260,7 +259,7 @@ async def test_a_model_of_a_command_is_for_its_prompt_only(project: Path) -> Non
     assert unusable.template.model == ""
     assert "no:such cannot be used" in unusable.notices[0]
     at_prompt = Session(project)
-    async with at_prompt.session, at_prompt.conversation.resources:
+    async with at_prompt.conversation:
         await at_prompt.conversation.handle_line("/other")
         report = await at_prompt.session.run("Hello.", model="offline")
         assert report.model.startswith("offline")

@@ -13,12 +13,11 @@ import pytest
 from mudroom import Session
 from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom._cli.interactive.conversation import Conversation
-from mudroom._cli.interactive.plain_ui import PlainUI
-from mudroom._cli.interactive.slash_commands.registry import COMMANDS
 from mudroom._session.config import Settings
 from mudroom.events import RunStarted
 
 from ..integrations.mcp_servers.servers import count_starts, make_quick
+from ..shown_session import show
 
 
 @asynccontextmanager
@@ -34,8 +33,7 @@ async def open_conversation(folder: Path, **options: Any) -> AsyncGenerator[Conv
         **options,
     )
     settings = Settings(home=str(folder / "home"))
-    conversation = Conversation(session, PlainUI(settings), settings, COMMANDS)
-    async with session, conversation.resources:
+    async with show(session, settings) as conversation:
         yield conversation
 
 

@@ -188,8 +188,11 @@ def test_init_writes_usable_files_and_never_overwrites(tmp_path: Path) -> None:
 def test_the_short_help_fits_on_a_screen_and_names_only_real_flags_and_commands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["-h"]) == 0
-    out = capsys.readouterr().out
+    outputs: set[str] = set()
+    for arguments in (["-h"], ["--help"], ["help"]):
+        assert run(arguments) == 0
+        outputs.add(capsys.readouterr().out)
+    (out,) = outputs
     lines = out.splitlines()
     assert len(lines) <= 24 and max(map(len, lines)) <= 80
     assert out.index("mudroom -p") < out.index("--print") < out.index("sessions")
@@ -208,6 +211,6 @@ def test_help_all_lists_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help-all"]) == 0
     out = capsys.readouterr().out
     assert (
-        0 < out.index("Examples") < out.index("Options") < out.index("Commands")
+        0 < out.index("Examples") < out.index("Limits:") < out.index("Commands for sessions:")
         and "--json-schema" in out
     )

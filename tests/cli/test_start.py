@@ -23,7 +23,7 @@ from mudroom.permissions import rules as permission_files
 from mudroom.permissions.rules import Permissions
 
 NO_SETTINGS = {
-    *("words", "print_prompt", "cwd", "verbose", "quiet", "version", "h", "help_all"),
+    *("words", "print_prompt", "cwd", "verbose", "quiet", "version", "help", "help_all"),
     *("resume", "continue_last", "fork", "session_id", "name"),
 }
 """Flags that concern the command line alone, or select a session."""

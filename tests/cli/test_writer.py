@@ -21,8 +21,8 @@ from mudroom._cli.actions.prompts import (
     split_message,
 )
 from mudroom._cli.interactive.completion import PromptCompleter
-from mudroom._cli.interactive.input_line.mentions import MentionCompletions, find_mention
-from mudroom._cli.interactive.input_line.paste import PasteStore
+from mudroom._cli.interactive.key_actions import PasteStore
+from mudroom._cli.interactive.mentions import MentionCompletions, find_mention
 from mudroom._cli.interactive.scrollback_writer import ScrollbackWriter
 from mudroom._cli.interactive.status_line import StatusLine
 from mudroom._cli.output.markdown import MarkdownBlocks, render_markdown
@@ -473,7 +473,8 @@ def test_the_status_line_says_when_costs_are_not_known() -> None:
         return "".join(status.format_line(80, UNICODE))
 
     assert "$1.50" in make_cost_line(0.5, 1.0)
-    assert "cost not known" in make_cost_line(0.5, None, 1.0)
+    assert "at least $1.50" in make_cost_line(0.5, None, 1.0)
+    assert "cost not known" in make_cost_line(0.0, None)
     assert "$" not in make_cost_line(0.0)
 
 

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from genai_prices.data_snapshot import get_snapshot
 
-from mudroom import Session, UsageError
+from mudroom import Session, Usage, UsageError
 from mudroom._adapters.models import model_facts
+from mudroom._adapters.models.model_facts import find_facts
+from mudroom._adapters.models.pricing import calculate_cost, get_context_window
+from mudroom._adapters.models.providers import PROVIDERS
 from mudroom._adapters.models.refusals.overflow import find_stated_sizes
 from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._engine.context_policy import ContextPolicy
@@ -31,8 +35,73 @@ def _refuse(name: str) -> Any:
 
 def test_the_table_knows_a_hosted_model_and_the_setting_comes_first() -> None:
     models = open_registry()
-    assert ContextWindows(models).find("anthropic:claude-sonnet-4-5") == 200_000
-    assert ContextWindows(models, 50_000).find("anthropic:claude-sonnet-4-5") == 50_000
+    name = "anthropic:claude-sonnet-4-5"
+    assert ContextWindows(models).look_up(name) == 200_000
+    assert ContextWindows(models, find_listed=lambda _: 300_000).find(name) == 300_000
+    assert ContextWindows(models, 50_000, find_listed=lambda _: 300_000).find(name) == 50_000
+
+
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [
+        ("deepseek:deepseek-v4-pro", 1_000_000),
+        ("moonshotai:kimi-k3.1-pro", 1_048_576),
+        ("mistral:mistral-large-4", 1_048_576),
+        ("openai:gpt-6.1-sol", 1_050_000),
+        ("openrouter:anthropic/claude-sonnet-4.5", 1_000_000),
+        ("xai:grok-4.7", 500_000),
+        ("google:gemini-3-pro-preview", 1_000_000),
+        ("anthropic:claude-opus-4-8[1m]", 1_000_000),
+    ],
+)
+def test_the_table_of_prices_wins_and_own_rows_fill_its_gaps(name: str, window: int) -> None:
+    keys = ("OPENAI", "ANTHROPIC", "DEEPSEEK", "MOONSHOT", "MISTRAL", "OPENROUTER", "XAI", "GEMINI")
+    environ = {f"{key}_API_KEY": "k-test" for key in keys}
+    models = ModelRegistry(environ, SystemClock(), _refuse)
+    assert ContextWindows(models).look_up(name) == window
+
+
+def test_own_rows_are_no_older_than_the_table_of_prices() -> None:
+    """Name the rows to correct: at the models' own providers, they never differ from the table."""
+    tables = {provider.id: provider.models for provider in get_snapshot().providers}
+    providers = ("anthropic", "openai", "google", "mistral", "deepseek", "groq", "together")
+    older = [
+        f"{model.id} at {name}: {usual:,} in model_facts.py, {model.context_window:,} in the table"
+        for name in providers
+        for model in tables[name]
+        if (usual := find_facts(model.id, PROVIDERS[name].base_url).usual_window)
+        and model.context_window
+        and not 0.9 <= usual / model.context_window <= 1
+    ]
+    assert older == []
+
+
+def test_the_default_models_are_in_the_table_with_a_price() -> None:
+    hosted = [each for each in PROVIDERS.values() if each.default_model and not each.is_local]
+    models = [f"{each.name}:{each.default_model}" for each in hosted]
+    models += [f"anthropic:{model}" for model in PROVIDERS["anthropic"].shortcuts.values()]
+    assert [model for model in models if not calculate_cost(model, Usage(1, 1))] == []
+    assert [model for model in models if not get_context_window(model)] == []
+
+
+def test_the_file_of_prices_keeps_windows_for_later_sessions(tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom mudroom._adapters.models.pricing import PriceFile\n"
+        "from mudroom._core.messages import Usage\n"
+        "file = PriceFile(sys.argv[1])\n"
+        "print(file.find_window('deepseek:deepseek-v4-pro'), 'genai_prices.data' in sys.modules)\n"
+        "file.calculate_cost('deepseek:deepseek-v4-pro', Usage(1, 1))\n"
+    )
+    lines = [
+        subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for _ in range(2)
+    ]
+    assert lines == ["0 False", "1000000 False"]
 
 
 def test_a_local_server_says_its_window_else_the_default_is_low() -> None:
@@ -123,7 +192,7 @@ def test_a_learnt_window_holds_in_later_sessions_until_it_is_old(
     assert kept.describe() == f"{name} at api.anthropic.com 90,000 tokens, learnt 2 days ago"
     assert kept.find(name, "http://127.0.0.1:1/v1") == 0, "another server may accept more"
     assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600
-    assert open_windows(tmp_path, now=6.0 + 30 * 86_400).find(name) == 200_000
+    assert open_windows(tmp_path, now=6.0 + 30 * 86_400).find(name) == 0
 
 
 def test_processes_that_learn_at_once_lose_no_window(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from types import FrameType
 import pytest
 
 from mudroom._adapters.journals.sessions import read_events, read_summary
-from mudroom._adapters.journals.sqlite import store as sqlite_store
+from mudroom._adapters.journals.sqlite import summaries as sqlite_summaries
 from mudroom._adapters.journals.sqlite.store import SqliteStore
 from mudroom._core.events import NoteInjected, SessionClosed, SessionOpened
 from mudroom._core.messages import Usage
@@ -68,7 +68,7 @@ async def summarize(store: SqliteStore) -> SessionSummary:
     """Return the summary, which is the same without an event loop."""
     info = await store.read_info(ID)
     summary = await read_summary(store, info)
-    assert sqlite_store.read_summary(str(store.home), info) == summary
+    assert sqlite_summaries.read_summary(str(store.home), info) == summary
     return summary
 
 
@@ -262,9 +262,9 @@ async def test_a_list_without_an_event_loop_has_the_last_sessions_of_a_folder(
         path = await create(store, session, notes=1)
         os.utime(path, (number, number))
     home = str(tmp_path)
-    assert [each.id for each in sqlite_store.read_summaries(home, None, 2)] == [OTHER, ID]
-    assert [each.id for each in sqlite_store.read_summaries(home, "/work", 1)] == [OTHER]
-    assert not list(sqlite_store.read_summaries(home, "/elsewhere", 2))
+    assert [each.id for each in sqlite_summaries.read_summaries(home, None, 2)] == [OTHER, ID]
+    assert [each.id for each in sqlite_summaries.read_summaries(home, "/work", 1)] == [OTHER]
+    assert not list(sqlite_summaries.read_summaries(home, "/elsewhere", 2))
 
 
 async def test_a_damaged_file_gets_no_new_summary(tmp_path: Path) -> None:

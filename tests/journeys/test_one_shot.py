@@ -98,7 +98,7 @@ async def test_verbose_prints_a_line_for_every_call(mudroom: Mudroom) -> None:
     async with ModelServer(answer_as_family) as server:
         done = await mudroom("-p", "PARENT", "--verbose", *MODEL, url=server.url)
     assert (
-        sum("read f" in line and line.startswith("[explore#") for line in done.err.splitlines())
+        sum("read f" in line and line.startswith("explore (") for line in done.err.splitlines())
         == 3
     )
 

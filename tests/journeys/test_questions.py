@@ -71,8 +71,7 @@ async def test_a_long_text_in_a_question_scrolls_and_the_answers_stay(tmux: Tmux
             await tmux.press("PageDown")
         await tmux.expect("+ 90  row 89", "Reason: a file is changed", "▸ 1. yes", "4. no")
         await tmux.say("不要这样写")
-        shown = await tmux.expect("Denied: 不要这样写", "Done.")
-        assert "不要这样写\n\nDone." in shown
+        await tmux.expect("Denied: 不要这样写\n\nDone.")
         assert "the user said no: 不要这样写" in str(server.requests[-1].messages)
 
 

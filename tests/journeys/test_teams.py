@@ -82,7 +82,7 @@ async def test_the_roster_and_the_unread_messages_are_listed_while_a_run_works(
         await tmux.say("/team")
         await tmux.expect("alice  general · idle · 1 run", "bob    general · working · 1 run")
         await tmux.expect("tokens · 0 unread")
-        await tmux.press("Up")
+        await tmux.press("C-t")
         await tmux.expect("m: message")
         await tmux.press("m")
         await tmux.expect("enter: send")
@@ -139,7 +139,7 @@ async def test_an_idle_child_is_opened_and_works_again_with_a_message_from_its_r
     async with ModelServer(team) as server:
         await start_team(tmux, server)
         await tmux.expect("@alice  idle, 1 run, 0 unread")
-        await tmux.press("Up", "Down")
+        await tmux.press("C-t", "Down")
         await tmux.expect("▸ @alice", "enter: open, m: message")
         await tmux.press("w")
         await tmux.expect("alice is idle. A message starts its next run: press m.")
@@ -150,14 +150,14 @@ async def test_an_idle_child_is_opened_and_works_again_with_a_message_from_its_r
         await tmux.say("write to bob")
         await tmux.expect_scrolled("Message to alice: write to bob", 1)
         await tmux.expect("@alice  idle, 2 runs, 0 unread")
-        await tmux.press("Up")
+        await tmux.press("C-t")
         await tmux.expect("▸bob")
         await tmux.press("Enter")
         await tmux.expect("message from alice, not read yet", "the door is green\n", "and open")
         await tmux.press("Escape")
         await tmux.expect("▸bob")
         await tmux.press("Escape")
-        await tmux.expect("esc: stop")
+        await tmux.expect("1 in the background, ctrl+t")
         await tmux.say("/runs")
         await tmux.expect("alice, run 2  write to bob", "@alice  idle, 2 runs, 0 unread")
         team.go.set()
@@ -203,7 +203,7 @@ async def test_a_later_prompt_of_another_process_shows_the_next_run_of_a_name(
         second = await mudroom("-c", "-p", "second prompt", *MODEL, url=server.url)
     assert "> task (alice: work of alice): CHILD alice" in first.err
     assert "> task (alice, run 2): once more" in second.err
-    assert "[alice, run 2] Done" in second.err
+    assert "alice, run 2: Done" in second.err
 
 
 class Planner:

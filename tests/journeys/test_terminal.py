@@ -381,7 +381,7 @@ async def test_the_plain_ui_is_used_where_the_cursor_cannot_move(
         await tmux.expect("mudroom >>")
         await tmux.say("look around")
         await tmux.expect(
-            "> task (look around): CHILD look", "[general#1.1.1] Done (1 tool use", "answer"
+            "> task (look around): CHILD look", "general (look around): Done (1 tool use", "answer"
         )
         await tmux.say("/rewind")
         await tmux.expect("1. prompt 1: look around", "number, or Enter to cancel:")

@@ -74,7 +74,7 @@ async def test_one_of_three_is_stopped_and_the_other_two_report(
             "└─ general  look at gamma 看",
             "⎿ read f0.txt",
         )
-        await tmux.press("Up")
+        await tmux.press("C-t")
         await tmux.expect("└─▸general", "m: message, w: wrap up, x: stop")
         await tmux.press("Up")
         await tmux.expect("├─▸general  look at beta")
@@ -97,7 +97,7 @@ async def test_a_message_to_one_child_reaches_only_this_child(
     async with ModelServer(three) as server:
         await start_prompt(tmux, server)
         await tmux.expect("3 running", "⎿ read f0.txt")
-        await tmux.press("Up")
+        await tmux.press("C-t")
         await tmux.expect("└─▸general")
         await tmux.press("m")
         await tmux.expect("to general (look at gamma")
@@ -115,7 +115,7 @@ async def test_one_child_wraps_up_and_reports_a_partial_result(
     async with ModelServer(three) as server:
         await start_prompt(tmux, server)
         await tmux.expect("3 running", "⎿ read f0.txt")
-        await tmux.press("Up")
+        await tmux.press("C-t")
         await tmux.expect("└─▸general")
         await tmux.press("w")
         await tmux.expect("Asked general (look at gamma 看) to wrap up", "Stopped, with a summary")
@@ -128,7 +128,7 @@ async def test_an_open_transcript_follows_the_run(tmux: Tmux, three: ThreeTasks)
     async with ModelServer(three) as server:
         await start_prompt(tmux, server)
         await tmux.expect("3 running", "⎿ read f0.txt")
-        await tmux.press("Up")
+        await tmux.press("C-t")
         await tmux.expect("└─▸general")
         await tmux.press("Enter")
         await tmux.expect(
@@ -148,7 +148,7 @@ async def test_closing_a_transcript_restores_the_screen(tmux: Tmux, three: Three
     async with ModelServer(three) as server:
         await start_prompt(tmux, server, rows=24)
         before = await tmux.expect("mudroom >> look", "3 running", "⎿ read f0.txt")
-        await tmux.press("Up")
+        await tmux.press("C-t")
         await tmux.expect("└─▸general")
         await tmux.press("Enter")
         shown = await tmux.expect("general (look at gamma", "281 more lines")
@@ -165,7 +165,7 @@ async def test_closing_a_transcript_restores_the_screen(tmux: Tmux, three: Three
         assert list_lines_above_tree(after) == list_lines_above_tree(before), (
             "the screen is restored"
         )
-        await tmux.press("Up")
+        await tmux.press("C-t")
         await tmux.press("Enter")
         await tmux.expect("281 more lines")
         three.go.set()
@@ -204,7 +204,7 @@ async def test_a_question_is_shown_over_an_open_transcript(tmux: Tmux, mudroom: 
     async with ModelServer(answer) as server:
         await start_prompt(tmux, server)
         await tmux.expect("2 running", "⎿ read f0.txt")
-        await tmux.press("Up")
+        await tmux.press("C-t")
         await tmux.expect("└─▸general")
         await tmux.press("Enter")
         await tmux.expect("281 more lines")
@@ -258,7 +258,7 @@ async def test_ctrl_b_sends_all_children_to_the_background(tmux: Tmux) -> None:
     three = DetachedTasks()
     async with ModelServer(three) as server:
         await start_prompt(tmux, server, columns=120)
-        await tmux.expect("3 running", "⎿ read f0.txt", "esc: stop, ctrl+b: background")
+        await tmux.expect("3 running", "⎿ read f0.txt", "ctrl+b: background")
         await tmux.press("C-b")
         await tmux.expect(
             "To the background: general (look at alpha 看), general (look at beta 看), general",
@@ -286,7 +286,7 @@ async def test_ctrl_b_sends_a_command_to_the_background(tmux: Tmux, mudroom: Mud
         await tmux.start(*MODEL, url=server.url, columns=120)
         await tmux.expect("claude-s")
         await tmux.say("look")
-        await tmux.expect("esc: stop, ctrl+b: background")
+        await tmux.expect("ctrl+b: background")
         await tmux.press("C-b")
         await tmux.expect("To the background: a command.", gone="ctrl+b: background")
         (mudroom.project / "go").touch()
@@ -306,7 +306,7 @@ async def test_a_background_command_is_listed_and_stopped_from_the_panel(tmux: T
         await tmux.expect("$ sleep 600 · background")
         await tmux.say("/runs")
         await tmux.expect("1.1.1  $ sleep 600  (running)", "enter opens it")
-        await tmux.press("Up")
+        await tmux.press("C-t")
         await tmux.expect("▸ $ sleep 600", "enter: output, x: stop")
         await tmux.press("Enter")
         await tmux.expect("The output of command#1.1.1 is in")
@@ -321,7 +321,7 @@ async def test_ctrl_b_sends_the_selected_child_to_the_background(tmux: Tmux) -> 
     async with ModelServer(three) as server:
         await start_prompt(tmux, server)
         await tmux.expect("3 running", "⎿ read f0.txt")
-        await tmux.press("Up")
+        await tmux.press("C-t")
         await tmux.expect("└─▸general")
         await tmux.press("C-b")
         await tmux.expect("To the background: general (look at gamma 看). The model", "3 running")

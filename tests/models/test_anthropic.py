@@ -23,6 +23,7 @@ from mudroom._core.messages import (
 from mudroom._core.ports import RequestConfig, StreamChunk
 from mudroom.testing import wire_formats
 from mudroom.testing.clock import FakeClock
+from mudroom.testing.model_server import Fault, ModelServer, ServerRequest
 
 from .wires import make_tool
 
@@ -86,7 +87,10 @@ def test_a_request_as_it_is_sent() -> None:
     assert [entry.get("cache_control") for entry in body["tools"]] == [None, MARK]
     assert body["system"] == [{"type": "text", "text": "Be brief.", "cache_control": MARK}]
     assert body["messages"] == [
-        {"role": "user", "content": [{"type": "text", "text": "Read a.py and b.py."}]},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "Read a.py and b.py.", "cache_control": MARK}],
+        },
         {
             "role": "assistant",
             "content": [
@@ -120,7 +124,7 @@ def test_forbidding_calls_changes_nothing_before_the_messages_end() -> None:
 
 
 def test_a_body_has_at_most_four_cache_marks() -> None:
-    assert json.dumps(decode_body(*CONVERSATION, config=CONFIG)).count("cache_control") == 3
+    assert json.dumps(decode_body(*CONVERSATION, config=CONFIG)).count("cache_control") == 4
 
 
 def test_thinking_is_sent_only_to_the_wire_that_wrote_it() -> None:
@@ -267,20 +271,6 @@ def test_arguments_in_the_block_start_are_used() -> None:
     ].tool_calls == (ToolCallBlock("t", "read", {"path": "a"}),)
 
 
-def test_each_call_gets_a_unique_id() -> None:
-    message, _ = read(
-        _encode_events(
-            START,
-            *_make_tool_events("t"),
-            *_make_tool_events("t", index=1),
-            *_make_tool_events("", index=2),
-            STOP,
-        )
-    )
-    assert len({call.id for call in message.tool_calls} - {""}) == 3
-    assert message.stop_reason is StopReason.CALLS
-
-
 def test_unknown_events_fields_and_blocks_are_ignored() -> None:
     message, _ = read(
         _encode_events(
@@ -336,3 +326,52 @@ def test_reasoning_tokens_are_counted() -> None:
 
 def test_events_after_the_end_of_a_message_are_ignored() -> None:
     assert read(STREAM + STREAM)[0] == read(STREAM)[0]
+
+
+class Pausing:
+    """A server that pauses an answer this many times before it ends it."""
+
+    def __init__(self, pauses: int) -> None:
+        self.pauses = pauses
+        self.count = 0
+
+    def answer(self, request: ServerRequest) -> Fault:
+        self.count += 1
+        usage = Usage(100, 10)
+        if self.count <= self.pauses:
+            return Fault(f"Part {self.count}. ", stop_reason=StopReason.OTHER, usage=usage)
+        return Fault("The end.", usage=usage)
+
+
+async def ask_pausing(pauses: int) -> tuple[AssistantMessage, list[ServerRequest]]:
+    script = Pausing(pauses)
+    async with ModelServer(script.answer) as server:
+        model = AnthropicModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        conversation = model.start_conversation(CONFIG)
+        conversation.append(user_message("Search."))
+        items = [item async for item in conversation.request_answer()]
+        answer = items[-1]
+        assert isinstance(answer, AssistantMessage)
+        conversation.append(answer)
+        conversation.append(user_message("Thanks."))
+        _ = [item async for item in conversation.request_answer()]
+        await model.close()
+    return answer, server.requests
+
+
+async def test_an_answer_that_the_api_paused_is_sent_back_and_continued() -> None:
+    answer, requests = await ask_pausing(2)
+    assert answer.text.split() == ["Part", "1.", "Part", "2.", "The", "end."]
+    assert answer.stop_reason is StopReason.END
+    assert answer.usage == Usage(300, 30)
+    assert [len(request.messages) for request in requests] == [1, 2, 2, 3]
+    assert requests[2].messages[1]["role"] == "assistant"
+    texts = [block["text"] for block in requests[3].messages[1]["content"]]
+    assert texts == ["Part 1. ", "Part 2. ", "The end."]
+
+
+async def test_an_answer_that_is_paused_again_and_again_is_given_up() -> None:
+    answer, requests = await ask_pausing(9)
+    assert answer.stop_reason is StopReason.OTHER
+    assert answer.provider_stop_reason == "pause_turn"
+    assert len(requests) == 10

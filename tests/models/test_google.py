@@ -19,7 +19,6 @@ from mudroom._core.messages import (
     ThinkingBlock,
     ToolCallBlock,
     ToolResultBlock,
-    Usage,
     UserMessage,
     user_message,
 )
@@ -191,36 +190,6 @@ def test_the_last_turn_forbids_calls_after_the_contents() -> None:
     assert "toolConfig" not in sent(
         user_message("x"), config=RequestConfig(system="s"), tools=False
     )
-
-
-def test_texts_thoughts_and_usage_are_read() -> None:
-    usage = {
-        "promptTokenCount": 100,
-        "cachedContentTokenCount": 64,
-        "candidatesTokenCount": 5,
-        "thoughtsTokenCount": 4,
-        "totalTokenCount": 109,
-    }
-    answer, chunks = read(
-        chunk({"text": "h", "thought": True}),
-        chunk({"text": "m", "thought": True}),
-        chunk({"text": "Hel"}),
-        chunk({"text": "lo"}, finish="STOP", usageMetadata=usage),
-    )
-    assert answer == AssistantMessage(
-        (ThinkingBlock("hm"), TextBlock("Hello")),
-        StopReason.END,
-        Usage(100, 9, 64, 0, 4),
-        "gemini-x",
-        "google",
-        "r1",
-    )
-    assert chunks == [
-        StreamChunk("thinking", "h"),
-        StreamChunk("thinking", "m"),
-        StreamChunk("text", "Hel"),
-        StreamChunk("text", "lo"),
-    ]
 
 
 def test_calls_keep_ids_and_signatures() -> None:

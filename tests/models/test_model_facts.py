@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from mudroom._adapters.models._http import HttpClient
 from mudroom._adapters.models._wire import WireConversation, WireModel
 from mudroom._adapters.models.anthropic import AnthropicModel
+from mudroom._adapters.models.google import GoogleModel
 from mudroom._adapters.models.model_facts import find_facts, forget_learnt_facts, remember_facts
+from mudroom._adapters.models.ollama import OllamaModel
 from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._adapters.models.openai.responses import ResponsesModel
 from mudroom._core.messages import AssistantMessage, user_message
@@ -314,3 +316,85 @@ async def test_sampling_that_is_not_sent_is_logged_once(
     lines = [f"anthropic:{name}: {each} is not sent" for each in unsent]
     logged = [record.getMessage() for record in caplog.records]
     assert [line.partition(", because")[0] for line in logged] == lines
+
+
+EFFORTS: dict[str, tuple[type[WireModel], str, Any]] = {
+    "anthropic": (AnthropicModel, "claude-opus-5-5", {"output_config": {"effort": "max"}}),
+    "chat": (OpenAIModel, "gpt-5.1", {"reasoning_effort": "max"}),
+    "responses": (ResponsesModel, "gpt-6.1-sol", {"reasoning": {"effort": "max"}}),
+}
+
+
+@pytest.mark.parametrize(("kind", "name", "wanted"), EFFORTS.values(), ids=EFFORTS)
+async def test_the_effort_of_an_agent_is_sent_where_the_model_takes_it(
+    kind: type[WireModel], name: str, wanted: dict[str, Any]
+) -> None:
+    config = replace(CONFIG, tools=(), effort="max")
+    async with Served(kind, name, []) as served:
+        await ask(served.start(config))
+        await ask(served.start(CONFIG))
+    with_effort, without = served.bodies
+    assert wanted.items() <= with_effort.items()
+    assert not wanted.keys() & without.keys()
+
+
+def test_the_levels_of_gemini_end_at_high() -> None:
+    def encode(name: str, effort: str | None) -> Any:
+        model = GoogleModel(name, http=HttpClient(clock=FakeClock()))
+        conversation = model.start_conversation(replace(CONFIG, effort=effort))
+        conversation.append(user_message("Hello"))
+        return json.loads(conversation.build_body())["generationConfig"].get("thinkingConfig")
+
+    assert encode("gemini-3-pro-preview", "max") == {"thinkingLevel": "high"}
+    assert encode("gemini-3-pro-preview", "low") == {"thinkingLevel": "low"}
+    assert encode("gemini-3-pro-preview", None) is None
+    assert encode("gemini-2.5-pro", "low") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "effort", "wanted"),
+    [("gpt-oss:20b", "max", "high"), ("gpt-oss:20b", "low", "low"), ("qwen3:8b", "low", None)],
+)
+def test_ollama_gets_the_effort_of_models_with_levels(
+    name: str, effort: str, wanted: str | None
+) -> None:
+    model = OllamaModel(name, http=HttpClient(clock=FakeClock()))
+    conversation = model.start_conversation(replace(CONFIG, effort=effort))
+    conversation.append(user_message("Hello"))
+    assert json.loads(conversation.build_body()).get("think") == wanted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Unsupported value: 'reasoning.effort' does not support 'max' with this model.",
+        "Unsupported parameter: 'reasoning_effort' is not supported with this model.",
+        "output_config: Extra inputs are not permitted",
+    ],
+)
+@pytest.mark.parametrize(("kind", "name", "wanted"), EFFORTS.values(), ids=EFFORTS)
+async def test_an_effort_that_is_refused_is_left_out(
+    kind: type[WireModel], name: str, wanted: dict[str, Any], text: str
+) -> None:
+    config = replace(CONFIG, tools=(), effort="max")
+    async with Served(kind, name, [refuse(text)]) as served:
+        notices, _ = await ask(served.start(config))
+    assert len(notices) == 1
+    assert not wanted.keys() & served.bodies[-1].keys()
+
+
+async def test_a_cache_key_and_marks_that_are_refused_are_left_out() -> None:
+    key = "Unrecognized request argument supplied: prompt_cache_key"
+    mark = "Unknown parameter: 'input[1].content[0].prompt_cache_breakpoint'."
+    config = replace(CONFIG, cache_key="s:main")
+    async with Served(ResponsesModel, "gpt-6.1-sol", [refuse(mark), refuse(key)]) as served:
+        facts = replace(served.model.facts, takes_cache_key=True, bills_cache_writes=True)
+        served.model.change_facts(facts)
+        await ask(served.start(config))
+    assert [b"prompt_cache_breakpoint" in each.body for each in served.server.requests] == [
+        True,
+        False,
+        False,
+    ]
+    assert "prompt_cache_key" not in served.bodies[-1]
+    assert served.bodies[-1]["input"][0]["role"] == "developer"

@@ -12,15 +12,13 @@ import pytest
 from aiohttp import web
 
 from mudroom import Reason, Session
-from mudroom._adapters.models._http import HttpClient, LineParser, StreamError
-from mudroom._adapters.models._tool_names import ToolNames
-from mudroom._adapters.models.ollama import OllamaModel, OllamaReader
+from mudroom._adapters.models._http import HttpClient, LineParser
+from mudroom._adapters.models.ollama import OllamaModel
 from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._core.messages import (
     AssistantMessage,
     ImageBlock,
     Message,
-    StopReason,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
@@ -29,7 +27,7 @@ from mudroom._core.messages import (
     UserMessage,
     user_message,
 )
-from mudroom._core.ports import RequestConfig, StreamChunk
+from mudroom._core.ports import RequestConfig
 from mudroom._session.model_registry import ModelRegistry
 from mudroom.errors import ContextOverflow
 from mudroom.testing import load_replay_model
@@ -70,12 +68,6 @@ def build_body(
     for message in messages:
         conversation.append(message)
     return json.loads(conversation.build_body(tools=tools))
-
-
-def read_answer(*values: object) -> tuple[AssistantMessage, list[StreamChunk]]:
-    reader = OllamaReader("qwen3:8b", ToolNames(["read"]), WIRE)
-    chunks = [part for value in values for part in reader.feed(json.dumps(value).encode())]
-    return reader.finish(), chunks
 
 
 class OllamaServer:
@@ -151,33 +143,6 @@ def test_a_conversation_goes_back_with_thinking_calls_and_results() -> None:
 
 
 IMAGE = ImageBlock("image/png", b"\x89PNG")
-
-
-def test_an_answer_has_thinking_text_calls_and_usage() -> None:
-    function = {"name": "read", "arguments": {"file_path": "notes.txt"}}
-    answer, chunks = read_answer(
-        make_chunk(thinking="Look."),
-        make_chunk(content="I "),
-        make_chunk(content="look."),
-        make_chunk(tool_calls=[{"function": function}]),
-        make_chunk(tool_calls=[{"id": "call_2", "function": function}]),
-        make_chunk({**LAST, "done_reason": "stop"}),
-    )
-    thinking, text, first, second = answer.content
-    assert (thinking, text) == (ThinkingBlock("Look."), TextBlock("I look."))
-    assert isinstance(first, ToolCallBlock)
-    assert first.arguments == {"file_path": "notes.txt"}
-    assert first.id.startswith("call_")
-    assert isinstance(second, ToolCallBlock)
-    assert second.id == "call_2"
-    assert answer.stop_reason is StopReason.CALLS
-    assert answer.usage == Usage(26, 8)
-    assert [part.kind for part in chunks] == ["thinking", "text", "text", "call", "call"]
-
-
-def test_an_error_line_is_an_error() -> None:
-    with pytest.raises(StreamError, match="out of memory"):
-        read_answer({"error": "llama runner: out of memory"})
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])

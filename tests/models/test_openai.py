@@ -96,17 +96,6 @@ def test_a_body_has_prefix_system_and_messages() -> None:
     ]
 
 
-def test_a_tool_name_with_a_dot_survives_a_round_trip() -> None:
-    names = [entry["function"]["name"] for entry in decode_body(user_message("x"))["tools"]]
-    assert names == ["read", "self_emitvalue"]
-    called = make_delta(
-        "tool_calls", tool_calls=[make_call_part("{}", index=0, id="a", name="self_emitvalue")]
-    )
-    answer, chunks = read(called, DONE, names=["self.emitvalue"])
-    assert answer.tool_calls[0].name == "self.emitvalue"
-    assert chunks == [StreamChunk("call", "{}")]
-
-
 def test_results_become_tool_messages_before_the_text() -> None:
     message = UserMessage(
         (

@@ -33,6 +33,18 @@ def test_a_model_without_prices_in_the_table_has_an_unknown_price(model: str) ->
     assert calculate_cost(model, MILLION) is None
 
 
+@pytest.mark.parametrize("name", ["sonnet", "anthropic:sonnet", "anthropic/claude-sonnet-5-5"])
+def test_a_short_name_costs_what_its_model_costs(name: str) -> None:
+    assert calculate_cost(name, MILLION) == calculate_cost("anthropic:claude-sonnet-5-5", MILLION)
+
+
+def test_writing_to_the_cache_for_an_hour_costs_its_own_price() -> None:
+    written = Usage(1_000_000, cache_write_tokens=1_000_000)
+    short = calculate_cost("sonnet", written)
+    hour = calculate_cost("sonnet", written + Usage(cache_hour_tokens=1_000_000))
+    assert short is not None and hour == pytest.approx(1.6 * short)
+
+
 def test_a_priced_model_costs_money() -> None:
     cost = calculate_cost("anthropic:claude-sonnet-4-5", MILLION)
     assert cost is not None and cost > 0

@@ -19,7 +19,7 @@ MODELS = {
     "anthropic": "anthropic:claude-sonnet-5-5",
     "openai-responses": "openai-responses:gpt-5.5",
     "google": "google:gemini-flash-latest",
-    "openai": "mistral:mistral-large-latest",
+    "openai": "mistral:mistral-large-4",
 }
 CALL_IDS = {
     "anthropic": "toolu_01A09q90qw90lq917835lq{}",

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mudroom import TextBlock, Tool, ToolCallBlock, ToolResult
 from mudroom._adapters.models._http import HttpClient
@@ -21,7 +22,7 @@ from mudroom._core.messages import (
     UserMessage,
     user_message,
 )
-from mudroom._core.ports import RequestConfig
+from mudroom._core.ports import RequestConfig, RetryNotice
 from mudroom.errors import ModelError
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
@@ -157,6 +158,20 @@ async def test_tools_are_sent_once_more_without_patterns(wire: str, status: int,
         assert b'"pattern":{' in request.body
         assert b'"enum":["pattern"]' in request.body
         assert b'"default":{"pattern":"p"}' in request.body
+
+
+async def test_the_notice_names_the_tools_that_had_patterns() -> None:
+    answers: list[ServerAnswer] = ["Done.", refuse("failed to parse grammar")]
+    plain = replace(make_tool(), name="plain", parameters={"type": "object"})
+    async with ModelServer(lambda _: answers.pop()) as server:
+        model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=server.url)
+        config = RequestConfig(system="", tools=(plain, make_tool()))
+        conversation = model.start_conversation(config)
+        conversation.append(user_message("Go."))
+        items = [item async for item in conversation.request_answer()]
+        await model.close()
+    (notice,) = [item for item in items if isinstance(item, RetryNotice)]
+    assert "no patterns and formats, those of find had some" in notice.error
 
 
 async def test_tools_that_are_refused_without_patterns_too_end_the_request() -> None:

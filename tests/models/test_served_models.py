@@ -279,6 +279,50 @@ async def test_a_placeholder_for_an_image_is_logged_once(
     assert "--takes-images" in line
 
 
+ENDPOINTS = "/v1/models/maker/m/endpoints"
+
+
+@pytest.mark.parametrize(
+    ("pages", "takes_tools"),
+    [
+        ({ENDPOINTS: {"data": {"endpoints": [{"supported_parameters": ["top_p"]}]}}}, False),
+        (
+            {
+                ENDPOINTS: {
+                    "data": {
+                        "endpoints": [
+                            {"supported_parameters": ["top_p"]},
+                            {"supported_parameters": ["tools", "top_p"]},
+                        ]
+                    }
+                }
+            },
+            True,
+        ),
+        ({ENDPOINTS: {"data": {"endpoints": []}}}, True),
+        ({"/v1/models": {"data": [{"id": "maker/m", "supported_parameters": ["top_p"]}]}}, False),
+        ({"/v1/models": {"data": [{"id": "maker/m", "supported_parameters": ["tools"]}]}}, True),
+        ({"/v1/models": {"data": [{"id": "maker/other", "supported_parameters": ["x"]}]}}, True),
+        ({}, True),
+    ],
+)
+async def test_a_gateway_that_says_what_its_models_take_is_asked_first(
+    pages: dict[str, object], takes_tools: bool, tmp_path: Path
+) -> None:
+    bodies: list[Any] = []
+    answer = WireAnswer((TextBlock("Hello."),), "m", "r1", Usage(9, 2), StopReason.END)
+    pages = {**pages, "/v1/chat/completions": b"".join(openai_stream(answer))}
+    async with serve(pages, bodies) as url:
+        environ = {"OPENROUTER_API_KEY": "k", "OPENROUTER_BASE_URL": f"{url}/v1"}
+        folders: Any = {"cwd": str(tmp_path), "home": str(tmp_path / "home"), "journal": "memory"}
+        async with Session(model="openrouter:maker/m", environ=environ, **folders) as session:
+            report = await session.run("Hello.")
+    assert bool(bodies) is takes_tools
+    if not takes_tools:
+        assert "the server says that maker/m takes no tools" in report.error
+        assert "Use a model that takes them" in report.error
+
+
 def open_session(model: str, url: str, folder: Path, **options: Any) -> Session:
     environ = {"OLLAMA_HOST": url, "LLAMACPP_BASE_URL": f"{url}/v1", "VLLM_BASE_URL": f"{url}/v1"}
     home = str(folder / "home")

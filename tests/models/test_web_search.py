@@ -345,8 +345,10 @@ async def test_a_paused_search_continues(tmp_path: Path, monkeypatch: pytest.Mon
         async with served.open("anthropic") as session:
             report = await session.run("How deep is mud?")
         second = server.requests[1]
-    assert (report.reason, report.text) == (Reason.GOAL, "Deep.")
-    assert "srvtoolu_01" not in json.dumps(second.messages)
+    assert (report.reason, report.text) == (Reason.GOAL, "I search.\nDeep.")
+    *_, paused_turn = second.messages
+    assert paused_turn["role"] == "assistant"
+    assert [block["type"] for block in paused_turn["content"]] == ["text", "server_tool_use"]
 
 
 async def test_a_failed_search_is_shown_with_its_reason(

@@ -10,7 +10,15 @@ from typing import Literal
 import msgspec
 import pytest
 
-from mudroom._peers import FrameDecoder, Mailbox, Outbox, Peer, PeerGone, encode, make_frame
+from mudroom._peers import (
+    Arrivals,
+    FrameDecoder,
+    MessageStream,
+    Peer,
+    PeerGone,
+    encode,
+    make_frame,
+)
 
 State = Literal["waiting", "answered", "failed", "ended"]
 
@@ -167,44 +175,55 @@ async def test_a_failing_request_of_the_other_program_does_not_stop_the_wait_for
     assert [str(error) for error in errors] == ["a bug"]
 
 
-def open_mailbox() -> Mailbox[Note | Other]:
-    return Mailbox(FrameDecoder[Note | Other](Note | Other).decode)
+class KeptLink(Arrivals):
+    """A link that keeps the frames that are sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frames: list[bytes] = []
+
+    def send(self, data: bytes) -> None:
+        self.frames.append(data)
+
+
+def open_stream() -> tuple[MessageStream[Note | Other], KeptLink]:
+    link = KeptLink()
+    return MessageStream[Note | Other](link, Note | Other), link
 
 
 async def test_what_arrived_before_the_end_is_read() -> None:
-    mailbox = open_mailbox()
-    mailbox.add(make_frame([encode(Note("a")), encode(Other("b"))]))
-    mailbox.add(make_frame([encode(Note("c"))]))
-    mailbox.end()
-    assert await mailbox.receive() == Note("a")
-    assert await mailbox.receive_all() == [Other("b"), Note("c")]
-    assert await mailbox.receive() is None
-    assert await mailbox.receive_all() == []
+    stream, link = open_stream()
+    link.add(make_frame([encode(Note("a")), encode(Other("b"))]))
+    link.add(make_frame([encode(Note("c"))]))
+    link.end()
+    assert await stream.receive() == Note("a")
+    assert await stream.receive_all() == [Other("b"), Note("c")]
+    assert await stream.receive() is None
+    assert await stream.receive_all() == []
 
 
 @pytest.mark.parametrize("has_good", [False, True])
 async def test_the_reader_gets_the_error_of_what_is_no_message(has_good: bool) -> None:
-    mailbox = open_mailbox()
-    reading = asyncio.create_task(mailbox.receive_all())
+    stream, link = open_stream()
+    reading = asyncio.create_task(stream.receive_all())
     await take_steps()
     if has_good:
-        mailbox.add(make_frame([encode(Note("a"))]))
-    mailbox.add(b"\x00\x00\x00\x01\xc1")
+        link.add(make_frame([encode(Note("a"))]))
+    link.add(b"\x00\x00\x00\x01\xc1")
     with pytest.raises(msgspec.DecodeError):
         await reading
 
 
 async def test_messages_of_one_turn_are_one_frame_and_keep_their_order() -> None:
-    frames: list[bytes] = []
-    outbox = Outbox(frames.append)
-    outbox.add(Note("a"))
-    outbox.add(Note("a lone surrogate \udc80"))
+    stream, link = open_stream()
+    stream.send(Note("a"))
+    stream.send(Note("a lone surrogate \udc80"))
     await take_steps(1)
-    outbox.add(Note("b"))
-    outbox.flush()
+    stream.send(Note("b"))
+    stream.flush()
     await take_steps()
     decode = FrameDecoder[Note | Other](Note | Other).decode
-    assert [decode(frame) for frame in frames] == [
+    assert [decode(frame) for frame in link.frames] == [
         [Note("a"), Note("a lone surrogate �")],
         [Note("b")],
     ]

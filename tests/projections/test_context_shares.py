@@ -8,9 +8,6 @@ import pytest
 
 from mudroom import Session
 from mudroom._adapters.models.scripted import ScriptedModel
-from mudroom._cli.interactive.conversation import Conversation
-from mudroom._cli.interactive.plain_ui import PlainUI
-from mudroom._cli.interactive.slash_commands.registry import COMMANDS
 from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
 from mudroom._core.runs import Reason
 from mudroom._projections.context_size import ContextShares
@@ -25,6 +22,8 @@ from mudroom.testing.event_builders import (
     tool_call_started,
     turn_events,
 )
+
+from ..shown_session import show
 
 
 async def test_context_lists_the_share_of_each_part(
@@ -42,8 +41,7 @@ async def test_context_lists_the_share_of_each_part(
     )
     session = Session(model=model, cwd=str(tmp_path), home=str(tmp_path))
     settings = Settings(home=str(tmp_path))
-    conversation = Conversation(session, PlainUI(settings), settings, COMMANDS)
-    async with session, conversation.resources:
+    async with show(session, settings) as conversation:
         await conversation.handle_line("/context")
         assert "%" not in capsys.readouterr().out, "nothing was sent yet"
         await conversation.handle_line("look at everything")

@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -35,21 +34,6 @@ class CheckRecord(Protocol):
         timed: bool = True,
         effects: Mapping[str, int] | None = None,
     ) -> None: ...
-
-
-@pytest.fixture
-def tmp_path(tmp_path: Path) -> Generator[Path]:
-    """Return a folder in memory if there is room: a killed process loses nothing that it wrote.
-
-    There, the waits for the disk take no time, and a slow disk fails no test.
-    """
-    memory = Path("/dev/shm")
-    if not memory.is_dir() or shutil.disk_usage(memory).free < 1 << 30:
-        yield tmp_path
-        return
-    folder = tempfile.mkdtemp(prefix="reliability-", dir=memory)
-    yield Path(folder)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

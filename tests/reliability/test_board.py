@@ -99,48 +99,42 @@ def test_each_task_is_completed_once_though_processes_are_killed(
         assert killed >= PROCESSES // 10, figure
 
 
+def kill_at_points(
+    folder: Path, prompt: str, answer: str, check: Callable[[KilledSession], None]
+) -> int:
+    """Kill a session at each point in turn and resume it; return the number of points."""
+    program = CrashProgram({"CRASH_PROMPT": prompt})
+    try:
+        undisturbed = KilledSession(folder / "undisturbed", program)
+        points, report = undisturbed.run()
+        assert report and report.text == answer
+        check(undisturbed)
+        kills = list_stops(points, 23)
+        for kill in kills:
+            session = KilledSession(folder / str(kill.point), program)
+            session.run(kill)
+            _, report = session.run()
+            assert report and report.text == answer, f"stopped by {kill}"
+            check(session)
+    finally:
+        program.close()
+    return len(kills)
+
+
 @pytest.mark.timeout(3_000)
 def test_s12_tools_change_the_board_once_though_the_session_is_killed_at_any_point(
     tmp_path: Path, figure: Figure
 ) -> None:
-    program = CrashProgram({"CRASH_PROMPT": "BOARD"})
-    try:
-        undisturbed = KilledSession(tmp_path / "undisturbed", program)
-        points, report = undisturbed.run()
-        assert report and report.text == "the board is done"
-        check_board_of_killed_session(undisturbed)
-        kills = list_stops(points, 23)
-        for kill in kills:
-            session = KilledSession(tmp_path / str(kill.point), program)
-            session.run(kill)
-            _, report = session.run()
-            assert report and report.text == "the board is done", f"stopped by {kill}"
-            check_board_of_killed_session(session)
-    finally:
-        program.close()
-    figure("killed around every append and change of the board", f"{len(kills)} points, each once")
+    points = kill_at_points(tmp_path, "BOARD", "the board is done", check_board_of_killed_session)
+    figure("killed around every append and change of the board", f"{points} points, each once")
 
 
 @pytest.mark.timeout(3_000)
 def test_s12_a_child_completes_each_task_that_it_claims_once_though_it_is_killed_at_any_point(
     tmp_path: Path, figure: Figure
 ) -> None:
-    program = CrashProgram({"CRASH_PROMPT": "CLAIMS"})
-    try:
-        undisturbed = KilledSession(tmp_path / "undisturbed", program)
-        points, report = undisturbed.run()
-        assert report and report.text == "none works"
-        check_claims(undisturbed)
-        kills = list_stops(points, 23)
-        for kill in kills:
-            session = KilledSession(tmp_path / str(kill.point), program)
-            session.run(kill)
-            _, report = session.run()
-            assert report and report.text == "none works", f"stopped by {kill}"
-            check_claims(session)
-    finally:
-        program.close()
-    figure("killed around every append and claim of a child", f"{len(kills)} points, each once")
+    points = kill_at_points(tmp_path, "CLAIMS", "none works", check_claims)
+    figure("killed around every append and claim of a child", f"{points} points, each once")
 
 
 def check_claims(session: KilledSession) -> None:

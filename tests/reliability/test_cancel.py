@@ -34,6 +34,7 @@ from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._core.events import FileWriteIntended, RunFinished
 
+from ..waiting import find_processes
 from .conftest import CheckRecord
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
@@ -154,19 +155,6 @@ def check_sendable(request: Request) -> None:
             assert answered == waiting
             waiting = []
     assert not waiting
-
-
-def find_processes(mark: str) -> list[str]:
-    """Return the command lines that contain the mark."""
-    lines: list[str] = []
-    for process in Path("/proc").iterdir():
-        try:
-            line = (process / "cmdline").read_bytes() if process.name.isdecimal() else b""
-        except OSError:
-            continue
-        if mark.encode() in line:
-            lines.append(f"{process.name} {line!r}")
-    return lines
 
 
 @pytest.mark.timeout(1200)

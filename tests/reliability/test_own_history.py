@@ -29,7 +29,8 @@ WIRES: dict[str, tuple[str, tuple[Check, ...]]] = {
     "openai": ("openai:gpt-5", ()),
     "openai-responses": ("openai-responses:gpt-5", ()),
     "google": ("google:gemini-flash-latest", ()),
-    "mistral": ("mistral:mistral-large-latest", (find_mistral_refusals,)),
+    "ollama": ("ollama:qwen3:8b", ()),
+    "mistral": ("mistral:mistral-large-4", (find_mistral_refusals,)),
     "deepseek": ("deepseek:deepseek-v4-pro", (find_deepseek_refusals,)),
     # These hosts have no row of their own: the first refusal teaches.
     "a server like mistral": ("openai:m", (find_mistral_refusals,)),
@@ -78,7 +79,7 @@ class Accident:
 
 
 def make_environ(url: str) -> dict[str, str]:
-    bases = {"ANTHROPIC": url, "GEMINI": f"{url}/v1beta"}
+    bases = {"ANTHROPIC": url, "OLLAMA": url, "GEMINI": f"{url}/v1beta"}
     bases |= dict.fromkeys(("OPENAI", "MISTRAL", "DEEPSEEK"), f"{url}/v1")
     return {f"{name}_API_KEY": "k" for name in bases} | {
         f"{name}_BASE_URL": at for name, at in bases.items()

@@ -18,9 +18,9 @@ from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._core.events import MessageDelivered, RunFinished, RunStarted, StoredEvent
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
-from ..waiting import wait_until
+from ..waiting import find_processes, wait_until
 from .conftest import CheckRecord
-from .test_signals import find_processes, make_environ
+from .test_signals import make_environ
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 CHILDREN = ("1.1.1", "1.1.2", "1.2.1")

@@ -15,6 +15,7 @@ from mudroom import ToolCallBlock
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
+from ..waiting import find_processes
 from .conftest import CheckRecord
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
@@ -30,18 +31,6 @@ def make_environ(folder: Path, url: str) -> dict[str, str]:
         "ANTHROPIC_API_KEY": "k",
         "ANTHROPIC_BASE_URL": url,
     }
-
-
-def find_processes(mark: str) -> list[str]:
-    lines: list[str] = []
-    for process in Path("/proc").iterdir():
-        try:
-            line = (process / "cmdline").read_bytes() if process.name.isdecimal() else b""
-        except OSError:
-            continue
-        if mark.encode() in line:
-            lines.append(f"{process.name} {line!r}")
-    return lines
 
 
 @pytest.mark.parametrize("seed", range(50 if LONG else 4))

@@ -18,7 +18,7 @@ from mudroom._adapters.journals.sqlite.folder import get_session_path
 from mudroom._adapters.journals.sqlite.journal import SqliteJournal
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.process.connection import ProcessConnection, ProcessTransport
+from mudroom._adapters.workers.process import ProcessConnection, ProcessTransport
 from mudroom._core.events import RunFinished, RunResumed, StoredEvent, ToolCallFinished
 from mudroom._core.runs import is_child_id
 from mudroom.testing.invariants import find_violations

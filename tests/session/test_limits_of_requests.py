@@ -50,9 +50,9 @@ async def test_s16_each_run_that_began_gives_a_summary_when_the_turns_of_the_ses
 @pytest.mark.parametrize(
     ("budget", "unit"),
     [
-        (Budget(total_tokens=200), "200 total tokens of 200"),
-        (Budget(input_tokens=200), "200 input tokens of 200"),
-        (Budget(usd=0.001), "0.001 US dollars of 0.001"),
+        (Budget(total_tokens=200), "200 of 200 total tokens"),
+        (Budget(input_tokens=200), "200 of 200 input tokens"),
+        (Budget(usd=0.001), "$0.001 of $0.001"),
     ],
     ids=["total", "input", "usd"],
 )

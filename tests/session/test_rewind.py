@@ -13,14 +13,12 @@ from mudroom import JournalError, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import ScriptedModel
-from mudroom._cli.interactive.conversation import Conversation
 from mudroom._cli.interactive.plain_ui import PlainUI
-from mudroom._cli.interactive.recap import print_recap
-from mudroom._cli.interactive.slash_commands.registry import COMMANDS
 from mudroom._core.events import ConversationRewound, RunStarted, SessionClosed, StoredEvent
 from mudroom._projections.run_tree import RunTree
 from mudroom._session.config import Settings
 
+from ..shown_session import show
 from .conftest import IsolatedOptions, list_texts
 
 
@@ -146,8 +144,7 @@ async def test_undo_removes_one_prompt_after_the_other(
     settings = Settings(home=isolated["home"])
     ui = PlainUI(settings)
     session = Session(model=model, **isolated)
-    conversation = Conversation(session, ui, settings, COMMANDS)
-    async with session, conversation.resources:
+    async with show(session, settings, ui) as conversation:
         for line in ("first", "second", "third", "/undo", "/undo", "/rewind 3"):
             await conversation.handle_line(line)
         shown = capsys.readouterr().out
@@ -156,6 +153,8 @@ async def test_undo_removes_one_prompt_after_the_other(
         await conversation.handle_line("fourth")
         assert list_texts(model.requests[-1]) == ["first", "answer 0", "fourth"]
         capsys.readouterr()
-        print_recap(ui.scrollback, conversation.tree, session.id)
+    again = Session(model=model, resume=session.id, **isolated)
+    async with show(again, settings, ui) as conversation:
+        conversation.recap.print(ui.scrollback, session.id)
     lines = capsys.readouterr().out.split("\n")
-    assert [line for line in lines if line] == ["> first", "  Done", "> fourth", "answer 3"]
+    assert [line for line in lines if line] == ["> first", "answer 0", "> fourth", "answer 3"]

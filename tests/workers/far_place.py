@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,11 @@ from msgspec.structs import replace
 from mudroom import Agent, AnyEvent, Budget, Mode, Report, Session, UsageError, WorkspaceKind
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.process.connection import ProcessConnection, ProcessTransport
-from mudroom._adapters.workers.remote.connection import FirstMessage
-from mudroom._adapters.workers.remote.messages import WorkerConfig
+from mudroom._adapters.workers.process import ProcessConnection, ProcessTransport
 from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._adapters.workers.remote.worker_handle import WorkerHandle
 from mudroom._core.events import RunFinished, StoredEvent, ToolCallFinished
+from mudroom._session.worker_setup.transports import RUN_PROGRAM, make_command
 
 from ..waiting import wait_until
 from ..workspaces.git_projects import make_repository, write_files
@@ -50,8 +48,6 @@ class FarConnection(ProcessConnection):
         machine: name of its machine. Like that of a cluster, it is known after the start.
     """
 
-    sees_folder = False
-
     def __init__(self, command: Sequence[str], machine: str) -> None:
         super().__init__(command)
         self._node = machine
@@ -63,20 +59,17 @@ class FarConnection(ProcessConnection):
     def place_on(self, machine: str) -> None:
         """Do nothing: its transport has chosen the machine."""
 
-    async def open(self, first: FirstMessage) -> None:
-        assert isinstance(first, WorkerConfig)
-        await super().open(replace(first, has_own_files=True))
-
 
 class FarTransport(ProcessTransport):
     """Starts worker processes that have a state folder of their own."""
 
+    is_far = True
     variables: tuple[tuple[str, str], ...] = ()
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._count = 0
-        super().__init__((sys.executable, "-m", "mudroom._session.worker_process"))
+        super().__init__(make_command(RUN_PROGRAM))
 
     def _make_command(self, node: str) -> list[str]:
         """Return the command of a process whose state folder has this name."""
@@ -135,14 +128,14 @@ class PlacedConnection(FarConnection):
     def place_on(self, machine: str) -> None:
         self._node = machine
 
-    async def open(self, first: FirstMessage) -> None:
+    async def open(self) -> None:
         if self._node in self._transport.astray:
             self._node = "node 2"
         if self._node in self._transport.gone:
             raise UsageError(f"no node with the name {self._node}")
         self._command = self._transport._make_command(self._node)
         self._transport.started.append(self._node)
-        await super().open(first)
+        await super().open()
 
 
 class PlacedTransport(FarTransport):
@@ -175,7 +168,7 @@ class StuckConnection(ProcessConnection):
     def host(self) -> str:
         return ""
 
-    async def open(self, first: FirstMessage) -> None:
+    async def open(self) -> None:
         await asyncio.Event().wait()
 
 
@@ -230,6 +223,7 @@ def hide_files(
 ) -> RemoteWorker:
     worker = get_worker(session)
     worker._transport = transport(folder)
+    worker._config = replace(worker._config, is_far=True)
     worker._pool.processes = [
         worker._make_process(number + 1) for number in range(len(worker._pool.processes))
     ]

@@ -136,7 +136,7 @@ class KeepingChannel:
 @pytest.mark.parametrize("has_reply", [False, True])
 async def test_a_worker_process_says_that_a_cancelled_request_was_not_sent(has_reply: bool) -> None:
     channel = KeepingChannel()
-    link = SessionLink(channel)
+    link = SessionLink(channel.send, channel.check_lease)
     meter = RemoteParentMeter(link, ParentMeterState("1.1.1"))
     waiting = asyncio.create_task(meter.admit(PLAN, is_own=True))
     await asyncio.sleep(0)

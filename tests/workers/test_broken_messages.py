@@ -14,7 +14,7 @@ from mudroom._adapters.models.scripted import (
     ScriptedModel,
     call,
 )
-from mudroom._adapters.workers.process.connection import ProcessConnection
+from mudroom._adapters.workers.process import ProcessConnection
 from mudroom._core.events import ToolCallFinished
 from mudroom._core.messages import Message
 from mudroom._core.ports import RequestConfig
@@ -89,8 +89,8 @@ async def test_a_run_goes_on_elsewhere_when_its_process_sends_what_is_no_message
                 process = worker._pool.processes[0]
                 broken.append(process.pid)
                 connection = process._connection
-                assert isinstance(connection, ProcessConnection) and connection._channel
-                connection._channel.data_received(b"\x00\x00\x00\x01\xc1")
+                assert isinstance(connection, ProcessConnection) and connection._link
+                connection._link.data_received(b"\x00\x00\x00\x01\xc1")
 
         session.watch(watch)
         report = await session.run("PARENT")

@@ -11,20 +11,20 @@ import pytest
 
 from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter
 from mudroom._adapters.workers.local import LocalWorker
-from mudroom._adapters.workers.process.connection import ProcessTransport
-from mudroom._adapters.workers.ray.node_check import NodeRequirements
-from mudroom._adapters.workers.ray.transport import RayTransport
-from mudroom._adapters.workers.remote.connection import WorkerTransport
+from mudroom._adapters.workers.process import ProcessTransport
 from mudroom._adapters.workers.remote.messages import WorkerConfig
 from mudroom._adapters.workers.remote.worker import RemoteWorker
-from mudroom._adapters.workers.shared.connection import SharedTransport
-from mudroom._adapters.workers.shared.processes import SharedProcesses
-from mudroom._core.ports import Worker
+from mudroom._core.ports import Worker, WorkerTransport
 from mudroom._engine.session_context import SessionServices
+from mudroom._session.worker_setup.transports import SHARE_PROGRAM
 from mudroom.testing.serializing_worker import SerializingWorker
 from mudroom.testing.worker_conformance import CHECKS, Check, OpenWorker
+from mudroom_fleet.ray_transport import RayTransport
+from mudroom_fleet.shared_processes import SharedProcesses, SharedTransport
 
 from ..worker_kinds import NEEDS_RAY
+
+PROGRAM = "tests.workers.conformance_process:serve"
 
 
 @asynccontextmanager
@@ -40,27 +40,8 @@ async def open_serializing(services: SessionServices) -> AsyncGenerator[Worker]:
 
 
 def make_config(services: SessionServices) -> WorkerConfig:
-    return WorkerConfig(
-        session=services.session,
-        folder=services.environments.shared.workspace.root,
-        home="",
-        user_home="",
-        environ=None,
-        sandbox="off",
-        allow_net=False,
-        can_ask=False,
-        permissions=b"",
-        agents={},
-        skills=b"",
-        spill_folder=services.spill_folder,
-        environment_text="",
-        context_texts={},
-        child_models={},
-        child_budget=services.child_budget,
-        reports_costs=False,
-        bridged_models=(),
-        max_children=64,
-    )
+    folder = services.environments.shared.workspace.root
+    return WorkerConfig(session=services.session, folder=folder, home="", max_children=64)
 
 
 @asynccontextmanager
@@ -76,36 +57,36 @@ async def open_remote(
         await worker.close()
 
 
+def make_transport(program: str) -> ProcessTransport:
+    return ProcessTransport((sys.executable, "-m", "mudroom._session.worker_process", program))
+
+
 def open_processes(services: SessionServices) -> AbstractAsyncContextManager[Worker]:
-    program = str(Path(__file__).with_name("conformance_process.py"))
-    return open_remote(services, ProcessTransport([sys.executable, program]))
+    return open_remote(services, make_transport(PROGRAM))
 
 
 @asynccontextmanager
 async def open_shared(
     services: SessionServices, transport: WorkerTransport
 ) -> AsyncGenerator[Worker]:
-    processes = SharedProcesses(transport, 2)
+    processes = SharedProcesses(transport, 2, PROGRAM)
     try:
-        async with open_remote(services, SharedTransport(processes, NodeRequirements())) as worker:
+        async with open_remote(services, SharedTransport(processes)) as worker:
             yield worker
     finally:
         await processes.close()
 
 
 def open_shared_processes(services: SessionServices) -> AbstractAsyncContextManager[Worker]:
-    program = str(Path(__file__).with_name("conformance_process.py"))
-    return open_shared(services, ProcessTransport([sys.executable, program]))
+    return open_shared(services, make_transport(SHARE_PROGRAM))
 
 
 def open_shared_actors(services: SessionServices) -> AbstractAsyncContextManager[Worker]:
-    program = "tests.workers.conformance_process:serve"
-    return open_shared(services, RayTransport(program, {}, NodeRequirements()))
+    return open_shared(services, RayTransport(SHARE_PROGRAM, {}))
 
 
 def open_actors(services: SessionServices) -> AbstractAsyncContextManager[Worker]:
-    program = "tests.workers.conformance_process:serve"
-    return open_remote(services, RayTransport(program, {}, NodeRequirements()))
+    return open_remote(services, RayTransport(PROGRAM, {}))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

@@ -21,10 +21,10 @@ from tests.workers.test_ray import get_worker, open_session
 from mudroom import AnyEvent, Reason
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.ray.lease import LEASE_SECONDS, MARGIN_SECONDS
 from mudroom._adapters.workers.remote.worker_handle import WorkerHandle
 from mudroom._core.events import RunFinished, RunStarted
 from mudroom.testing.invariants import find_violations
+from mudroom_fleet.lease import LEASE_SECONDS, MARGIN_SECONDS
 
 from ..waiting import is_alive, wait_until
 from ..worker_kinds import NEEDS_RAY

@@ -16,16 +16,16 @@ import pytest
 
 from mudroom import Session, UsageError
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.fleet_files import (
+from mudroom._adapters.workers.remote.fleet_control import (
     FleetFolder,
     FleetRequest,
     FleetStatus,
     WorkerStatus,
     list_fleets,
 )
-from mudroom._adapters.workers.ray.lease import LEASE_SECONDS
-from mudroom._cli.actions.fleet import control
-from mudroom._cli.actions.fleet.control import drain_workers, print_status
+from mudroom._cli.actions import fleet as control
+from mudroom._cli.actions.fleet import drain_workers, print_status
+from mudroom_fleet.lease import LEASE_SECONDS
 
 from ..waiting import SECONDS, is_alive, wait_until
 from ..worker_kinds import NEEDS_RAY

@@ -12,7 +12,7 @@ import pytest
 from mudroom import AnyEvent, Reason, Report, Session, ToolCallBlock
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.process.connection import ProcessConnection
+from mudroom._adapters.workers.process import ProcessConnection
 from mudroom._adapters.workers.remote import tree_transfer
 from mudroom._adapters.workers.remote.own_files import FilesNotReadyError, TravellingFiles
 from mudroom._adapters.workers.remote.worker import RemoteWorker

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mudroom import Reason, Report, UsageError
 from mudroom._adapters.models.scripted import Answer, Request, call
-from mudroom._adapters.workers.process.connection import ProcessConnection
-from mudroom._adapters.workers.remote.connection import WorkerConnection
+from mudroom._adapters.workers.process import ProcessConnection
+from mudroom._core.ports import WorkerConnection
 
 from .far_place import Place, PlacedTransport, hide_files, kill_at_first_result, make_family
-
-NEVER_SENT: Any = None
 
 
 @pytest.fixture
@@ -92,5 +89,5 @@ async def test_a_process_of_this_machine_starts_on_no_other_one() -> None:
     connection: WorkerConnection = ProcessConnection((sys.executable, "-c", ""))
     connection.place_on("node 1")
     with pytest.raises(UsageError, match="worker processes of this session are on"):
-        await connection.open(NEVER_SENT)
+        await connection.open()
     assert connection.pid is None

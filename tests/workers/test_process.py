@@ -370,12 +370,17 @@ async def test_no_worker_process_is_left_when_the_session_closes(tmp_path: Path)
 
 
 def test_a_worker_process_collects_garbage_less_often_than_python() -> None:
-    program = "import gc; from mudroom._session.worker_process import main\n"
-    program += "before = gc.get_threshold()\n"
-    program += "try: main()\n"  # "none" is no number of a socket
-    program += "except ValueError: print(*before, *gc.get_threshold())"
-    command = [sys.executable, "-c", program, "none"]
-    ended = subprocess.run(command, capture_output=True, check=True)
+    program = (
+        "import asyncio, gc\n"
+        "from mudroom._session.worker_setup.process_services import serve\n"
+        "from mudroom.ports import Arrivals\n"
+        "before, link = gc.get_threshold(), Arrivals()\n"
+        "link.send = print\n"
+        "link.end()\n"
+        "asyncio.run(serve(link))\n"
+        "print(*before, *gc.get_threshold())"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     before, _, _, young, _, _ = map(int, ended.stdout.split())
     assert young > 10 * before
 

@@ -15,18 +15,14 @@ import pytest
 from mudroom import Budget, Reason, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.process.connection import ProcessConnection, ProcessTransport
-from mudroom._adapters.workers.ray.driver_messages import CloseActor
-from mudroom._adapters.workers.remote.connection import FirstMessage, WorkerConnection
+from mudroom._adapters.workers.process import ProcessConnection, ProcessTransport
 from mudroom._adapters.workers.remote.worker import MAX_STARTS, RemoteWorker
 from mudroom._core.events import RunFinished, StoredEvent, TurnFinished
 from mudroom._core.messages import NO_USAGE
+from mudroom._core.ports import WorkerConnection
 from mudroom.testing.invariants import find_violations
 
 from ..waiting import is_alive, wait_until
-
-SENT: Any = CloseActor(1)
-"""The program that gets it does not read it."""
 
 
 class BlockedConnection(ProcessConnection):
@@ -37,7 +33,7 @@ class BlockedConnection(ProcessConnection):
         self.is_opening = False
         self.is_closed = False
 
-    async def open(self, first: FirstMessage) -> None:
+    async def open(self) -> None:
         self.is_opening = True
         await asyncio.get_running_loop().create_future()
 
@@ -215,8 +211,8 @@ async def test_a_cancelled_start_of_all_worker_processes_ends_them(tmp_path: Pat
 async def test_runs_do_not_wait_for_a_lost_process_that_does_not_end() -> None:
     program = "import os, sys, time; os.close(int(sys.argv[1])); time.sleep(600)"
     connection: WorkerConnection = ProcessConnection((sys.executable, "-c", program))
-    await connection.open(SENT)
-    assert await connection.receive_all() == []
+    await connection.open()
+    assert await connection.receive() == b""
     await asyncio.wait_for(connection.wait_until_stopped(), 60)
 
 
@@ -230,8 +226,8 @@ async def test_a_process_that_was_lost_and_replaced_ends_before_its_session(
         assert lost.pid
         os.kill(lost.pid, signal.SIGSTOP)  # it ends when it is killed
         connection = lost._connection
-        assert isinstance(connection, ProcessConnection) and connection._channel
-        connection._channel.data_received(b"\x00\x00\x00\x01\xc1")  # no message
+        assert isinstance(connection, ProcessConnection) and connection._link
+        connection._link.data_received(b"\x00\x00\x00\x01\xc1")  # no message
         await wait_until(lambda: lost.is_lost)
         await session.task("second")
         assert worker.pids != (lost.pid,)

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from mudroom._adapters.workers.remote.connection import AnswerLimits
 from mudroom._adapters.workers.remote.process_runs import ProcessRuns
+from mudroom._core.ports import AnswerLimits
 from mudroom._platform.processes import Activity, read_activity
 
 from ..waiting import wait_until

@@ -14,14 +14,12 @@ import pytest
 
 from mudroom import AnyEvent, Reason, Session
 from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter
-from mudroom._adapters.workers.process.channel import Channel
-from mudroom._adapters.workers.remote.limiter_messages import LimiterMessage
-from mudroom._adapters.workers.remote.messages import CallReply, ToSession, ToWorker
+from mudroom._adapters.workers.remote.messages import CallReply, LimiterMessage, ToSession, ToWorker
 from mudroom._adapters.workers.remote.rate_limits import LimitedRequests, RemoteRateLimiter
 from mudroom._adapters.workers.remote.remote_services import SessionLink
 from mudroom._core.events import ModelCallRetried
 from mudroom._core.ports import RateLimited, RateLimiter
-from mudroom._peers import Peer
+from mudroom._peers import MessageStream, Peer, SocketLink
 from mudroom.testing.clock import LoopClock, run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
@@ -38,9 +36,10 @@ class Process:
 
     async def start(self) -> RemoteRateLimiter:
         own_end, its_end = socket.socketpair()
-        self._to_worker = await Channel[ToSession].open(own_end, ToSession)
-        self._to_session = await Channel[ToWorker].open(its_end, ToWorker)
-        self._link = SessionLink(self._to_session)
+        self._ends = [await SocketLink.open(end) for end in (own_end, its_end)]
+        self._to_worker = MessageStream[ToSession](self._ends[0], ToSession)
+        self._to_session = MessageStream[ToWorker](self._ends[1], ToWorker)
+        self._link = SessionLink(self._to_session.send, self._ends[1].check_lease)
         self._peer = Peer[msgspec.Struct, int](self._to_worker.send)
         self.requests = LimitedRequests(lambda _: self._limiter, self._to_worker.send, self._peer)
         self._tasks = [asyncio.create_task(work) for work in (self._serve(), self._receive())]
@@ -63,8 +62,8 @@ class Process:
 
     async def close(self) -> None:
         await self.lose()
-        await self._to_session.close()
-        await self._to_worker.close()
+        for end in reversed(self._ends):
+            await end.close()
         await asyncio.gather(*self._tasks)
 
 

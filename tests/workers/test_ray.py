@@ -22,10 +22,10 @@ from tests.workers.test_process_faults import DONE, check_log, check_record, sta
 from mudroom import AnyEvent, Reason, Report, Session, UsageError
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.ray.transport import RayTransport
 from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._core.events import RunFinished, RunResumed, StoredEvent
 from mudroom.testing.invariants import find_violations
+from mudroom_fleet.ray_transport import RayTransport
 
 from ..waiting import block_until, is_alive, wait_until
 from ..worker_kinds import NEEDS_RAY
@@ -158,7 +158,7 @@ async def test_the_runs_go_on_when_the_driver_process_is_killed(tmp_path: Path) 
 
     def kill(worker: RemoteWorker) -> None:
         pids.extend(worker.pids)
-        process = get_transport(worker)._process
+        process = get_transport(worker)._driver
         assert process
         os.kill(process.pid, signal.SIGKILL)
 

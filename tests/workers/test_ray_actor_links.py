@@ -7,17 +7,15 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from mudroom._adapters.workers.ray.actor_link import ActorHandle
-from mudroom._adapters.workers.ray.driver import ActorLinks
-from mudroom._adapters.workers.ray.driver_messages import (
+from mudroom_fleet.actor_link import ActorHandle
+from mudroom_fleet.driver import ActorLinks, Node
+from mudroom_fleet.driver_messages import (
     ActorReady,
     ActorStopped,
     CloseActor,
-    HelloRequest,
     OpenActor,
     ToTransport,
 )
-from mudroom._adapters.workers.ray.placement import Node
 
 from ..waiting import wait_until
 from .test_ray_link import Exchange, ScriptedActor
@@ -68,12 +66,12 @@ async def test_an_actor_that_is_closed_while_it_is_created_takes_no_place() -> N
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     cluster, sent = ScriptedCluster(answer_nothing), list[ToTransport]()
     actors = ActorLinks(cluster, sent.append, lease_seconds=8.0)
-    actors.handle(OpenActor(1, HelloRequest({})))
+    actors.handle(OpenActor(1))
     await wait_until(cluster.is_asked.is_set)
     actors.handle(CloseActor(1))
     cluster.may_answer.set()
     for number in (2, 3):
-        actors.handle(OpenActor(number, HelloRequest({})))
+        actors.handle(OpenActor(number))
     await wait_until(lambda: sum(isinstance(each, ActorReady) for each in sent) == 2)
     assert cluster.created == ["a", "b"]
     for number in (2, 3):
@@ -85,7 +83,7 @@ async def test_an_actor_that_has_ended_is_forgotten() -> None:
     cluster.may_answer.set()
     actors = ActorLinks(cluster, sent.append, lease_seconds=8.0)
     for number in (1, 2):
-        actors.handle(OpenActor(number, HelloRequest({})))
+        actors.handle(OpenActor(number))
     await wait_until(lambda: sum(isinstance(each, ActorStopped) for each in sent) == 2)
     await asyncio.sleep(0)
     assert (actors._links, actors._tasks, actors._placement._nodes) == ({}, {}, {})

@@ -18,27 +18,28 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Session, UsageError
-from mudroom._adapters.workers.ray.actor import MAX_DATA
-from mudroom._adapters.workers.ray.actor_link import ActorHandle, ActorLink, RayControl
-from mudroom._adapters.workers.ray.code_digest import compute_code_digest
-from mudroom._adapters.workers.ray.driver_messages import (
+from mudroom._adapters.workers.remote.messages import NodeFacts
+from mudroom._adapters.workers.remote.node_check import check_node, list_unloaded
+from mudroom._session.worker_setup.setup import may_be_secret
+from mudroom.ports import RunLink
+from mudroom.testing.clock import run_virtual
+from mudroom_fleet.actor import MAX_DATA, ActorEnd, WorkerActor, compute_code_digest
+from mudroom_fleet.actor_link import ActorHandle, ActorLink, RayControl
+from mudroom_fleet.driver_messages import (
     ActorLost,
     ActorReady,
     ActorStopped,
     FromActor,
     Hello,
-    HelloRequest,
     LeaseState,
     ToTransport,
 )
-from mudroom._adapters.workers.ray.lease import EXIT_CODE, Lease
-from mudroom._adapters.workers.ray.node_check import check_node, list_unloaded
-from mudroom._session.worker_setup.cluster import may_be_secret
-from mudroom.testing.clock import run_virtual
+from mudroom_fleet.lease import EXIT_CODE, Lease
+from mudroom_fleet.ray_transport import check_versions
 
 from ..waiting import wait_until
 
-HELLO = Hello(pid=7, host="far", node="n1", python="3.11.7", code="1", unseen=())
+HELLO = Hello(pid=7, host="far", node="n1", python="3.11.7", code="1")
 Exchange = Callable[[int, int, bytes], Awaitable[tuple[int, bytes]]]
 
 
@@ -63,7 +64,7 @@ class ScriptedActor:
     def _stop(self) -> Awaitable[None]:
         return asyncio.get_running_loop().create_future()
 
-    async def _greet(self, _: bytes) -> bytes:
+    async def _greet(self) -> bytes:
         return msgspec.msgpack.encode(HELLO)
 
 
@@ -108,7 +109,7 @@ async def test_a_slow_start_of_one_actor_does_not_stop_the_others() -> None:
         return ScriptedActor(answer_nothing)
 
     link = ActorLink(1, create, sent.append, NoRay(), lease_seconds=8.0)
-    running = asyncio.create_task(link.run(HelloRequest({})))
+    running = asyncio.create_task(link.run())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     may_start.set()  # the event loop comes here while the other thread waits
@@ -147,8 +148,7 @@ def test_a_lease_is_not_renewed_by_a_reply_that_was_never_sent() -> None:
 
 def test_a_process_whose_lease_has_ended_stops_although_its_main_thread_is_busy() -> None:
     program = (
-        "from mudroom._adapters.workers.ray.lease import Lease\nLease(0.2).watch()\n"
-        "while True: sum(range(1000))\n"
+        "from mudroom_fleet.lease import Lease\nLease(0.2).watch()\nwhile True: sum(range(1000))\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
     assert ended.returncode == EXIT_CODE
@@ -160,15 +160,30 @@ def test_a_process_whose_lease_has_ended_stops_although_its_main_thread_is_busy(
         ({}, ""),
         ({"code": "0.0.1 (abc)"}, "the node far has mudroom 0.0.1"),
         ({"python": "3.14.0"}, "and Python 3.14.0"),
-        ({"unseen": ("/home/me/project/.mudroom-check-1",)}, "does not see /home/me/project of"),
-        ({"unloaded": ("a.b:c (ImportError: x)",)}, r"cannot import tools: a.b:c \(ImportError"),
     ],
-    ids=["equal", "other mudroom", "other Python", "other files", "no tool"],
+    ids=["equal", "other mudroom", "other Python"],
 )
 def test_a_node_that_differs_is_refused(change: dict[str, Any], text: str) -> None:
     hello = replace(HELLO, code=compute_code_digest(), python=platform.python_version())
     with pytest.raises(UsageError, match=text) if text else nullcontext():
-        check_node(replace(hello, **change), compute_code_digest())
+        check_versions(replace(hello, **change), compute_code_digest())
+
+
+@pytest.mark.parametrize(
+    ("facts", "can_send_files", "text"),
+    [
+        (NodeFacts(), False, ""),
+        (NodeFacts(("/home/me/project/.mudroom-check-1",)), True, ""),
+        (NodeFacts(("/me/.mudroom-check-1",)), False, "the node far does not see /me of"),
+        (NodeFacts((), ("a.b:c (ImportError: x)",)), True, r"cannot import tools: a.b:c \(Import"),
+    ],
+    ids=["all", "sent files", "other files", "no tool"],
+)
+def test_a_node_that_lacks_files_or_tools_is_refused(
+    facts: NodeFacts, can_send_files: bool, text: str
+) -> None:
+    with pytest.raises(UsageError, match=text) if text else nullcontext():
+        check_node("far", facts, can_send_files=can_send_files)
 
 
 def test_a_node_says_which_tools_it_cannot_import(tmp_path: Path) -> None:
@@ -196,6 +211,20 @@ async def test_without_ray_a_session_says_what_to_install(tmp_path: Path) -> Non
             pass
 
 
+async def test_what_a_program_sends_before_it_ends_arrives_before_the_loss() -> None:
+    async def refuse(link: RunLink) -> None:
+        link.send(b"the reason")
+
+    actor = WorkerActor("", 8.0)
+    actor._lease = lease = Lease(8.0)
+    actor._link = link = ActorEnd(lease)
+    actor._serving = asyncio.create_task(actor._serve(refuse(link)))
+    await actor._serving
+    assert await actor.exchange(1, 0, b"") == (1, b"the reason")
+    with pytest.raises(RuntimeError, match="the program has ended"):
+        await actor.exchange(2, 1, b"")
+
+
 def test_bytes_arrive_in_order_whichever_reply_comes_first() -> None:
     sent: list[ToTransport] = []
 
@@ -208,7 +237,7 @@ def test_bytes_arrive_in_order_whichever_reply_comes_first() -> None:
 
     async def run() -> None:
         link = make_link(exchange, sent, get_time)
-        running = asyncio.create_task(link.run(HelloRequest({})))
+        running = asyncio.create_task(link.run())
         await asyncio.sleep(0.1)
         link.add_data(b"x")
         await asyncio.sleep(1.0)
@@ -233,7 +262,7 @@ def test_large_data_travels_in_several_calls_and_only_two_wait() -> None:
 
     async def run() -> None:
         link = make_link(exchange, sent, get_time)
-        running = asyncio.create_task(link.run(HelloRequest({})))
+        running = asyncio.create_task(link.run())
         await asyncio.sleep(0.05)
         link.add_data(b"y" * (3 * MAX_DATA + 5))
         await asyncio.sleep(2.0)
@@ -257,7 +286,7 @@ def test_an_actor_that_does_not_answer_is_lost_when_its_lease_has_ended() -> Non
         raise AssertionError
 
     async def run() -> None:
-        await make_link(exchange, sent, get_time).run(HelloRequest({}))
+        await make_link(exchange, sent, get_time).run()
         times.append(get_time())
 
     run_virtual(run())
@@ -273,7 +302,7 @@ def test_the_lease_counts_down_from_the_last_reply() -> None:
 
     async def run() -> None:
         link = make_link(exchange, sent, get_time)
-        running = asyncio.create_task(link.run(HelloRequest({})))
+        running = asyncio.create_task(link.run())
         await asyncio.sleep(3.0)
         link.send_lease()
         running.cancel()
@@ -293,7 +322,7 @@ def test_an_actor_that_may_go_on_counts_as_stopped_after_its_lease() -> None:
         return number, b""
 
     async def run() -> None:
-        await make_link(exchange, sent, get_time).run(HelloRequest({}))
+        await make_link(exchange, sent, get_time).run()
         stopped.append(get_time())
 
     run_virtual(run())
@@ -314,7 +343,7 @@ def test_an_actor_that_ray_cannot_end_counts_as_stopped_after_its_lease() -> Non
     async def exchange(number: int, received: int, data: bytes) -> tuple[int, bytes]:
         raise ConnectionError("the node is out of reach")
 
-    run_virtual(make_link(exchange, sent, get_time, BrokenRay()).run(HelloRequest({})))
+    run_virtual(make_link(exchange, sent, get_time, BrokenRay()).run())
     assert sent[-2:] == [ActorLost(1, "the node is out of reach"), ActorStopped(1)]
 
 
@@ -336,7 +365,7 @@ def test_many_bytes_do_not_wait_for_calls_that_return_late() -> None:
 
         link = make_link(exchange, [], get_time)
         link.add_data(bytes(10 * MAX_DATA))
-        running = asyncio.create_task(link.run(HelloRequest({})))
+        running = asyncio.create_task(link.run())
         await is_complete.wait()
         seconds = get_time()
         running.cancel()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mudroom._adapters.workers.ray.placement import Node, Placement
+from mudroom_fleet.driver import Node, Placement
 
 HEAD = Node("head", "first", 0.0)
 SMALL = Node("small", "second", 2.0)

@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from mudroom import ServerSpec, Session, UsageError
-from mudroom._adapters.workers.ray.actor_link import UNLOADABLE
-from mudroom._adapters.workers.ray.driver import _create_token
-from mudroom._adapters.workers.ray.driver_messages import (
+from mudroom._platform.orphan_cleanup import remove_orphans
+from mudroom.testing.clock import run_virtual
+from mudroom_fleet.actor_link import UNLOADABLE
+from mudroom_fleet.driver import _create_token
+from mudroom_fleet.driver_messages import (
     ActorLost,
     ActorReady,
     AskLease,
@@ -23,35 +24,28 @@ from mudroom._adapters.workers.ray.driver_messages import (
     DriverConfig,
     FromActor,
     Hello,
-    HelloRequest,
     LeaseState,
     OpenActor,
     ToActor,
     ToDriver,
 )
-from mudroom._adapters.workers.ray.node_check import NodeRequirements
-from mudroom._adapters.workers.ray.transport import RayConnection, RayTransport
-from mudroom._adapters.workers.remote.messages import Cancel, MemoryReport
-from mudroom._peers import encode, make_frame
-from mudroom._platform.orphan_cleanup import remove_orphans
-from mudroom.testing.clock import run_virtual
+from mudroom_fleet.ray_transport import RayConnection, RayTransport
 
 from ..waiting import block_until, wait_until
 
-NEVER_SENT: Any = None
-HELLO = Hello(pid=7, host="far", node="n1", python="3.11.7", code="other", unseen=())
+HELLO = Hello(pid=7, host="far", node="n1", python="3.11.7", code="other")
 
 
 class ScriptedTransport(RayTransport):
     """Transport whose driver does nothing; it keeps the messages to it."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__("program:serve", {}, NodeRequirements([str(folder)]))
+    def __init__(self) -> None:
+        super().__init__("program:serve", {})
         self.sent: list[ToDriver] = []
 
-    async def open_actor(self, connection: RayConnection, hello: HelloRequest) -> None:
+    async def open_actor(self, connection: RayConnection) -> None:
         self._connections[connection.number] = connection
-        self.send(OpenActor(connection.number, hello))
+        self.send(OpenActor(connection.number))
 
     def send(self, message: ToDriver) -> None:
         self.sent.append(message)
@@ -64,55 +58,53 @@ def list_drivers() -> list[int]:
     return [
         int(pid)
         for pid in children
-        if b"mudroom._adapters.workers.ray.driver" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"mudroom_fleet.driver" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
 
 
 def test_a_lost_actor_has_stopped_after_its_lease_when_the_driver_ends_too(tmp_path: Path) -> None:
     async def run() -> float:
-        connection = ScriptedTransport(tmp_path).connect()
+        connection = ScriptedTransport().connect()
         connection.handle(ActorLost(connection.number, "no answer"))
         connection.end("the driver has ended")
         assert connection.loss == "no answer"
-        assert await connection.receive_all() == []
+        assert await connection.receive() == b""
         await connection.wait_until_stopped()
         return asyncio.get_running_loop().time()
 
     assert run_virtual(run()) >= 8.5
 
 
-def test_an_actor_that_sends_no_messages_is_ended_and_the_others_go_on(tmp_path: Path) -> None:
+def test_an_actor_whose_bytes_cannot_be_used_is_ended_and_the_others_go_on() -> None:
     async def run() -> None:
-        transport = ScriptedTransport(tmp_path)
+        transport = ScriptedTransport()
         connections = [transport.connect(), transport.connect()]
         for connection in connections:
-            await transport.open_actor(connection, HelloRequest({}))
-        transport._pass_on(FromActor(1, b"\x00\x00\x00\x01\xc1"))
-        transport._pass_on(FromActor(2, make_frame([encode(MemoryReport(1, 7))])))
-        with pytest.raises(msgspec.DecodeError):
-            await connections[0].receive_all()
+            await transport.open_actor(connection)
+        transport._pass_on(FromActor(1, b"broken"))
+        transport._pass_on(FromActor(2, b"sound"))
+        assert await connections[0].receive() == b"broken"
         await connections[0].wait_until_stopped()
         assert transport.sent[-1] == CloseActor(1)
-        assert await connections[0].receive_all() == []
-        assert await connections[1].receive_all() == [MemoryReport(1, 7)]
+        assert await connections[0].receive() == b""
+        assert await connections[1].receive() == b"sound"
 
     run_virtual(run())
 
 
 async def test_a_cancelled_start_ends_its_actor(tmp_path: Path) -> None:
-    transport = ScriptedTransport(tmp_path)
+    transport = ScriptedTransport()
     connection = transport.connect()
-    opening = asyncio.create_task(connection.open(NEVER_SENT))
+    opening = asyncio.create_task(connection.open())
     await wait_until(lambda: bool(transport.sent))
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
     assert transport.sent[-1] == CloseActor(1)
-    assert not list(tmp_path.iterdir())
 
 
 async def test_the_lease_of_an_actor_is_that_of_its_driver(tmp_path: Path) -> None:
-    transport = ScriptedTransport(tmp_path)
+    transport = ScriptedTransport()
     connection = transport.connect()
     asking = asyncio.create_task(connection.read_lease())
     await wait_until(lambda: bool(transport.sent))
@@ -121,21 +113,13 @@ async def test_the_lease_of_an_actor_is_that_of_its_driver(tmp_path: Path) -> No
     assert await asking == 6.5
 
 
-async def test_messages_of_one_step_of_the_event_loop_leave_together(tmp_path: Path) -> None:
-    transport = ScriptedTransport(tmp_path)
+async def test_nothing_is_sent_to_an_actor_after_the_close_of_its_connection() -> None:
+    transport = ScriptedTransport()
     connection = transport.connect()
-    messages = [Cancel("1.1"), Cancel("1.2")]
-    for message in messages:
-        connection.send(message)
-    await asyncio.sleep(0)
-    connection.send(Cancel("1.3"))
-    await asyncio.sleep(0)
-    connection.send(Cancel("1.4"))
+    connection.send(b"before")
     await connection.close()
-    await asyncio.sleep(0)
-    together = make_frame([encode(message) for message in messages])
-    alone = make_frame([encode(Cancel("1.3"))])
-    assert transport.sent == [ToActor(1, together), ToActor(1, alone), CloseActor(1)]
+    connection.send(b"after")
+    assert transport.sent == [ToActor(1, b"before"), CloseActor(1)]
 
 
 @pytest.mark.parametrize(
@@ -148,9 +132,9 @@ async def test_messages_of_one_step_of_the_event_loop_leave_together(tmp_path: P
 async def test_the_remedy_for_a_failed_start_fits_its_cause(
     loss: str, remedy: str, tmp_path: Path
 ) -> None:
-    transport = ScriptedTransport(tmp_path)
+    transport = ScriptedTransport()
     connection = transport.connect()
-    opening = asyncio.create_task(connection.open(NEVER_SENT))
+    opening = asyncio.create_task(connection.open())
     await wait_until(lambda: bool(transport.sent))
     connection.handle(ActorLost(1, loss))
     with pytest.raises(UsageError) as raised:
@@ -159,9 +143,9 @@ async def test_the_remedy_for_a_failed_start_fits_its_cause(
 
 
 async def test_a_node_that_is_refused_says_so_to_later_runs_too(tmp_path: Path) -> None:
-    transport = ScriptedTransport(tmp_path)
+    transport = ScriptedTransport()
     connection = transport.connect()
-    opening = asyncio.create_task(connection.open(NEVER_SENT))
+    opening = asyncio.create_task(connection.open())
     await wait_until(lambda: bool(transport.sent))
     connection.handle(ActorReady(1, HELLO))
     with pytest.raises(UsageError, match="the node far has mudroom other"):
@@ -171,7 +155,7 @@ async def test_a_node_that_is_refused_says_so_to_later_runs_too(tmp_path: Path) 
 
 
 async def test_a_cancelled_connection_to_the_cluster_leaves_no_driver(tmp_path: Path) -> None:
-    transport = RayTransport("program:serve", {"RAY_ADDRESS": "127.0.0.1:1"}, NodeRequirements())
+    transport = RayTransport("program:serve", {"RAY_ADDRESS": "127.0.0.1:1"})
     starting = asyncio.create_task(transport.start())
     await wait_until(lambda: bool(list_drivers()))
     starting.cancel()
@@ -184,7 +168,7 @@ async def test_a_cancelled_connection_to_the_cluster_leaves_no_driver(tmp_path: 
 def test_processes_of_a_cluster_whose_session_was_killed_are_ended(tmp_path: Path) -> None:
     folder = tmp_path / f"mudroom-1-{0:012x}"
     config = DriverConfig(address="", folder=str(folder), program="", lease_seconds=8.0)
-    environ = RayTransport("program:serve", {}, NodeRequirements())._list_variables(config)
+    environ = RayTransport("program:serve", {})._list_variables(config)
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     with subprocess.Popen(command, env=environ) as process:
         block_until(lambda: b"time.sleep" in Path(f"/proc/{process.pid}/cmdline").read_bytes())

@@ -23,7 +23,7 @@ class DirectChannel:
     def __init__(self, stage: WorkerStage) -> None:
         files = TravellingFiles(stage.services, (), TreeTransfers(stage.services, 0))
         self.calls = SessionCalls(stage.services, files, lambda _: True)
-        self.link = SessionLink(self)
+        self.link = SessionLink(self.send, self.check_lease)
         self.received_bytes = 0
 
     def send(self, message: msgspec.Struct) -> None:

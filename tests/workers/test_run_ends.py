@@ -31,6 +31,7 @@ class ScriptedTransport:
     """The port WorkerTransport for worker processes that a test plays."""
 
     kind = "process"
+    is_far = False
     is_shared = False
 
     def __init__(self) -> None:

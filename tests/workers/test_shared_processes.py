@@ -14,12 +14,12 @@ import pytest
 from mudroom import Session, UsageError, Workers
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.process.connection import ProcessTransport
-from mudroom._adapters.workers.remote.shared_messages import SessionMessage
+from mudroom._adapters.workers.process import ProcessTransport
 from mudroom._adapters.workers.remote.worker import MAX_STARTS
-from mudroom._adapters.workers.shared.processes import SharedProcesses
-from mudroom._adapters.workers.shared.serve import _CLOSED_PER_COLLECTION
 from mudroom.testing.invariants import find_violations
+from mudroom_fleet.shared_messages import SessionBytes
+from mudroom_fleet.shared_processes import SharedProcesses
+from mudroom_fleet.shared_program import _CLOSED_PER_COLLECTION
 
 from ..waiting import wait_until
 from ..worker_kinds import open_session
@@ -187,7 +187,7 @@ async def test_a_message_that_cannot_be_read_is_the_loss_of_the_process(tmp_path
             pids = workers.pids
             (process,) = get_processes(workers)._processes
             number, part = next(iter(process._parts.items()))
-            part.handle(SessionMessage(number, b"\xc1"))
+            part.handle(SessionBytes(number, b"\x00\x00\x00\x01\xc1"))
             reports = await asyncio.gather(*running)
             assert workers.pids != pids
     assert {report.text for report in reports} == {"child 0 is done | child 1 is done"}
@@ -343,7 +343,7 @@ async def test_a_process_that_is_drained_while_it_starts_ends(tmp_path: Path) ->
 
 def test_a_machine_is_asked_for_once_however_many_children_need_it() -> None:
     transport = ProcessTransport(("false",))
-    processes = SharedProcesses(transport, 2)
+    processes = SharedProcesses(transport, 2, "")
     chosen = {processes.choose("node7", ()) for _ in range(10)}
     assert len(chosen) == 1
     assert len(processes._processes) == 3

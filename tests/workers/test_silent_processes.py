@@ -19,10 +19,10 @@ import pytest
 from mudroom import Budget, Reason, Session, Workers
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom._adapters.workers.process.connection import ProcessConnection, ProcessTransport
-from mudroom._adapters.workers.remote.connection import AnswerLimits
+from mudroom._adapters.workers.process import ProcessConnection, ProcessTransport
 from mudroom._adapters.workers.remote.worker import RemoteWorker
-from mudroom._session.worker_setup.session_side import COMMAND
+from mudroom._core.ports import AnswerLimits
+from mudroom._session.worker_setup.transports import RUN_PROGRAM, SHARE_PROGRAM, make_command
 from mudroom.testing.invariants import find_violations
 
 from ..waiting import SECONDS, is_alive, wait_until
@@ -50,7 +50,8 @@ class Stage:
     def __init__(self, folder: Path, kind: str, limits: AnswerLimits) -> None:
         self.folder = folder
         self.journals: list[MemoryJournal] = []
-        self._transport = ProcessTransport(COMMAND, limits)
+        program = SHARE_PROGRAM if kind == "shared" else RUN_PROGRAM
+        self._transport = ProcessTransport(make_command(program), limits)
         self._workers = Workers("process:1") if kind == "shared" else None
 
     @asynccontextmanager

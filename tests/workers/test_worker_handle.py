@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models._rate_limit import AdaptiveRateLimiter
 from mudroom._adapters.workers.remote.assigned_run import AssignedRun
-from mudroom._adapters.workers.remote.connection import FirstMessage
 from mudroom._adapters.workers.remote.messages import (
     SENT_BRIEF,
     AppendEvents,
@@ -22,7 +21,9 @@ from mudroom._adapters.workers.remote.messages import (
     SetWatched,
     ShowEvent,
     StartRun,
+    ToProcess,
     ToSession,
+    WorkerConfig,
 )
 from mudroom._adapters.workers.remote.own_files import TravellingFiles
 from mudroom._adapters.workers.remote.tree_transfer import TreeTransfers
@@ -31,6 +32,7 @@ from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
 from mudroom._core.budgets import Budget, Grant
 from mudroom._core.events import RunStarted, StoredEvent
 from mudroom._engine.meters.meter import Meter
+from mudroom._peers import FrameDecoder, encode, make_frame
 from mudroom.errors import JournalError
 from mudroom.testing.event_builders import run_started
 from mudroom.testing.worker_stage import WorkerStage
@@ -56,13 +58,13 @@ class ScriptedConnection:
     other_runs = 0
 
     def __init__(self) -> None:
-        self.sees_folder = True
         self.sent: list[msgspec.Struct] = []
-        self._arriving: asyncio.Queue[list[ToSession]] = asyncio.Queue()
+        self._decoder = FrameDecoder[ToProcess](ToProcess)
+        self._arriving: asyncio.Queue[bytes] = asyncio.Queue()
 
     def arrive(self, *messages: ToSession) -> None:
         """Let these messages of the worker process arrive together; none ends the connection."""
-        self._arriving.put_nowait(list(messages))
+        self._arriving.put_nowait(make_frame(list(map(encode, messages))) if messages else b"")
 
     def read_activity(self) -> None:
         """Return None: the process does not exist."""
@@ -76,14 +78,18 @@ class ScriptedConnection:
     def kill(self, reason: str) -> None:
         """Do nothing: it always answers."""
 
-    async def open(self, first: FirstMessage) -> None:
+    def note_runs(self, count: int) -> None:
+        """Do nothing: nobody else uses it."""
+
+    async def open(self) -> None:
         """Do nothing: it is started."""
 
-    def send(self, message: msgspec.Struct) -> None:
-        """Keep a message."""
-        self.sent.append(message)
+    def send(self, data: bytes) -> None:
+        """Keep messages, without the config of the session."""
+        messages = self._decoder.decode(data)
+        self.sent += [each for each in messages if not isinstance(each, WorkerConfig)]
 
-    async def receive_all(self) -> list[ToSession]:
+    async def receive(self) -> bytes:
         """Return the messages that arrived together."""
         return await self._arriving.get()
 
@@ -236,12 +242,13 @@ async def test_a_run_that_no_process_began_has_the_brief_of_the_process_that_beg
     run = AssignedRun(brief, Meter(Budget()), {}, print)
     grant = Grant("1.1.1", Budget())
     async with open_handle(stage) as (far, connection):
-        connection.sees_folder = False
+        far._config = replace(far._config, has_own_files=True)
         await far.send_run(run, grant)
         far.forget(run)
         assert run.sent_brief.workspace.root
     async with open_handle(stage) as (near, connection):
         await near.send_run(run, grant)
+        near._stream.flush()
         near.forget(run)
         assert connection.sent[-1] == StartRun(brief, grant, run.make_parent_meter_state(), {})
         assert run.sent_brief == brief

@@ -36,6 +36,8 @@ from mudroom._core.runs import MergeCounts
 from mudroom._replay import replay
 from mudroom.permissions.rules import Permissions
 
+from ..waiting import find_processes, wait_until
+
 CHECK = "! grep -l bad *.txt"
 """A check that fails, and names the files, if a file has the word "bad"."""
 
@@ -182,19 +184,6 @@ async def test_no_process_of_a_check_outlives_it(project: Path) -> None:
     assert not find_processes(marker)
 
 
-def find_processes(words: str) -> list[str]:
-    """Return the command lines with these words."""
-    lines: list[str] = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = path.read_bytes().replace(b"\0", b" ").decode()
-        except OSError:
-            continue
-        if words in line:
-            lines.append(line)
-    return lines
-
-
 async def test_a_cancel_ends_the_check(project: Path) -> None:
     marker = f"sleep 97{os.getpid()}.5"
 
@@ -213,9 +202,7 @@ async def test_a_cancel_ends_the_check(project: Path) -> None:
         check=marker,
     ) as session:
         running = asyncio.create_task(session.run(PROMPT))
-        async with asyncio.timeout(60):
-            while not find_processes(marker):  # noqa: ASYNC110  (a process of another program)
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: find_processes(marker))
         session.cancel()
         report = await running
         assert report.reason == "CANCELLED"

@@ -115,6 +115,10 @@ class Output(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True):
     optional: bool = False
 
 
+Effort = Literal["low", "medium", "high", "xhigh", "max"]
+"""How thoroughly a model thinks before it answers."""
+
+
 class Agent(Struct, metaclass=NamedFields, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """The specification of an agent.
 
@@ -130,6 +134,8 @@ class Agent(Struct, metaclass=NamedFields, frozen=True, kw_only=True, gc=False, 
         budget: limits of one run; the caller fills fields that are None.
         temperature: sampling, 0 to 2. top_p: sampling, 0 to 1. None means the provider's default.
         max_output_tokens: longest answer of the model in tokens; None means the session's limit.
+        effort: how thoroughly the model thinks; None means the provider's default. Models without
+            such a setting ignore it.
         outputs: values a run must emit, by name. None: it cannot emit values. {}: it may emit
             any value under any name.
         describes_environment: true adds the date, platform and folder to the system prompt.
@@ -164,6 +170,7 @@ class Agent(Struct, metaclass=NamedFields, frozen=True, kw_only=True, gc=False, 
     temperature: float | None = None
     top_p: float | None = None
     max_output_tokens: int | None = None
+    effort: Effort | None = None
     outputs: dict[str, Output] | None = None
     # `field(name=...)` is the key in the record, see `events.py`.
     describes_environment: bool = field(name="environment", default=True)

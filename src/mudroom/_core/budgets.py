@@ -33,6 +33,22 @@ class Limit(StrEnum):
         """The unit printed after an amount."""
         return "US dollars" if self is Limit.USD else self.replace("_", " ")
 
+    def format_amounts(self, *amounts: float) -> str:
+        """Format amounts of this limit: "$0.0204 of $0.02", "3 of 5 turns", "1,000 total tokens".
+
+        Arguments:
+            amounts: a part and the whole, or one amount.
+        """
+        if self is Limit.USD:
+            return " of ".join(_format_dollars(amount) for amount in amounts)
+        return f"{' of '.join(f'{amount:,.10g}' for amount in amounts)} {self.unit}"
+
+
+def _format_dollars(amount: float) -> str:
+    """Format dollars with as many decimals as they have, at least two and at most nine."""
+    whole, _, decimals = f"{amount:,.9f}".partition(".")
+    return f"${whole}.{decimals.rstrip('0'):0<2}"
+
 
 # What a child spends of these, its ancestors spend as well, so its share is reserved in its
 # parent.

@@ -370,7 +370,8 @@ class Delta(Event, frozen=True, tag="delta"):
 
     Arguments:
         kind: "text", "thinking", "call", "search_start", "search_end", "progress" for a line about
-            the progress of a tool call, or "waiting" for the limit that holds back a request.
+            the progress of a tool call, "output" for the last lines that a call has printed so
+            far, or "waiting" for the limit that holds back a request.
     """
 
     kind: str

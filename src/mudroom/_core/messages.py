@@ -169,6 +169,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
         usd: price in US dollars as reported by the provider, None if it reports none. A sum has
             a price only if all its parts do.
         searches: number of web searches by the provider.
+        cache_hour_tokens: the part of `cache_write_tokens` kept for an hour, which costs more.
 
     Example:
         (Usage(100, 20) + Usage(50, 5)).total_tokens == 175
@@ -181,6 +182,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     reasoning_tokens: int = 0
     usd: float | None = None
     searches: int = 0
+    cache_hour_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -191,6 +193,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
             self.reasoning_tokens + other.reasoning_tokens,
             None if self.usd is None and other.usd is None else _add_prices(self, other),
             self.searches + other.searches,
+            self.cache_hour_tokens + other.cache_hour_tokens,
         )
 
     @property

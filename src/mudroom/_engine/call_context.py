@@ -24,6 +24,11 @@ from .file_writes import RecordedWorkspace, hash_entry, run_from_any_thread
 from .mcp_tools import ask_approver
 from .run_context import RunContext
 
+SHOWN_LINES = 5
+"""Last lines of the output of a call that screens get."""
+_MAX_SHOWN = 2_000
+"""Characters of these lines."""
+
 
 class CallWrites:
     """The file writes of one call. Each is recorded before it happens.
@@ -189,7 +194,6 @@ class CallContext:
 
     @property
     def agent_name(self) -> str:
-        """Name of the agent of the run."""
         return self.run.brief.agent.name
 
     @property
@@ -226,6 +230,14 @@ class CallContext:
         """Show a line about the progress of the call; see the port."""
         name = self.call.name if self.call else ""
         self.run.recorder.show_delta("progress", self.redact(f"{name}: {line}"))
+
+    def show_output(self, text: str) -> None:
+        """Show the last lines of the output so far, and keep it; see the port."""
+        text = self.redact(text)
+        if self.call:
+            self.run.batch.outputs[self.call.id] = text
+        lines = text[-_MAX_SHOWN:].rstrip().splitlines()[-SHOWN_LINES:]
+        self.run.recorder.show_delta("output", "\n".join(lines))
 
     async def ask_user(self, form: InputForm) -> ApprovalDecision:
         """Ask the user a question for the call; see the port."""

@@ -172,8 +172,8 @@ def format_warning(report: Report) -> str:
 def _describe_budget(limit: LimitState | None) -> str:
     if limit is None:
         return "a run above it used up its tokens or its money"
-    unit = limit.name.unit
-    return f"the limit of {limit.maximum:,.7g} {unit} was reached ({limit.spent:,.7g} used)"
+    maximum, spent = map(limit.name.format_amounts, (limit.maximum, limit.spent))
+    return f"the limit of {maximum} was reached ({spent.removesuffix(f' {limit.name.unit}')} used)"
 
 
 def format_evidence(report: Report) -> str:

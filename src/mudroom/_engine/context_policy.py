@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Annotated
 
@@ -63,6 +62,8 @@ class ContextPolicy(Struct, frozen=True, kw_only=True):
         The sources keep what they load. In the thread of the event loop it stops all runs.
         """
         if size >= LOOK_UP_SIZE and not self.find_window(model):
+            import asyncio  # the options, which this module defines, need no event loop
+
             await asyncio.to_thread(self.look_up_window, model)
 
     def choose_thresholds(

@@ -381,6 +381,14 @@ INTERRUPTED = (
 )
 
 
+PARTIAL_OUTPUT = "\nPartial output until then:\n"
+
+
+def is_cut_off_result(text: str) -> bool:
+    """Return whether a result says that its call was cut off, perhaps with its partial output."""
+    return text == INTERRUPTED or text.startswith(INTERRUPTED + PARTIAL_OUTPUT)
+
+
 class CallOutcome(Struct, frozen=True, gc=False):
     """Outcome of a tool call. `refused`: the call never acted."""
 
@@ -399,6 +407,7 @@ class CallBatch:
         started: ids of calls that an earlier process started, each with the file write that was
             recorded for it, or None.
         working: tool and start of the calls that work now, by id; seconds of a monotonic clock.
+        outputs: what calls have printed so far, by id.
     """
 
     def __init__(self, calls: Sequence[ToolCallBlock] = ()) -> None:
@@ -406,6 +415,7 @@ class CallBatch:
         self.restored_names: dict[str, str] = {}
         self.started: dict[str, FileWriteIntended | None] = {}
         self.working: dict[str, tuple[str, float]] = {}
+        self.outputs: dict[str, str] = {}
         self._outcomes: dict[str, CallOutcome] = {}
 
     def restore_start(self, call: ToolCallBlock) -> None:
@@ -422,7 +432,6 @@ class CallBatch:
         return choose_result_name(called, outcome.name)
 
     def add(self, outcome: CallOutcome) -> None:
-        """Keep the outcome of a call."""
         self._outcomes[outcome.call_id] = outcome
         self.working.pop(outcome.call_id, None)
 
@@ -435,7 +444,6 @@ class CallBatch:
         ]
 
     def list_outcomes(self) -> list[CallOutcome]:
-        """Return the outcomes in the order of the calls."""
         return [self._outcomes[call_id] for call_id in self.calls if call_id in self._outcomes]
 
 

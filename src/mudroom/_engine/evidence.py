@@ -57,7 +57,6 @@ class Evidence:
             self.add_files(result)
 
     def add_files(self, result: ToolResult) -> None:
-        """Add the files of a result."""
         self._files_read.update(dict.fromkeys(result.reads))
         if result.changes or result.observed_changes:
             self._add_changes(result)
@@ -164,7 +163,6 @@ class BoardReminder:
         self._turn = 0
 
     def add(self, outcomes: Iterable[CallOutcome], turn: int) -> None:
-        """Add the outcomes of a turn."""
         for outcome in outcomes:
             detail = outcome.result.detail
             if CLAIM_DETAIL in detail and update_claims(self._claims, detail):

@@ -50,7 +50,6 @@ class RecordedWorkspace(WorkspaceWrapper):
             return self.inner.write(path, data, mode=mode, check=check)
 
     def remove(self, path: str, *, check: ContentCheck | None = None) -> None:
-        """Remove a file."""
         with self._announce(path, "", follows=False):
             self.inner.remove(path, check=check)
 
@@ -89,7 +88,6 @@ class WriteBarrier:
         self._running += 1
 
     def leave(self) -> None:
-        """End a write."""
         self._running -= 1
         if self._idle and not self._running:
             self._idle.set()
@@ -145,12 +143,10 @@ def hash_file(workspace: Workspace, path: str) -> str:
 
 
 def hash_link(target: bytes) -> str:
-    """Return the hash of a link."""
     return _LINK + sha256(target).hexdigest()
 
 
 def is_link_hash(text: str) -> bool:
-    """Return whether a hash is that of a link."""
     return text.startswith(_LINK)
 
 

@@ -20,7 +20,7 @@ from .._platform.time_limits import time_limit
 from .._projections.reason_words import describe_reason
 from ..errors import BoardError, JournalError, ModelError, MudroomError, StoppedByHook
 from .changes.watch import ELSEWHERE, NOT_STORED
-from .conversation import INTERRUPTED, CallOutcome
+from .conversation import INTERRUPTED, PARTIAL_OUTPUT, CallOutcome
 from .file_writes import WriteBarrier
 from .meters.run_timer import GRACE_SECONDS
 from .model_call import call_model, reserve_request
@@ -33,13 +33,13 @@ SUMMARY_CALLS_NO_TOOLS = "Not run: a summary calls no tools. Write the summary n
 NOT_RUN = "Not run: no tool could be called any more."
 
 TOO_LARGE = (
-    "not started: the first request has about {size:,} tokens or more, and {left:,.7g} {unit} of "
-    "{maximum:,.7g} are unspent, so the model was not called: "
+    "not started: the first request has about {size:,} tokens or more, and {unspent} are "
+    "unspent, so the model was not called: "
     "shorten the prompt, or raise the limit of the run or of its session"
 )
 
 NOT_COVERED = (
-    "not started: {left:,.7g} {unit} of {maximum:,.7g} are unspent, and the runs that have begun "
+    "not started: {unspent} are unspent, and the runs that have begun "
     "need them: raise the limit, or start fewer runs"
 )
 
@@ -127,9 +127,8 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
     left = state.maximum - state.spent
     if not run.turn and left > 0 and state.name in SHARED_LIMITS:
         size = run.compute_request_range().minimum
-        unit = state.name.unit
         text = TOO_LARGE if _compute_least_amount(run, state.name, size) >= left else NOT_COVERED
-        error = text.format(size=size, left=left, unit=unit, maximum=state.maximum)
+        error = text.format(size=size, unspent=state.name.format_amounts(left, state.maximum))
     elif not run.turn and state.name is Limit.SECONDS and left > 0:
         error = _describe_shortage(run, left)
     elif not run.turn:
@@ -388,7 +387,9 @@ async def close_open_calls(run: RunContext, text: str, *, refused: bool) -> None
     """
     for _, call in run.batch.list_open_calls():
         name = normalize_tool_name(call.name)
-        result = ToolResult(text, error=True)
+        output = run.batch.outputs.get(call.id)
+        is_partial = output and text == INTERRUPTED
+        result = ToolResult(f"{text}{PARTIAL_OUTPUT}{output}" if is_partial else text, error=True)
         if window := run.evidence.open_windows.pop(call.id, None):
             result = await window.close(result)
         outcome = CallOutcome(call.id, name, result, refused)

@@ -76,7 +76,7 @@ async def execute(
     if overlaps is not None and run.brief.workspace.kind is WorkspaceKind.SHARED:
         overlaps.start(run.run_id, run.brief.name)
     try:
-        ending = await _run_to_ending(run, failure, failure_reason)
+        ending = await _reach_ending(run, failure, failure_reason)
         if not run.recorder.turn:
             ending = explain_no_turn(run, ending)
         run.control.end()
@@ -89,7 +89,7 @@ async def execute(
     return report
 
 
-async def _run_to_ending(run: RunContext, failure: str, failure_reason: Reason) -> Ending:
+async def _reach_ending(run: RunContext, failure: str, failure_reason: Reason) -> Ending:
     try:
         resumption = await start_or_resume(run)
         if failure:
@@ -103,7 +103,7 @@ async def _run_to_ending(run: RunContext, failure: str, failure_reason: Reason) 
             if resumption.is_interrupted:
                 run.control.restore_interrupt()
                 await wait_for_next_prompt(run)
-            return await run_turns(run, resumption.pending_answer)
+            return await take_turns(run, resumption.pending_answer)
     except TimeoutError as error:
         limit = None if str(error) else run.timer.limit
         return Ending(Reason.TIMEOUT, str(error), limit=limit)
@@ -178,7 +178,7 @@ async def _call_start_hook(run: RunContext) -> None:
         run.add_note(note, origin="hook")
 
 
-async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending:
+async def take_turns(run: RunContext, pending: AssistantMessage | None) -> Ending:
     """Take turns until the run is done or a limit is exceeded.
 
     Arguments:

@@ -41,8 +41,6 @@ _CALL = "Call a tool of an MCP server. Look up its parameters with mcp_find firs
 
 
 class FindArguments(Struct, frozen=True):
-    """Arguments of mcp_find."""
-
     query: str = ""
     server: str = ""
 

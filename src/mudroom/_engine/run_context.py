@@ -101,6 +101,8 @@ class RunContext:
             top_p=agent.top_p,
             max_tokens=self.max_output_tokens,
             server_tools=self._list_server_tools(),
+            effort=agent.effort,
+            cache_key=f"{self.services.session}:{agent.name}",
         )
 
     def describe_head(self) -> RequestHead:

@@ -270,7 +270,6 @@ class Watchers:
             watch(event)
 
     def append(self, watcher: Callable[[AnyEvent], None]) -> None:
-        """Add a watcher."""
         self._functions.append(watcher)
         if len(self._functions) == 1:
             self.on_change()
@@ -283,7 +282,6 @@ class Watchers:
                 self.on_change()
 
     def clear(self) -> None:
-        """Remove all watchers."""
         if self._functions:
             self._functions.clear()
             self.on_change()
@@ -334,7 +332,6 @@ class SingleEnvironment:
         self.shared = shared
 
     def open(self, spec: WorkspaceSpec) -> AbstractAsyncContextManager[Environment]:
-        """Return the environment."""
         return nullcontext(self.shared)
 
 

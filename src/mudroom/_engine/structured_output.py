@@ -105,7 +105,6 @@ class OutputChecks:
         self._checks[run_id] = check
 
     def remove(self, run_id: str) -> None:
-        """Remove the check of a run, if it has one."""
         self._checks.pop(run_id, None)
 
     async def find_refusal(self, run_id: str, values: dict[str, Any]) -> OutputRefusal | None:

@@ -286,7 +286,6 @@ async def _refuse(
 def _change_arguments(
     run: RunContext, prepared: PreparedCall, decision: ToolHookDecision
 ) -> PreparedCall:
-    """Return the call with the arguments and the decision of a hook."""
     if decision.arguments is None:
         return structs.replace(prepared, hook=decision)
     if fault := find_json_fault(decision.arguments):

@@ -70,13 +70,19 @@ def _to_search_result(call_id: str, pages: list[dict[str, Any]]) -> dict[str, An
     return {"type": "web_search_tool_result", "tool_use_id": call_id, "content": content}
 
 
-def to_anthropic_usage(usage: Usage) -> dict[str, int]:
+def to_anthropic_usage(usage: Usage) -> dict[str, Any]:
     """Convert token counts; those of the cache are not part of the input."""
+    hour = usage.cache_hour_tokens
+    lifetimes = {
+        "ephemeral_5m_input_tokens": usage.cache_write_tokens - hour,
+        "ephemeral_1h_input_tokens": hour,
+    }
     return {
         "input_tokens": usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
         "cache_creation_input_tokens": usage.cache_write_tokens,
         "cache_read_input_tokens": usage.cache_read_tokens,
         "output_tokens": usage.output_tokens,
+        **({"cache_creation": lifetimes} if hour else {}),
     }
 
 

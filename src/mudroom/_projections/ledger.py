@@ -20,6 +20,7 @@ from .._core.events import (
 from .._core.listings import count_noun, format_size
 from .._core.messages import CHARACTERS_PER_TOKEN, Usage
 from .._core.runs import Brief, find_first_id
+from .cache_use import CacheUse, CacheUseFold, describe_cache_use
 
 
 class Ledger(Struct, frozen=True, kw_only=True):
@@ -37,6 +38,7 @@ class Ledger(Struct, frozen=True, kw_only=True):
         child_tokens: input and output of all model calls of children, as the providers counted.
         has_unknown_usage: true if answers of children were cut off; `child_tokens` lacks them.
         hook_bytes, hook_tokens: text of hooks that went into any context.
+        cache: how much of the prompts came from the providers' caches, and why the rest did not.
 
     Example:
         events: list[AnyEvent] = []
@@ -59,6 +61,7 @@ class Ledger(Struct, frozen=True, kw_only=True):
     has_unknown_usage: bool = False
     hook_bytes: int = 0
     hook_tokens: int = 0
+    cache: CacheUse = CacheUse()
 
     @staticmethod
     def from_events(events: Iterable[AnyEvent]) -> Ledger:
@@ -110,9 +113,11 @@ class LedgerBuilder:
         self._parent_tokens = 0
         self._child_tokens = 0
         self._has_unknown_usage = False
+        self._cache = CacheUseFold()
 
     def apply(self, event: AnyEvent) -> None:
         """Add the next event."""
+        self._cache.apply(event)
         if isinstance(event, RunStarted):
             self._add_run(event.brief)
         elif isinstance(event, TurnFinished):
@@ -184,6 +189,7 @@ class LedgerBuilder:
             has_unknown_usage=self._has_unknown_usage,
             hook_bytes=self._from_hooks.bytes,
             hook_tokens=self._from_hooks.tokens,
+            cache=self._cache.use,
         )
 
 
@@ -213,9 +219,11 @@ class PromptLedgers:
 
 def describe_ledger(ledger: Ledger) -> str:
     """Describe the ledger in sentences; figures with ~ or "about" are estimates."""
-    hooks = f" Hooks added {describe_hook_text(ledger)}." if ledger.hook_bytes else ""
+    added = f" Hooks added {describe_hook_text(ledger)}." if ledger.hook_bytes else ""
+    if cache := describe_cache_use(ledger.cache):
+        added += f" {cache}"
     if not ledger.children:
-        return f"No children ran. Parent context: {ledger.parent_tokens:,} tokens.{hooks}"
+        return f"No children ran. Parent context: {ledger.parent_tokens:,} tokens.{added}"
     children = "1 child" if ledger.children == 1 else f"{ledger.children:,} children"
     read = _format_amount(ledger.read_lines, ledger.read_bytes, ledger.read_tokens)
     returned = _format_amount(ledger.returned_lines, ledger.returned_bytes, ledger.returned_tokens)
@@ -224,7 +232,7 @@ def describe_ledger(ledger: Ledger) -> str:
         text += f" Parent context: {ledger.parent_tokens:,} tokens{_describe_savings(ledger)}."
     if ledger.has_unknown_usage:
         text += f" Children used at least {ledger.child_tokens:,} tokens: answers were cut off."
-    return text + hooks
+    return text + added
 
 
 def describe_hook_text(ledger: Ledger) -> str:

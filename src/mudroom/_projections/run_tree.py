@@ -206,6 +206,9 @@ def _apply_delta(run: RunView, event: Delta) -> None:
     if event.kind in ("progress", "waiting"):
         run.last_action = sanitize_line(event.text, TAIL_LENGTH)
         return
+    if event.kind == "output":
+        run.output_tail = event.text
+        return
     run.pending_retry = None
     run.streamed_length += len(event.text)
     if event.kind == "text":
@@ -246,6 +249,7 @@ def _apply_call_started(run: RunView, event: ToolCallStarted) -> None:
 
 def _apply_call_finished(run: RunView, event: ToolCallFinished) -> None:
     run.open_calls.pop(event.call_id, None)
+    run.output_tail = ""
     run.state = _find_state(run)
     run.tool_call_count += not event.refused
     run.failed_calls += event.result.error

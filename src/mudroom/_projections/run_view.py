@@ -62,6 +62,7 @@ class RunView(Struct, kw_only=True, eq=False):
             safe to print.
         usage: tokens of the run itself.
         descendant_usage: tokens of all runs below it.
+        output_tail: last lines that an open call has printed, not safe to print.
         streamed_tail: end of the answer that is streaming.
         streamed_length: characters of the answer that is streaming, thinking and calls included.
         pending_retry: set while a failed model call waits to be repeated.
@@ -98,6 +99,7 @@ class RunView(Struct, kw_only=True, eq=False):
     last_action: str = ""
     usage: Usage = Usage()
     descendant_usage: Usage = Usage()
+    output_tail: str = ""
     streamed_tail: str = ""
     streamed_length: int = 0
     pending_retry: ModelCallRetried | None = None

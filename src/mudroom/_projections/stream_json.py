@@ -31,6 +31,7 @@ from .._core.ports.servers import ServerState
 from .._core.runs import Brief, Reason, Report
 from .._version import __version__
 from .anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason, to_anthropic_usage
+from .cache_use import CacheUseFold
 
 # The last line's subtype by limit, else by reason.
 _SUBTYPES: dict[Reason | Limit, str] = {
@@ -156,6 +157,7 @@ class StreamJson:
         self._api_seconds = 0.0
         self._reports: list[Report] = []
         self._denials: list[dict[str, Any]] = []
+        self._cache = CacheUseFold()
 
     @classmethod
     def of_session(
@@ -200,6 +202,7 @@ class StreamJson:
 
     def make_event_lines(self, event: AnyEvent) -> Iterator[dict[str, Any]]:
         """Yield the lines for one event, often none."""
+        self._cache.apply(event)
         if isinstance(event, RunStarted):
             yield from self._start_run(event)
             return
@@ -281,10 +284,17 @@ class StreamJson:
             },
             permission_denials=list(self._denials),
             reason=report.reason.value,
-            report=_encode_report(report),
-            reports=[_encode_report(child) for child in self._reports],
+            report=self._encode_report(report),
+            reports=[self._encode_report(child) for child in self._reports],
             ledger=dict(ledger),
         )
+
+    def _encode_report(self, report: Report) -> dict[str, Any]:
+        return {
+            **msgspec.to_builtins(msgspec.structs.asdict(report)),
+            "usage": msgspec.structs.asdict(report.usage),
+            "cache": msgspec.structs.asdict(self._cache.find_use(report.run_id)),
+        }
 
     def _start_run(self, event: RunStarted) -> Iterator[dict[str, Any]]:
         brief = event.brief
@@ -469,13 +479,6 @@ def _encode_task_usage(run: _Run, usage: Usage, now: float) -> dict[str, Any]:
         "total_tokens": usage.total_tokens,
         "tool_uses": run.tool_count,
         "duration_ms": round((now - run.started_at) * 1000),
-    }
-
-
-def _encode_report(report: Report) -> dict[str, Any]:
-    return {
-        **msgspec.to_builtins(msgspec.structs.asdict(report)),
-        "usage": msgspec.structs.asdict(report.usage),
     }
 
 

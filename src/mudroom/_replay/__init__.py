@@ -230,11 +230,11 @@ class _ReplayWorker(LocalWorker):
             if not self._left:
                 return
 
-    async def _run(
+    async def _run_in_environment(
         self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl
     ) -> Report:
         """Run to the end; a run that no process continued works until the record has its end."""
-        work = super()._run(handle, brief, grant, control)
+        work = super()._run_in_environment(handle, brief, grant, control)
         if (end := self._past_ends.get(brief.run_id)) is None:
             return await work
         task = asyncio.create_task(work)
@@ -451,7 +451,6 @@ class RecordedWork:
                 self._merges.append(event)
 
     def find_workspace(self, run_id: str) -> WorkspaceSpec | None:
-        """Return the workspace of a run."""
         return self._workspaces.get(run_id)
 
     def find_work(self, run_id: str) -> Work | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .._adapters.workers.past_end import WORKERS_ENDED
+from .._adapters.workers.past_runs import WORKERS_ENDED
 from .._core.events import (
     Compacted,
     MessageDelivered,
@@ -123,7 +123,6 @@ class RecordedOutcomes:
         return event.result
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
-        """Return the recorded decision."""
         event = self._decisions.get((request.run_id, request.call_id))
         if event is None:
             await self._journal.park()
@@ -132,7 +131,6 @@ class RecordedOutcomes:
     def judge(
         self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief
     ) -> PermissionVerdict:
-        """Return the recorded verdict."""
         event = self._decisions.get((brief.run_id, call.id))
         if event is None:
             return PermissionVerdict("allow")
@@ -188,23 +186,18 @@ class RecordedHooks(Hooks):
             self._prompt_notes[event.run] = event.text
 
     async def on_prompt(self, brief: Brief) -> str:
-        """Return the recorded text."""
         return self._prompt_notes.get(brief.run_id, "")
 
     async def on_message(self, brief: Brief, text: str) -> MessageHookDecision | None:
-        """Return the recorded decision."""
         return self._message_hooks.decide(brief.run_id)
 
     async def on_run_start(self, brief: Brief) -> str:
-        """Return the recorded text."""
         return await self.on_prompt(brief)
 
     async def before_compaction(self, brief: Brief) -> str:
-        """Return the recorded text."""
         return await self.on_prompt(brief)
 
     async def after_compaction(self, brief: Brief) -> str:
-        """Return the recorded text."""
         notes = self._compaction_notes.get(brief.run_id)
         return notes.pop(0) if notes else ""
 
@@ -268,7 +261,6 @@ class RecordedOutputChecks(OutputChecks):
                 self._refusals.setdefault(event.run, []).append(refusal)
 
     async def find_refusal(self, run_id: str, values: dict[str, Any]) -> OutputRefusal | None:
-        """Return the next recorded refusal of the run."""
         refusals = self._refusals.get(run_id)
         return refusals.pop(0) if refusals else None
 
@@ -289,7 +281,6 @@ class RecordedTeams(Teams):
         }
 
     def find_brief(self, run_id: str) -> Brief | None:
-        """Return the recorded brief of a run."""
         return self._briefs.get(run_id)
 
     def list_history(self, run_id: str) -> tuple[Message, ...]:

@@ -31,7 +31,7 @@ from .._core.messages import Usage
 from .._core.runs import Brief, Reason, Report
 from .._core.tools import ToolResult
 from .._engine.changes.watch import ChangeWindow
-from .._engine.conversation import INTERRUPTED, UNKNOWN_AFTER_CRASH
+from .._engine.conversation import UNKNOWN_AFTER_CRASH, is_cut_off_result
 from .._engine.finish import OWN_LIMIT_NOTES, SUMMARY_REQUEST, WRAP_UP_NOTE
 from .._engine.meters.account import Permit
 from .._engine.meters.meter import Meter, ParentMeter
@@ -218,14 +218,13 @@ def is_about_limit(event: NoteInjected) -> bool:
 
 
 def asks_for_summary(event: NoteInjected) -> bool:
-    """Return whether a note asks a run for its summary."""
     return event.text.endswith(SUMMARY_REQUEST)
 
 
 def is_cut_off(event: ToolCallFinished) -> bool:
     """Return whether a stop of its run cut off a call."""
     result = event.result
-    return result.text == INTERRUPTED and result.unknown_changes != UNKNOWN_AFTER_CRASH
+    return is_cut_off_result(result.text) and result.unknown_changes != UNKNOWN_AFTER_CRASH
 
 
 class RecordedStops:
@@ -268,7 +267,6 @@ class RecordedStops:
         return self._ends[run_id][0]
 
     def add_run(self, run: RunContext) -> None:
-        """Add a run of the replay."""
         self._runs[run.run_id] = run
 
     def find_run(self, run_id: str) -> RunContext | None:
@@ -287,7 +285,6 @@ class RecordedStops:
         return end.is_due and (index is None or end.index is None or index >= end.index)
 
     def has_stopped(self, run_id: str) -> bool:
-        """Return whether a run was stopped again."""
         return run_id in self._ends and self.get_end(run_id).is_over
 
     def find_report(self, run_id: str) -> Report | None:
@@ -363,7 +360,6 @@ class RecordedStops:
         return Permit([], _do_nothing, max_tokens=max_tokens, cut_by=limit)
 
     def find_passed_limit(self, run_id: str) -> LimitState | None:
-        """Return the limit in the recorded report of a run."""
         report = self.get_end(run_id).report
         return report.limit if report else None
 
@@ -406,7 +402,6 @@ class _RecordedWindow(ChangeWindow):
         self._result = result
 
     async def close(self, result: ToolResult) -> ToolResult:
-        """Return the recorded result."""
         return self._result
 
 
@@ -422,7 +417,6 @@ class RecordedMeters(Meters):
         self._stops = stops
 
     def open(self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None = None) -> Grant:
-        """Open a meter for a run."""
         self._meters[run_id] = RecordedMeter(run_id, budget, parent, self._stops)
         return Grant(run_id, budget)
 
@@ -448,13 +442,10 @@ class RecordedMeter(Meter):
         self._stops = stops
 
     def find_exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
-        """Return the recorded limit, or the limit of turns."""
         return self._stops.find_limit(self.run_id) or super().find_exceeded_limit()
 
     def find_passed_limit(self) -> LimitState | None:
-        """Return the limit in the recorded report."""
         return self._stops.find_passed_limit(self.run_id)
 
     def take_warning(self, seconds: float = 0.0) -> LimitState | None:
-        """Return the limit of the recorded warning."""
         return self._stops.find_warning(self.run_id)

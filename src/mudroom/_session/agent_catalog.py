@@ -154,7 +154,7 @@ def _collect_agents(
     notices.extend(_describe_files(loaded, context, trusted=options.trusted))
     notices.extend(_describe_missing_servers(loaded.servers, options))
     return AgentCatalog(
-        root_agent=_find_root_agent(options.agent, {**from_files, **agents}),
+        root_agent=_find_root_agent(options.agent, {**from_files, **agents}, loaded.diagnostics),
         agents=agents,
         skills=loaded.skills,
         context_files=context,
@@ -238,12 +238,26 @@ def resolve_child_models(
     return models
 
 
-def _find_root_agent(requested: str | Agent, agents: Mapping[str, Agent]) -> Agent:
+def _find_root_agent(
+    requested: str | Agent,
+    agents: Mapping[str, Agent],
+    diagnostics: Iterable[agent_files.Diagnostic] = (),
+) -> Agent:
     if isinstance(requested, Agent):
         return requested
     if not requested:
         return agent_files.load_builtin_agent("main")
-    return find_agent(requested, agents)
+    try:
+        return find_agent(requested, agents)
+    except UnknownName:
+        # The file of an agent that cannot be used has no name but its own.
+        for fault in diagnostics:
+            is_named = agent_files.fold_name(Path(fault.path).stem) == agent_files.fold_name(
+                requested
+            )
+            if is_named and fault.severity is agent_files.Severity.ERROR:
+                raise UnknownName("agent", requested, agents, remedy=str(fault)) from None
+        raise
 
 
 def restrict_untrusted(agent: Agent, personal: Collection[str] | None) -> Agent:

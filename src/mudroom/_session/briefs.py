@@ -102,7 +102,7 @@ class BriefMaker:
         """
         content = parse_prompt(prompt)
         self._check_images(content, model)
-        # `_execute` limits it again; here its depth decides which tools the run has.
+        # `run_brief` limits it again; here its depth decides which tools the run has.
         budget = self._meter.limit_budget(budget, depth)
         mode = self._options.permissions.mode
         return Brief(

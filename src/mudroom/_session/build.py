@@ -244,6 +244,7 @@ class _Builder:
         redact = watchers.redact = Redactor({**os.environ, **self._environ})
         self._tracing = open_tracing(options, self._environ, redact, self._notices)
         toolbox.update(self._collect_tools(catalog, environments.shared, limits))
+        prices = PriceFile(self._home)
         return SessionServices(
             session=options.id,
             get_model=self._models.get_model,
@@ -265,7 +266,7 @@ class _Builder:
             check=options.check,
             check_seconds=options.check_seconds,
             max_returns=options.max_returns,
-            compute_price=PriceFile(self._home).calculate_cost,
+            compute_price=prices.calculate_cost,
             reports_costs=options.prices,
             past_events=past_events,
             child_models=child_models,
@@ -273,7 +274,7 @@ class _Builder:
             change_watch=ChangeWatch(self._home),
             live_overlaps=LiveOverlaps(self._clock),
             versions=open_versions(options, self._home),
-            context_policy=make_context_policy(self._models, options, self._home),
+            context_policy=make_context_policy(self._models, options, self._home, prices),
             board=self._board,
             trace_ids=self._tracing.ids if self._tracing else None,
         )
@@ -370,30 +371,21 @@ class _Builder:
         self, services: SessionServices, catalog: AgentCatalog, limits: ListingLimits
     ) -> LocalWorker | RemoteWorker:
         options = self._options
-        kind, count = choose_worker(options)
-        if kind == "local":
+        if choose_worker(options).kind == "local":
             return LocalWorker(services, options.max_children)
-        from .worker_setup.session_side import make_process_worker, make_worker_config
+        from .worker_setup.session_side import open_process_worker
 
-        config = make_worker_config(
+        return await open_process_worker(
             options,
             services,
             catalog.skills,
             home=self._home,
+            environ=self._environ,
             limits=limits,
             models=self._models,
             board_offer=self._board_offer,
             clock=self._clock,
         )
-        if options.workers is not None:
-            from .worker_setup.shared import open_shared_worker
-
-            return await open_shared_worker(options.workers, services, config, self._models)
-        if kind == "ray":
-            from .worker_setup.cluster import open_ray_worker
-
-            return await open_ray_worker(services, config, self._models, count, self._environ)
-        return make_process_worker(services, config, self._models, count)
 
 
 class DenyAllApprover:

@@ -15,10 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._adapters.models.model_facts import ModelFacts
-from .._adapters.models.pricing import get_context_window
+from .._adapters.models.pricing import PriceFile, get_context_window
 from .._core.json_values import get_decoder
 from .._core.listings import count_noun
-from .._engine.context_policy import CompactionOptions, ContextPolicy
+from .._engine.context_policy import CompactionOptions, ContextPolicy, find_no_window
 from .._platform.private_files import make_private_folder, replace_private_file
 from .model_registry import ModelRegistry, find_local_provider
 
@@ -38,6 +38,8 @@ class ContextWindows:
         setting: window that the user set for all models, None for none. It wins over windows
             of earlier sessions.
         kept: windows that refusals taught earlier sessions.
+        find_listed: returns the window of a model in the table of prices, 0 if that has none or
+            is not loaded.
     """
 
     def __init__(
@@ -45,11 +47,13 @@ class ContextWindows:
         models: ModelRegistry,
         setting: int | None = None,
         kept: LearntWindows | None = None,
+        find_listed: Callable[[str], int] = find_no_window,
     ) -> None:
         self._models = models
         self._setting = setting
         self._learnt: dict[str, int] = {}
         self._kept = kept or LearntWindows("")
+        self._find_listed = find_listed
 
     def find(self, name: str) -> int:
         """Return the window of a model, 0 if no fast source knows it.
@@ -61,14 +65,22 @@ class ContextWindows:
 
     def _find_one(self, name: str) -> int:
         model = self._models.get_model(name)
-        stated = getattr(model, "context_window", 0) or _find_local_window(name)
+        is_wire = hasattr(model, "stated_window")
+        stated = getattr(model, "stated_window" if is_wire else "context_window", 0)
+        stated = stated or _find_local_window(name) or self._find_listed(name)
         kept = self._kept.find(name, getattr(model, "base_url", ""))
         return min(filter(None, (stated, kept)), default=0)
 
     def look_up(self, name: str) -> int:
         """Look up the window of a model that `find` does not know; 0 if it has no limit."""
-        windows = [_look_up_one(part) for part in _split(name)]
+        windows = [self._look_up_one(part) for part in _split(name)]
         return min(filter(None, windows), default=0)
+
+    def _look_up_one(self, name: str) -> int:
+        if name.partition(":")[0] in _UNLIMITED:
+            return 0
+        usual = getattr(self._models.get_model(name), "context_window", 0)
+        return get_context_window(name) or usual or _DEFAULT_WINDOW
 
     def learn(self, name: str, size: int, refusal: str) -> int:
         """Learn a model's window from its refusal of a request as too long.
@@ -99,14 +111,17 @@ class ContextWindows:
 
 
 def make_context_policy(
-    models: ModelRegistry, options: CompactionOptions, home: str
+    models: ModelRegistry, options: CompactionOptions, home: str, prices: PriceFile
 ) -> ContextPolicy:
     """Tell the engine when to shorten conversations, as the options say.
 
     Arguments:
         home: mudroom's state folder.
+        prices: the file with what the table of prices says of the models in use.
     """
-    windows = ContextWindows(models, options.context_window, LearntWindows(home))
+    windows = ContextWindows(
+        models, options.context_window, LearntWindows(home), prices.find_window
+    )
     return ContextPolicy(
         is_automatic=options.auto_compact,
         clear_at=options.clear_at / 100,
@@ -124,12 +139,6 @@ def _find_local_window(name: str) -> int:
 
 def _split(name: str) -> list[str]:
     return [part.strip() for part in name.split(",") if part.strip()]
-
-
-def _look_up_one(name: str) -> int:
-    if name.partition(":")[0] in _UNLIMITED:
-        return 0
-    return get_context_window(name) or _DEFAULT_WINDOW
 
 
 FILE_NAME = "learnt-windows.json"

@@ -276,7 +276,6 @@ class SessionEnvironments:
         return self.shared.sandbox.tier == "full"
 
     def _open_folder(self, folder: IsolatedFolder, factory: EnvironmentFactory) -> Environment:
-        """Open a folder that stands for the session's."""
         spec = WorkspaceSpec(WorkspaceKind.FOLDER, folder.files.folder, folder.run_id)
         return self._open_as(spec, folder, factory)
 

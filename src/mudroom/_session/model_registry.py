@@ -100,13 +100,22 @@ class ModelRegistry:
         return f"the server says that {name} takes no images"
 
     async def ask_servers(self, name: str) -> None:
-        """Ask the local servers of a model string for details of their models."""
+        """Ask the servers of a model string that describe their models for details."""
         for part in map(str.strip, name.split(",")):
-            if provider := find_local_provider(part):
+            if provider := find_local_provider(part) or self._find_gateway(part):
                 _, model = providers.parse_model_name(part)
                 served = await asyncio.to_thread(list_models, provider, self._environ, model)
                 for details in served:
                     self._keep_details(f"{provider.name}:{details.name}", details)
+
+    def _find_gateway(self, name: str) -> providers.Provider | None:
+        """Return the provider of a model string if it says what each of its models takes."""
+        try:
+            provider = providers.PROVIDERS[providers.parse_model_name(name)[0]]
+        except UsageError:
+            return None
+        is_asked = provider.describes_models and is_usable(provider, self._environ)
+        return provider if is_asked else None
 
     async def prepare(self, name: str, where: str) -> str:
         """Create the model of a model string and return its name. Raises UsageError.
@@ -275,10 +284,16 @@ def list_models(
     provider: providers.Provider, environ: Mapping[str, str], wanted: str
 ) -> list[ServedModel]:
     """Ask a provider's server for its models, and for details of the wanted one."""
-    from .._adapters.models.served_models import list_ollama_models, list_served_models
+    from .._adapters.models.served_models import (
+        ask_gateway,
+        list_ollama_models,
+        list_served_models,
+    )
 
     url = providers.get_base_url(provider, environ)
     key = providers.get_key(provider, environ)
+    if provider.describes_models:
+        return ask_gateway(url, key, wanted)
     if choose_wire(provider, wanted, url) == "ollama":
         window = providers.get_ollama_window(environ)
         return list_ollama_models(url.rstrip("/"), key, wanted, window)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
@@ -121,7 +121,7 @@ class SessionRunner:
             if report is None:
                 limits = self._options.prompt_budget.with_defaults(agent.budget)
                 brief = self.briefs.continue_conversation(prompt, agent, limits)
-                report = await self._run_root(brief, request)
+                report = await self._run_in_conversation(brief, request)
         return convert_report(report, output_type)
 
     async def _continue_interrupted(self, prompt: Prompt, request: RunRequest) -> Report | None:
@@ -166,7 +166,7 @@ class SessionRunner:
             limits = Budget(turns=1, children=0).with_defaults(self._options.prompt_budget)
             brief = self.briefs.continue_conversation(make_summary_prompt(focus), agent, limits)
             brief = replace(brief, is_compaction=True, description=RUN_TITLE)
-            return await self._run_root(brief, request)
+            return await self._run_in_conversation(brief, request)
 
     async def resume_unfinished(
         self, outputs: OutputSpec[Outputs] = None
@@ -226,7 +226,7 @@ class SessionRunner:
         brief = replace(brief, tools=narrow_tools(tools, None, depth=agent.budget.depth or 0))
         on_start(brief.run_id)
         worker = self.resources.worker.with_services(services)
-        return await self.execute(worker, brief, request)
+        return await self.run_brief(brief, request, worker)
 
     def cancel_all(self) -> bool:
         """Stop all runs, and those that wait for their start. Returns False if no run works."""
@@ -363,7 +363,7 @@ class SessionRunner:
             has_outputs = output_type and self._has_outputs(run_id, output_type)
             own_type = output_type if has_outputs else None
             brief = self._conversation.get_brief_to_resume(run_id)
-            report = await self._run_root(brief, replace(request, output_type=own_type))
+            report = await self._run_in_conversation(brief, replace(request, output_type=own_type))
             report = convert_report(report, own_type)
         if not self._interrupted:
             self._conversation.unfinished_events.clear()
@@ -373,11 +373,11 @@ class SessionRunner:
         agent = self._conversation.get_brief_to_resume(run_id).agent
         return agent.outputs == output_type.outputs
 
-    async def _run_root(self, brief: Brief, request: RunRequest) -> Report:
+    async def _run_in_conversation(self, brief: Brief, request: RunRequest) -> Report:
         report: Report | None = None
         self._conversation.start_run(brief)
         try:
-            report = await self.execute(self.resources.worker, brief, request)
+            report = await self.run_brief(brief, request)
             return report
         finally:
             if report is None or not report.is_interrupted:
@@ -396,28 +396,26 @@ class SessionRunner:
         finally:
             self._watchers.remove(observe)
 
-    def execute(
-        self, worker: Worker, brief: Brief, request: RunRequest
-    ) -> Coroutine[Any, Any, Report]:
-        """Execute a run without a parent and return its report."""
-        # Without a coroutine of its own for the watcher: there may be thousands of runs.
-        if request.watcher is None:
-            return self._execute(worker, brief, request)
-        return self._execute_shown(worker, brief, request)
+    async def run_brief(
+        self, brief: Brief, request: RunRequest, worker: Worker | None = None
+    ) -> Report:
+        """Start a run without a parent, wait for its end, and return its report.
 
-    async def _execute_shown(self, worker: Worker, brief: Brief, request: RunRequest) -> Report:
-        with self._show_to(request.watcher, brief.run_id):
-            return await self._execute(worker, brief, request)
-
-    async def _execute(self, worker: Worker, brief: Brief, request: RunRequest) -> Report:
+        Arguments:
+            worker: executes the run; default: the session's.
+        """
         # Other runs may have spent since the brief was made.
         budget = self.meter.limit_budget(brief.budget, brief.depth)
         if budget != brief.budget:
             brief = replace(brief, budget=budget)
+        # Not `_show_to`: there may be thousands of runs, and most have no watcher.
+        show = request.watcher and filter_events(brief.run_id, request.watcher)
         run = StartedRun(self.resources.services, self.meter, self._handles)
         is_interrupted = False
         try:
-            handle = run.start(worker, brief, request)
+            if show:
+                self._watchers.append(show)
+            handle = run.start(worker or self.resources.worker, brief, request)
             if self.is_stopped(request):
                 # Stopped before its start. The run begins first, so that the record has its end.
                 asyncio.get_running_loop().call_soon(handle.cancel)
@@ -430,6 +428,8 @@ class SessionRunner:
                 self._interrupted = InterruptedPrompt(brief, handle, ending)
             return report
         finally:
+            if show:
+                self._watchers.remove(show)
             if not is_interrupted:
                 run.close()
 

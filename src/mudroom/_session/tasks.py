@@ -74,7 +74,7 @@ class TaskCalls(ABC):
             confirm_check=confirm_check,
             key=key,
         )
-        report = await runner.execute(runner.resources.worker, brief, request)
+        report = await runner.run_brief(brief, request)
         return convert_report(report, request.output_type)
 
     def stream_task(
@@ -238,7 +238,7 @@ async def run_task(
     """Run a task beside the conversation, and pass each of its events to a watcher."""
     brief, request = make_task(runner, prompt, outputs, agent, budget, **more)
     request = replace(request, watcher=watcher)
-    report = await runner.execute(runner.resources.worker, brief, request)
+    report = await runner.run_brief(brief, request)
     return convert_report(report, request.output_type)
 
 
@@ -255,7 +255,7 @@ async def resume_task(
             remedy="Give the type that it was started with, or none for plain values.",
         )
     request = runner.make_request(output_type)
-    report = await runner.execute(runner.resources.worker, brief, request)
+    report = await runner.run_brief(brief, request)
     runner.forget_interrupted_task(run_id)
     return convert_report(report, output_type)
 
@@ -298,7 +298,7 @@ async def run_tasks(
 
     async def run_one(brief: Brief) -> Report[Outputs]:
         async with slots:
-            report = await runner.execute(runner.resources.worker, brief, request)
+            report = await runner.run_brief(brief, request)
             return convert_report(report, output_type)
 
     results = await asyncio.gather(*map(run_one, briefs), return_exceptions=True)
@@ -395,7 +395,7 @@ class _TaskStream:
 
     async def _run(self, brief: Brief, request: RunRequest) -> Report[Any]:
         try:
-            report = await self._runner.execute(self._runner.resources.worker, brief, request)
+            report = await self._runner.run_brief(brief, request)
             return convert_report(report, self._output_type)
         except Exception as error:  # noqa: BLE001  the report states it, or `to_report` raises it
             return to_report(error, brief)

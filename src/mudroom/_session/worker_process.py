@@ -1,7 +1,6 @@
-"""The program of a worker process: `python -m mudroom._session.worker_process SOCKET`.
+"""A worker process on this machine: `python -m mudroom._session.worker_process PROGRAM SOCKET`.
 
-It reads its config from the socket, builds services, and executes the runs that the session's
-process sends, until that process closes the socket. Several sessions of that process can share it.
+It executes a program, "module:function", until the session's process closes the socket.
 """
 
 from __future__ import annotations
@@ -12,71 +11,32 @@ import os
 import signal
 import socket
 import sys
-from typing import cast
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import msgspec
 
-from .._adapters.workers.process.channel import Channel
-from .._adapters.workers.remote.connection import MessageChannel, ToProcess
-from .._adapters.workers.remote.messages import StartFailed, ToWorker, WorkerConfig
-from .._adapters.workers.remote.remote_services import SessionLink
-from .._adapters.workers.remote.serve import RunServer
-from .._adapters.workers.remote.shared_messages import ShareProcess
-from .._adapters.workers.shared.serve import SharedServer
-from .._engine.recorded_conversations import PastEvents
+from .._core.ports import RunLink
+from .._peers import SocketLink
 from .._platform.event_loop import run_event_loop
-from .._platform.own_process import collect_garbage_less_often, raise_open_file_limit
-from ..errors import MudroomError, UsageError
-from .worker_setup.cluster import adapt_to_node
-from .worker_setup.process_services import build_worker_services
+from .._platform.imports import import_object
 
 # From <linux/prctl.h>.
 _PR_SET_PDEATHSIG = 1
 
 
-async def serve(channel: MessageChannel[ToProcess]) -> None:
-    """Execute runs until the other end of the channel is closed.
-
-    First comes the config of a session, or that several sessions share the process.
-    """
-    first = await channel.receive()
-    if isinstance(first, WorkerConfig):
-        await _serve_session(first, channel)
-    elif isinstance(first, ShareProcess):
-        await SharedServer(channel, serve).serve()
-
-
-async def _serve_session(config: WorkerConfig, channel: MessageChannel[ToProcess]) -> None:
-    if config.has_own_files:
-        config = adapt_to_node(config)
-    to_runs = cast("MessageChannel[ToWorker]", channel)
-    link = SessionLink(to_runs)
-    past_events = PastEvents()
-    try:
-        built = build_worker_services(config, link, past_events)
-    except MudroomError:
-        raise
-    except Exception as error:  # the session says so; other sessions may use the process, too
-        text = f"a worker process cannot prepare the session: {type(error).__name__}: {error}"
-        raise UsageError(text, where="worker") from error
-    channel.start_beats()  # not before: modules of the caller may take long to import
-    await RunServer(link, built.services, past_events, config.max_children).serve(to_runs)
-    await built.close()
-
-
 def main() -> None:
-    """Serve the socket whose number is the first argument, then exit at once.
+    """Execute the program on the socket, then exit at once.
 
     Runs that have not ended are abandoned: their session is closed and cannot record them.
     """
     _die_with_session()
-    collect_garbage_less_often()
-    raise_open_file_limit()
     # Ctrl-C goes to all processes of the terminal; the session decides what it means here.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    connection = socket.socket(fileno=int(sys.argv[1]))
+    program, number = sys.argv[1:]
+    serve = import_object(program)
     with contextlib.suppress(msgspec.DecodeError):
-        run_event_loop(_serve_and_exit(connection))
+        run_event_loop(_serve_and_exit(serve, socket.socket(fileno=int(number))))
     os._exit(1)
 
 
@@ -87,13 +47,12 @@ def _die_with_session() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-async def _serve_and_exit(connection: socket.socket) -> None:
-    channel = await Channel[ToProcess].open(connection, ToProcess)
-    try:
-        await serve(channel)
-    except MudroomError as error:
-        channel.send(StartFailed(str(error)))
-        await channel.close()
+async def _serve_and_exit(
+    serve: Callable[[RunLink], Coroutine[Any, Any, None]], connection: socket.socket
+) -> None:
+    link = await SocketLink.open(connection)
+    await serve(link)
+    await link.close()
     os._exit(0)
 
 

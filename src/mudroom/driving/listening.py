@@ -81,7 +81,7 @@ class Refusal(Struct, frozen=True):
     Arguments:
         status: status of HTTP.
         code: short name of the reason, such as "wrong_host".
-        message: what is wrong, and what to do.
+        message: the fault and its remedy.
 
     Example:
         Refusal(401, "wrong_token", "the token is missing or wrong")

@@ -2,8 +2,9 @@
 
     ScriptedModel, Answer, Request, call   a model that answers as a test prescribes
     load_replay_model                      a recorded session as the model of a test
-    ModelServer, Fault, ServerRequest      a model server on loopback with three wire formats, and
+    ModelServer, Fault, ServerRequest      a model server on loopback with five wire formats, and
                                            faults that it produces
+    PromptCache                            what a provider's prompt cache makes of each request
     FakeClock, run_virtual                 time that passes without waiting
     MemoryJournal, MemoryStore             a journal and a session store in memory
 
@@ -39,6 +40,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .._adapters.journals.memory import MemoryJournal, MemoryStore
+    from .._adapters.models.prompt_cache import PromptCache
     from .._adapters.models.scripted import Answer, Request, ScriptedModel, call
     from .clock import FakeClock, run_virtual
     from .fixtures import load_replay_model
@@ -51,6 +53,7 @@ _EXPORTS = {
     "MemoryJournal": ".._adapters.journals.memory",
     "MemoryStore": ".._adapters.journals.memory",
     "ModelServer": ".model_server",
+    "PromptCache": ".._adapters.models.prompt_cache",
     "Request": ".._adapters.models.scripted",
     "ScriptedModel": ".._adapters.models.scripted",
     "ServerRequest": ".model_server",
@@ -66,6 +69,7 @@ __all__ = [
     "MemoryJournal",
     "MemoryStore",
     "ModelServer",
+    "PromptCache",
     "Request",
     "ScriptedModel",
     "ServerRequest",

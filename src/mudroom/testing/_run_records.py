@@ -21,7 +21,7 @@ from .._core.messages import AssistantMessage, TextBlock, ToolResultBlock, Usage
 from .._core.runs import Brief, Reason, Report, is_next_run
 from .._core.tools import ToolResult
 from .._engine.child_report import NO_SUMMARY, REPORT_CAP
-from .._engine.conversation import INTERRUPTED
+from .._engine.conversation import is_cut_off_result
 from .._engine.inbox import make_end_id
 from .._projections.engine_text import quote, unquote
 from .._projections.transcript import build_transcript
@@ -54,7 +54,8 @@ class CallRecord:
     @property
     def is_interrupted(self) -> bool:
         """True if the result only says that the call was interrupted."""
-        return self.result is not None and self.result.error and self.result.text == INTERRUPTED
+        result = self.result
+        return result is not None and result.error and is_cut_off_result(result.text)
 
 
 class ActiveTime:

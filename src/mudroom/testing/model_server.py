@@ -1,4 +1,4 @@
-"""Scripted model server on loopback: four wire formats, and the faults of real servers.
+"""Scripted model server on loopback: five wire formats, and the faults of real servers.
 
 `python -m mudroom.testing.model_server` runs one as a program, with a script for a parent and its
 children; see `--help`.
@@ -63,7 +63,7 @@ class ServerRequest:
     """One request, as the server received it.
 
     Arguments:
-        dialect: "anthropic", "openai", "openai-responses" or "google".
+        dialect: "anthropic", "openai", "openai-responses", "google" or "ollama".
         path: path of the URL.
         headers: HTTP headers; names ignore case.
         body: raw bytes.
@@ -260,7 +260,9 @@ class ModelServer:
             return web.Response(
                 body=whole(wire_answer), content_type="application/json", headers=fault.headers
             )
-        headers = {"Content-Type": f"{_EVENT_STREAM}; charset=utf-8", **fault.headers}
+        is_ollama = request.dialect == "ollama"
+        kind = "application/x-ndjson" if is_ollama else f"{_EVENT_STREAM}; charset=utf-8"
+        headers = {"Content-Type": kind, **fault.headers}
         response = web.StreamResponse(headers=headers)
         await response.prepare(http)
         if fault.cut_after is None and not fault.chunk_size and fault.body is None:
@@ -310,6 +312,7 @@ _DIALECTS = {
     "/responses": "openai-responses",
     ":streamGenerateContent": "google",
     ":generateContent": "google",
+    "/api/chat": "ollama",
 }
 """End of a path -> its dialect."""
 

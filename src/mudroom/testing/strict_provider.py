@@ -134,7 +134,8 @@ def _read_openai(messages: list[dict[str, Any]]) -> Iterator[_Turn]:
 
 
 def _read_responses(items: list[dict[str, Any]]) -> Iterator[_Turn]:
-    # Consecutive items of one side are one turn.
+    # Consecutive items of one side are one turn. A developer message is a system prompt.
+    items = [item for item in items if item.get("role") != "developer"]
     for role, group in groupby(items, _get_role):
         content = list(group)
         calls = [item["call_id"] for item in content if item["type"] == "function_call"]
@@ -171,4 +172,5 @@ _READERS = {
     "openai": _read_openai,
     "openai-responses": _read_responses,
     "google": _read_google,
+    "ollama": _read_openai,
 }

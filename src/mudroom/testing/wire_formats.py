@@ -177,8 +177,16 @@ def _openai_usage(usage: Usage) -> dict[str, Any]:
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.total_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        "prompt_tokens_details": _cached(usage),
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def _cached(usage: Usage) -> dict[str, int]:
+    written = usage.cache_write_tokens
+    return {
+        "cached_tokens": usage.cache_read_tokens,
+        **({"cache_write_tokens": written} if written else {}),
     }
 
 
@@ -277,7 +285,7 @@ def _response_item(block: Block, answer_id: str, index: int) -> dict[str, Any]:
 def _response_usage(usage: Usage) -> dict[str, Any]:
     return {
         "input_tokens": usage.input_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        "input_tokens_details": _cached(usage),
         "output_tokens": usage.output_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
         "total_tokens": usage.total_tokens,
@@ -357,11 +365,58 @@ _GOOGLE_STOP = {
     StopReason.OTHER: "OTHER",
 }
 
+
+def ollama_whole(answer: WireAnswer) -> bytes:
+    """Return an answer of Ollama's chat API as JSON."""
+    message: dict[str, Any] = {"role": "assistant", "content": ""}
+    for block in answer.blocks:
+        match block:
+            case TextBlock():
+                message["content"] += block.text
+            case ThinkingBlock():
+                message["thinking"] = message.get("thinking", "") + block.text
+            case ToolCallBlock():
+                message.setdefault("tool_calls", []).append(_ollama_call(block))
+    return _encode(_ollama_end(answer) | {"message": message})
+
+
+def ollama_stream(answer: WireAnswer) -> Iterator[bytes]:
+    """Yield an answer of Ollama's chat API as lines of JSON."""
+    for block in answer.blocks:
+        if isinstance(block, ToolCallBlock):
+            parts = [{"content": "", "tool_calls": [_ollama_call(block)]}]
+        elif isinstance(block, ThinkingBlock):
+            parts = [{"content": "", "thinking": chunk} for chunk in _chunks(block.text)]
+        else:
+            parts = [{"content": chunk} for chunk in _chunks(block.text)]
+        for part in parts:
+            message = {"role": "assistant", **part}
+            yield _encode({"model": answer.model, "message": message, "done": False}) + b"\n"
+    message = {"role": "assistant", "content": ""}
+    yield _encode(_ollama_end(answer) | {"message": message}) + b"\n"
+
+
+def _ollama_call(call: ToolCallBlock) -> dict[str, Any]:
+    arguments = msgspec.Raw(_arguments(call).encode())
+    return {"id": call.id, "function": {"name": call.name, "arguments": arguments}}
+
+
+def _ollama_end(answer: WireAnswer) -> dict[str, Any]:
+    return {
+        "model": answer.model,
+        "done": True,
+        "done_reason": "length" if answer.stop_reason is StopReason.LENGTH else "stop",
+        "prompt_eval_count": answer.usage.input_tokens,
+        "eval_count": answer.usage.output_tokens,
+    }
+
+
 WRITERS = {
     "anthropic": (anthropic_stream, anthropic_whole),
     "openai": (openai_stream, openai_whole),
     "openai-responses": (responses_stream, responses_whole),
     "google": (google_stream, google_whole),
+    "ollama": (ollama_stream, ollama_whole),
 }
 """Dialect -> functions that write an answer as a stream and whole."""
 

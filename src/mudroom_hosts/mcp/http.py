@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mudroom.driving import Listener, Refusal
+from mudroom.driving import Listener, Refusal, time_limit
 from mudroom.errors import MudroomError
 
 from .host_task import OWNER_KEY, Owner
@@ -182,7 +182,7 @@ async def _read_body(receive: Receive) -> bytes | Refusal:
     parts: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
+        async with time_limit(_BODY_SECONDS):
             while (message := await receive())["type"] == "http.request":
                 part = message.get("body", b"")
                 size += len(part)

@@ -24,7 +24,7 @@ from msgspec import Struct
 from pydantic import Field
 
 from mudroom import __version__
-from mudroom.driving import Question
+from mudroom.driving import Question, time_limit
 from mudroom.errors import MudroomError
 
 from .following import Context, Following, answer_question, can_ask, get_owner, make_input_request
@@ -467,7 +467,7 @@ class TaskNotifications:
                     await changed.wait()
                 else:
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(rest):
+                        async with time_limit(rest):
                             await changed.wait()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from mudroom import Reason, Report, TextBlock
+from mudroom.driving import time_limit
 from mudroom.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFinished
 from mudroom.views import is_child_id, stream_events
 
@@ -109,7 +110,7 @@ class PromptFollower:
                 message = "the server stops; the session continues when it is started again"
                 raise RequestError(503, "draining", f"{message}: {self._record.id}")
             try:
-                async with asyncio.timeout(self._parts.options.keepalive_seconds):
+                async with time_limit(self._parts.options.keepalive_seconds):
                     await change.wait()
             except TimeoutError:
                 yield ""

@@ -59,7 +59,7 @@ def check_screens(events: list[AnyEvent]) -> None:
     progress = PlainProgress(stream, RunTree(), verbose=True)
     for event in events:
         progress.on_event(event)
-    assert f"[sleeper#1.1.1] {line}\n" in stream.getvalue()
+    assert f"): {line}\n" in stream.getvalue()
 
 
 async def test_the_progress_of_a_call_is_shown(tmp_path: Path) -> None:

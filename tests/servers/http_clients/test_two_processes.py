@@ -59,30 +59,32 @@ async def test_sessions_of_one_process_are_served_by_the_other(
         ModelServer(answer) as model,
         aiohttp.ClientSession() as http,
         start_server(tmp_path, model.url, *flags) as (first, first_url),
-        start_server(tmp_path, model.url, *flags) as (_, second_url),
     ):
         one = Client(http, first_url, token)
-        two = Client(http, second_url, token)
         session = (await one.create(prompt="Held."))["id"]
-        messages: list[Line] = []
-        stream = asyncio.create_task(collect(two, session, messages, is_idle))
-        await wait_for_status(two, session, "working")
-        assert [each["id"] for each in (await two.get("/v1/sessions"))["data"]] == [session]
-        later = await two.post(session, "user.message", text="Slow.")
-        opened.set()
-        async with asyncio.timeout(SECONDS):
-            await held.wait()
-        assert len(asked) == 2  # the process that has the session took the prompt, once
-        first.kill()
-        await first.wait()
-        is_dead = True
-        async with asyncio.timeout(SECONDS):
-            await stream
-        view = await two.get(f"/v1/sessions/{session}")
-        assert (view["last"]["id"], view["last"]["reason"]) == (later["id"], "GOAL")
-        stored = [each for each in messages if "id" in each]
-        check_whole(stored, await list_cursors(two, session))
-        assert len({each["id"] for each in stored}) == len(stored)
+        await wait_for_status(one, session, "working")
+        # Only now, because any process may take a session that none has opened yet.
+        async with start_server(tmp_path, model.url, *flags) as (_, second_url):
+            two = Client(http, second_url, token)
+            messages: list[Line] = []
+            stream = asyncio.create_task(collect(two, session, messages, is_idle))
+            await wait_for_status(two, session, "working")
+            assert [each["id"] for each in (await two.get("/v1/sessions"))["data"]] == [session]
+            later = await two.post(session, "user.message", text="Slow.")
+            opened.set()
+            async with asyncio.timeout(SECONDS):
+                await held.wait()
+            assert len(asked) == 2  # the process that has the session took the prompt, once
+            is_dead = True  # before the kill: the other process may ask the model at once
+            first.kill()
+            await first.wait()
+            async with asyncio.timeout(SECONDS):
+                await stream
+            view = await two.get(f"/v1/sessions/{session}")
+            assert (view["last"]["id"], view["last"]["reason"]) == (later["id"], "GOAL")
+            stored = [each for each in messages if "id" in each]
+            check_whole(stored, await list_cursors(two, session))
+            assert len({each["id"] for each in stored}) == len(stored)
 
 
 @pytest.mark.timeout(300)

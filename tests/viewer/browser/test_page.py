@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.projections.test_cache_use import make_misses
 from tests.viewer.sessions import (
     SessionBuilder,
     build_hostile_session,
@@ -201,7 +202,24 @@ async def test_the_page_folds_events_like_the_python_projections(page: Page) -> 
             "parent": book.parent_tokens,
             "without": book.without_children_tokens,
             "childTokens": book.child_tokens,
+            "sent": book.cache.input_tokens,
+            "cached": book.cache.read_tokens,
+            "misses": book.cache.misses,
         }
+
+
+async def test_the_misses_of_the_cache_are_those_of_the_ledger(page: Page) -> None:
+    script = SessionBuilder()
+    script.open_session()
+    script.events += make_misses()
+    book = Ledger.from_events(script.events)
+    assert len(book.cache.misses) == 7
+    async with open_page(page, script):
+        ledger = await page.run("computeLedger(app.fold)")
+        misses = await page.run("[...app.fold.runs.values()].map(run => run.cache.misses.length)")
+    assert ledger["misses"] == book.cache.misses
+    assert ledger["cached"] == book.cache.read_tokens
+    assert sum(misses) == 8
 
 
 def block_texts(messages: Iterable[Message]) -> list[str]:

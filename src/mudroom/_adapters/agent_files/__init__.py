@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         find_style,
         load_output_styles,
     )
-    from .safe_read import Diagnostic, Severity, count_by_severity, find_files
+    from .safe_read import Diagnostic, Severity, count_by_severity, find_files, join_repeated
     from .skills import Skill, load_skill, load_skills
 
 BUILTIN_AGENTS = ("general", "explore", "plan")
@@ -42,7 +42,7 @@ _MODULES = {
     "declared_servers": "DeclaredServer may_declare_servers may_have_rights",
     "fields": "fold_name normalize_name",
     "output_styles": "NO_STYLE OutputStyle apply_style find_style load_output_styles",
-    "safe_read": "Diagnostic Severity count_by_severity find_files",
+    "safe_read": "Diagnostic Severity count_by_severity find_files join_repeated",
     "skills": "Skill load_skill load_skills",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -60,6 +60,7 @@ __all__ = [  # noqa: RUF022  (by theme)
     "Diagnostic",
     "Severity",
     "count_by_severity",
+    "join_repeated",
     "Skill",
     "load_skill",
     "load_skills",

@@ -15,6 +15,7 @@ from . import BUILTIN_AGENTS
 from .declared_servers import DeclaredServer, list_declared
 from .fields import AgentDraft, draft_agent, fold_name, normalize_name
 from .frontmatter import Entry, parse_document, parse_toml
+from .github_files import is_github_file
 from .locations import AGENT_LOCATIONS, Location, PluginFolders, list_locations, make_part_name
 from .prompt_template import fill_variables
 from .safe_read import Diagnostic, FileDiagnostics, list_files, make_name_clash, read_text
@@ -22,7 +23,7 @@ from .skills import Skill, format_preloaded, load_skills
 
 TEMPLATE_DESCRIPTION = "when to use this agent (the only text that its caller reads)"
 """The description that `mudroom agents new` writes."""
-_NAMED_BY_FILE = ("agents", "opencode")
+_NAMED_BY_FILE = ("agents", "opencode", "github")
 _RESERVED = ("main", *BUILTIN_AGENTS)
 
 
@@ -230,9 +231,10 @@ def load_agent_file(
     draft = draft_agent(entries, diagnostics, tools)
     if body:
         draft.fields["instructions"] = body
-    if dialect == "opencode" or (dialect in _NAMED_BY_FILE and "name" not in draft.fields):
+    is_named_by_file = dialect in _NAMED_BY_FILE or is_github_file(path)
+    if dialect == "opencode" or (is_named_by_file and "name" not in draft.fields):
         name = os.path.relpath(path, folder or os.path.dirname(path))
-        draft.fields["name"] = normalize_name(name.rpartition(".")[0])
+        draft.fields["name"] = normalize_name(name.rpartition(".")[0].removesuffix(".agent"))
     return _finish(draft, entries, body_line, skills or {}), draft
 
 

@@ -58,7 +58,6 @@ def load_commands(
 def check_commands(
     folder: str, *, user_home: str, plugins: Iterable[PluginFolders] = ()
 ) -> list[Diagnostic]:
-    """Return the problems with the commands of a folder, of the user and of plugins."""
     diagnostics: list[Diagnostic] = []
     commands = _load_commands(folder, user_home, plugins, diagnostics)
     for command in commands.values():

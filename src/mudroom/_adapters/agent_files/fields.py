@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from msgspec import Struct
 
-from ..._core.agents import Agent, Mode, WorkspaceKind
+from ..._core.agents import Agent, Effort, Mode, WorkspaceKind
 from ..._core.budgets import Budget
 from ..._core.json_values import JsonValue
 from ..._core.output_declarations import parse_outputs
@@ -20,6 +20,7 @@ from ..._core.tool_names import make_server_pattern, normalize_tool_name, parse_
 from ..._platform.patterns import compile_later
 from ...errors import UnknownName
 from .frontmatter import Entry
+from .github_files import is_github_file, read_models, translate_tools
 from .safe_read import FileDiagnostics
 
 MAX_DESCRIPTION = 2_000
@@ -51,6 +52,10 @@ class AgentDraft(Struct):
     unused_reason: str = ""
 
     def build_agent(self) -> Agent:
+        if self.fields.get("model") == "opusplan":
+            # Claude Code plans with Opus and works with Sonnet.
+            is_plan = self.fields.get("mode") is Mode.PLAN
+            self.fields["model"] = "opus" if is_plan else "sonnet"
         tools = add_server_patterns(self.tools, self.servers)
         if self.denied_tools:
             tools = (*(("*",) if tools is None else tools), *self.denied_tools)
@@ -169,7 +174,18 @@ def _handle_description(draft: AgentDraft, value: JsonValue, line: int) -> None:
 
 
 def _handle_model(draft: AgentDraft, value: JsonValue, line: int) -> None:
-    model = _read_text(value)
+    if is_github_file(draft.diagnostics.path):
+        names = value if isinstance(value, list) else _read_text(value).split("|")
+        model = read_models(map(_read_text, names))
+    else:
+        model = _read_text(value)
+    if model.endswith("[1m]"):
+        draft.diagnostics.add_warning(
+            line, f"model {model}: [1m] has no effect: the whole window of a model is always used"
+        )
+        model = model.removesuffix("[1m]")
+    # Claude Code's word for its most capable model, and for the next one if there is no access.
+    model = "fable,opus" if model == "best" else model
     is_inherited = model.lower() in ("inherit", "auto", "default")
     draft.fields["model"] = "inherit" if is_inherited else model
 
@@ -179,6 +195,8 @@ def _handle_tools(draft: AgentDraft, value: JsonValue, line: int) -> None:
     draft.tools = allowed.tools
     if allowed.agents is not None:
         draft.fields["children"] = allowed.agents
+    if value and not allowed.tools:
+        draft.diagnostics.add_warning(line, "none of its tools has a counterpart: it gets none")
     names = [pattern.partition("(")[0] for pattern in allowed.tools]
     known = ("*", *draft.known_tools)
     # A mistyped list must not leave an agent that cannot do anything.
@@ -251,6 +269,25 @@ def _handle_skills(draft: AgentDraft, value: JsonValue, line: int) -> None:
 
 def _handle_servers(draft: AgentDraft, value: JsonValue, line: int) -> None:
     draft.servers = parse_servers(value)
+
+
+def _handle_effort(draft: AgentDraft, value: JsonValue, line: int) -> None:
+    effort = _read_choice(value, "minimal", *get_args(Effort))
+    draft.fields["effort"] = "low" if effort == "minimal" else effort
+
+
+def _handle_agents(draft: AgentDraft, value: JsonValue, line: int) -> None:
+    draft.fields["children"] = tuple(
+        name if "*" in name else normalize_name(name) for name in parse_names(value)
+    )
+
+
+def _handle_child_use(draft: AgentDraft, value: JsonValue, line: int) -> None:
+    draft.is_main = not _read_flag(value)
+
+
+def _handle_no_child_use(draft: AgentDraft, value: JsonValue, line: int) -> None:
+    draft.is_main = _read_flag(value)
 
 
 def _handle_mode(draft: AgentDraft, value: JsonValue, line: int) -> None:
@@ -353,6 +390,10 @@ _SPELLINGS: tuple[tuple[str, FieldHandler], ...] = (
     ("mode", _handle_mode),
     ("kind", _handle_kind),
     ("disable disabled", _handle_disabled),
+    ("effort model_reasoning_effort", _handle_effort),
+    ("agents", _handle_agents),
+    ("infer", _handle_child_use),
+    ("disable_model_invocation", _handle_no_child_use),
     ("modelConfig model_config", _MODEL_CONFIG),
     ("runConfig run_config", _RUN_CONFIG),
 )
@@ -365,6 +406,7 @@ _LIMITING = {
     _handle_permission_mode,
     _handle_sandbox_mode,
     _handle_child_tools,
+    _handle_agents,
     _handle_budget,
     _TURNS,
     _MINUTES,
@@ -372,9 +414,9 @@ _LIMITING = {
     _WORKSPACE,
 }
 _UNUSED = (
-    "color hidden effort background hooks memory initialPrompt "
-    "display_name model_reasoning_effort nickname_candidates license version title metadata "
-    "argument_hint when_to_use author tags"
+    "color hidden background hooks memory initialPrompt "
+    "display_name nickname_candidates license version title metadata "
+    "argument_hint when_to_use author tags user_invocable user_invokable handoffs target"
 )
 _UNUSED_KEYS = frozenset(_UNUSED.split())
 
@@ -420,7 +462,7 @@ def parse_allowed(
         return _parse_map(value, known, diagnostics, line)
     tools: dict[str, None] = {}
     agents: tuple[str, ...] | None = None
-    for name in parse_names(value):
+    for name in translate_tools(parse_names(value), known, diagnostics, line):
         pattern = parse_tool_pattern(name)
         if pattern.tool == "task" and pattern.calls and not pattern.is_excluded:
             agents = tuple(parse_names(pattern.calls))
@@ -435,7 +477,8 @@ def parse_denied(
 ) -> tuple[str, ...]:
     """Turn denied tools and calls into excluding patterns; ValueError for unclear ones."""
     return tuple(
-        f"!{_resolve_pattern(name, known, diagnostics, line)}" for name in parse_names(value)
+        f"!{_resolve_pattern(name, known, diagnostics, line)}"
+        for name in translate_tools(parse_names(value), known, diagnostics, line)
     )
 
 

@@ -49,6 +49,7 @@ AGENT_LOCATIONS = (
     LocationKind("codex", ".codex/agents", ".toml"),
     LocationKind("qwen", ".qwen/agents"),
     LocationKind("goose", ".goose/agents"),
+    LocationKind("github", ".github/agents", user_folder=".copilot/agents"),
 )
 SKILL_LOCATIONS = (
     LocationKind("agents", ".agents/skills", "SKILL.md", is_recursive=True),

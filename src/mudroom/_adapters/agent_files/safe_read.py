@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 
 from msgspec import Struct
@@ -188,6 +189,15 @@ class FileDiagnostics:
     @property
     def has_errors(self) -> bool:
         return any(item.severity is Severity.ERROR for item in self.items)
+
+
+def join_repeated(diagnostics: Collection[Diagnostic]) -> list[tuple[Diagnostic, int]]:
+    """Return each different remark once, where it is made first, and how often it is made."""
+    first: dict[tuple[Severity, str], Diagnostic] = {}
+    counts = Counter((item.severity, item.text) for item in diagnostics)
+    for item in sorted(diagnostics, key=lambda item: (item.path, item.line)):
+        first.setdefault((item.severity, item.text), item)
+    return [(item, counts[key]) for key, item in first.items()]
 
 
 def make_name_clash(path: str, first_path: str, name: str) -> Diagnostic:

@@ -172,7 +172,7 @@ class HttpClient:
         make_body: Callable[[], bytes],
         make_reader: Callable[[], StreamReader],
         handle_failure: Callable[[RequestFailure], Remedy | None] = lambda failure: None,
-        check_answer: Callable[[AssistantMessage], AssistantMessage] | None = None,
+        check_answer: Callable[[AssistantMessage], AssistantMessage | None] | None = None,
     ) -> AsyncGenerator[StreamChunk | RetryNotice | AssistantMessage, None]:
         """Post a body and yield the chunks of the answer, then the whole message.
 
@@ -184,7 +184,8 @@ class HttpClient:
         Arguments:
             make_body, make_reader: return the body and a new reader; called for each attempt.
             handle_failure: called with a final failure; returns a Remedy, or None to give up.
-            check_answer: returns the answer to yield, or raises a ModelError.
+            check_answer: returns the answer to yield, or None if another request continues it, or
+                raises a ModelError.
         """
         attempt = 0
         few_tries_used = 0
@@ -197,7 +198,10 @@ class HttpClient:
                     for chunk in await exchange.read():
                         yield chunk
                 answer = exchange.finish()
-                yield check_answer(answer) if check_answer else answer
+                checked = check_answer(answer) if check_answer else answer
+                if checked is None:
+                    continue
+                yield checked
                 return
             except _STREAM_ERRORS as error:
                 failure = exchange.classify(error)

@@ -6,6 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import cached_property
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
@@ -41,6 +42,7 @@ log = logging.getLogger("mudroom")
 # A prefix holds the system prompt and all tool schemas, often tens of kilobytes.
 _MAX_CACHED_PREFIXES = 32
 _SAMPLING = ("temperature", "top_p")
+CACHE_KEY = "prompt_cache_key"
 # Default output limit in tokens where the server reports its window, which bounds answers as
 # well.
 _SERVED_MAX_OUTPUT = 32_000
@@ -145,6 +147,8 @@ class WireModel(ABC):
             config.top_p,
             config.max_tokens,
             config.server_tools,
+            config.effort,
+            config.cache_key,
         )
         prefix = self._prefixes.get(key)
         if prefix is None:
@@ -180,6 +184,17 @@ class WireModel(ABC):
         """Names of the tools the provider runs for this model."""
         return tuple(name for name in self.SERVER_TOOLS if name in self.facts.server_tools)
 
+    def get_effort(self, config: RequestConfig) -> str | None:
+        """Return the requested effort, None if the model has no such setting."""
+        takes_effort = self.facts.takes_effort and "effort" not in self.facts.refused
+        return config.effort if takes_effort else None
+
+    def encode_cache_key(self, config: RequestConfig) -> dict[str, str]:
+        """Encode the cache key, if the host takes one. It is hashed: OpenAI takes 64 characters."""
+        if not (config.cache_key and self.facts.takes_cache_key) or CACHE_KEY in self.facts.refused:
+            return {}
+        return {CACHE_KEY: sha256(config.cache_key.encode()).hexdigest()[:32]}
+
     def encode_server_tools(self, config: RequestConfig) -> list[dict[str, Any]]:
         """Encode the requested tools that the provider runs."""
         names = [name for name in config.server_tools if name in self.server_tools]
@@ -188,6 +203,11 @@ class WireModel(ABC):
     @property
     def context_window(self) -> int:
         """Tokens of prompt and answer together, 0 if unknown."""
+        return self.facts.context_window or self.facts.usual_window
+
+    @property
+    def stated_window(self) -> int:
+        """The context window as the server or a refusal stated it, 0 if neither did."""
         return self.facts.context_window
 
     @cached_property
@@ -302,7 +322,7 @@ class WireConversation:
             self._check_answer if tools else None,
         )
 
-    def _check_answer(self, answer: AssistantMessage) -> AssistantMessage:
+    def _check_answer(self, answer: AssistantMessage) -> AssistantMessage | None:
         """Mark an answer as stopped early if it contains a tool call written as text.
 
         The model is told once; ModelRefused is raised if its next answer does it again.
@@ -358,12 +378,14 @@ class WireConversation:
         # Otherwise another conversation has already learnt from a refusal: try again with that.
         if self._prefix.facts is model.facts:
             refusal = failure.error.message
-            from .refusals.repairs import learn_facts  # only a refusal needs it
+            from .refusals.repairs import PATTERNS, learn_facts  # only a refusal needs it
 
             room_change = self._fit_room(refusal)
             learnt = None if room_change else learn_facts(model.facts, refusal)
             if learnt:
                 facts, change = learnt
+                if facts.refused - model.facts.refused == frozenset({PATTERNS}):
+                    change += self._name_tools_with_patterns()
                 model.change_facts(facts)
             elif room_change:
                 change = room_change
@@ -372,6 +394,13 @@ class WireConversation:
         self._prefix = model.get_prefix(self._prefix.config)
         self._fit_entries()
         return Remedy(change=f"sent again: {change}. {failure.error.message}")
+
+    def _name_tools_with_patterns(self) -> str:
+        from .refusals.repairs import remove_patterns
+
+        tools = self._prefix.config.tools
+        names = [each.name for each in tools if remove_patterns(each.parameters) != each.parameters]
+        return f", those of {', '.join(names)} had some" if names else ""
 
     def _fit_room(self, refusal: str) -> str:
         """Lower the output limit to the room a refusal states; return the change, or ""."""

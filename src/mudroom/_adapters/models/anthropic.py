@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from ..._core.messages import (
     AssistantBlock,
@@ -26,7 +26,7 @@ from ..._core.messages import (
     UserMessage,
     get_sendable_arguments,
 )
-from ..._core.ports import RequestConfig, StreamChunk
+from ..._core.ports import RequestConfig, RetryNotice, StreamChunk
 from ..._core.tools import Tool
 from ..._projections.web_searches import FOUND, read_anthropic_step
 from ...errors import ModelGarbled
@@ -45,6 +45,7 @@ class _Usage(Struct):
     cache_creation_input_tokens: int | None = None
     output_tokens_details: dict[str, Any] | None = None
     server_tool_use: dict[str, Any] | None = None
+    cache_creation: dict[str, Any] | None = None
 
 
 _COUNT_NAMES = _Usage.__struct_fields__[:4]
@@ -279,7 +280,7 @@ class AnthropicReader:
         """Replace the counts that are set: each event reports totals and may leave some out."""
         if usage is None:
             return
-        *counts, details, server_tools = astuple(usage)
+        *counts, details, server_tools, writes = astuple(usage)
         for name, count in zip(_COUNT_NAMES, counts, strict=True):
             if count is not None:
                 self._counts[name] = count
@@ -287,6 +288,8 @@ class AnthropicReader:
             self._counts["thinking"] = thinking
         if server_tools and (searches := server_tools.get("web_search_requests")) is not None:
             self._counts["searches"] = searches
+        if writes and (tokens := writes.get("ephemeral_1h_input_tokens")) is not None:
+            self._counts["hour"] = tokens
 
 
 def _ensure_unique_ids(
@@ -316,14 +319,26 @@ def _to_usage(counts: Mapping[str, int]) -> Usage:
         cache_write_tokens=cache_written,
         reasoning_tokens=counts.get("thinking", 0),
         searches=counts.get("searches", 0),
+        cache_hour_tokens=counts.get("hour", 0),
     )
 
 
 # The version that compatible servers accept. Later versions also refuse sampling parameters for
 # older models.
 _API_VERSION = "2023-06-01"
+_PAUSE = "pause_turn"
+# Times that an answer is continued.
+_MAX_PAUSES = 8
 _CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
 _CACHE_MARK_JSON = b',"cache_control":{"type":"ephemeral"}'
+_HOUR_MARK_JSON = b',"cache_control":{"type":"ephemeral","ttl":"1h"}'
+# Seconds that cache entries live after their last use, without and with a lifetime of an hour.
+_SHORT_LIFE = 300.0
+_LONG_LIFE = 3600.0
+# In prices of input tokens: what writing an expired prompt again costs more than reading it, and
+# what writing it for an hour costs more than writing it for five minutes.
+_PRICE_OF_LOSS = 1.25 - 0.1
+_PRICE_OF_HOUR = 2.0 - 1.25
 # Block types on which the API accepts no cache mark.
 _UNMARKABLE_BLOCKS = frozenset({"thinking", "redacted_thinking"})
 
@@ -357,6 +372,8 @@ class AnthropicModel(WireModel):
             "stream": True,
             **get_sampling(config, self.facts),
         }
+        if effort := self.get_effort(config):
+            fields["output_config"] = {"effort": effort}
         tools = [_encode_tool(tool, names) for tool in config.tools]
         tools += self.encode_server_tools(config)
         if tools:
@@ -381,22 +398,104 @@ class AnthropicModel(WireModel):
 
 
 class AnthropicConversation(WireConversation):
-    """A conversation with a cache mark on its last message: everything up to it is cached."""
+    """A conversation with cache marks on its last message and on that of the request before.
 
-    _is_last_markable = False
+    The API looks for an earlier entry in the 20 blocks before a mark. A turn with more than nine
+    calls has more blocks, so the second mark is where the request before wrote its entry.
+
+    A conversation that lost its cache in a long wait, for children say, keeps later entries for an
+    hour, as long as the prompt it has paid twice costs more than the dearer writes.
+    """
+
+    _paused: AssistantMessage | None = None
+    _paused_at = 0
+    _pauses = 0
+    _last_end = 0
+    _answered_end = 0
+    _asked_at = 0.0
+    _asked_size = 0
+    _lost_size = 0
+    _keeps_hour = False
+    _ends_before_pause = (0, 0)
 
     def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
-        if not self._is_last_markable:
-            return super().build_body(tools=tools, max_tokens=max_tokens)
-        # The mark belongs into the last block: before the closing "}]}" of the last message.
+        self._keeps_hour = self._choose_hour()
+        mark = _HOUR_MARK_JSON if self._keeps_hour else _CACHE_MARK_JSON
         messages = memoryview(self._messages)
-        end = self._make_end(tools=tools)
-        start = self._make_start(max_tokens)
-        return b"".join((start, messages[:-3], _CACHE_MARK_JSON, messages[-3:], end))
+        parts: list[bytes | memoryview] = [self._make_start(max_tokens)]
+        start = 0
+        for end in (self._answered_end, self._last_end):
+            if end > start:
+                parts += (messages[start:end], mark)
+                start = end
+        parts += (messages[start:], self._make_end(tools=tools))
+        return b"".join(parts)
+
+    def append(self, message: Message) -> None:
+        self._forget_pause()
+        super().append(message)
+
+    def request_answer(
+        self, *, tools: bool = True, max_tokens: int | None = None
+    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
+        self._forget_pause()
+        return super().request_answer(tools=tools, max_tokens=max_tokens)
+
+    def _check_answer(self, answer: AssistantMessage) -> AssistantMessage | None:
+        """Continue an answer that the API paused for a long search, by sending it back as it is."""
+        if before := self._paused:
+            content = (*before.content, *answer.content)
+            answer = replace(answer, content=content, usage=before.usage + answer.usage)
+        if answer.provider_stop_reason != _PAUSE or self._pauses >= _MAX_PAUSES:
+            self._forget_pause()
+            return super()._check_answer(answer)
+        pauses = self._pauses + 1
+        ends = (self._last_end, self._answered_end)
+        self._forget_pause()
+        self._paused_at = len(self._messages)
+        names = self._prefix.names
+        blocks = _encode_assistant_message(answer, names, self._model.wire, is_paused=True)
+        if not blocks:
+            return super()._check_answer(answer)
+        self.append_entry({"role": "assistant", "content": blocks})
+        self._paused = answer
+        self._pauses = pauses
+        self._ends_before_pause = ends
+        return None
+
+    def _forget_pause(self) -> None:
+        """Remove the sent part of a paused answer: the whole answer will be appended."""
+        if self._paused is None:
+            return
+        del self._messages[self._paused_at :]
+        self._last_end, self._answered_end = self._ends_before_pause
+        self._paused = None
+        self._pauses = 0
 
     def append_entry(self, entry: dict[str, Any]) -> None:
+        if entry["role"] == "assistant":
+            self._answered_end = self._last_end
         super().append_entry(entry)
-        self._is_last_markable = entry["content"][-1]["type"] not in _UNMARKABLE_BLOCKS
+        is_markable = entry["content"][-1]["type"] not in _UNMARKABLE_BLOCKS
+        # A mark belongs into the last block: before the closing "}]}" of the message.
+        self._last_end = len(self._messages) - 3 if is_markable else 0
+
+    def _make_start(self, max_tokens: int | None) -> bytes:
+        start = super()._make_start(max_tokens)
+        # No text can contain the mark: its quotes would be escaped.
+        return start.replace(_CACHE_MARK_JSON, _HOUR_MARK_JSON) if self._keeps_hour else start
+
+    def _choose_hour(self) -> bool:
+        """Return whether entries written for an hour would have cost less so far."""
+        now = self._model.http.clock.monotonic()
+        wait = now - self._asked_at
+        if _SHORT_LIFE < wait < _LONG_LIFE:
+            self._lost_size += self._asked_size
+        self._asked_at = now
+        self._asked_size = len(self._messages) + len(self._prefix.data)
+        if not self._model.facts.keeps_cache_hour:
+            return False
+        return self._lost_size * _PRICE_OF_LOSS > self._asked_size * _PRICE_OF_HOUR
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
@@ -422,11 +521,15 @@ def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:
 
 
 def _encode_assistant_message(
-    message: AssistantMessage, names: ToolNames, wire: str
+    message: AssistantMessage, names: ToolNames, wire: str, *, is_paused: bool = False
 ) -> list[dict[str, Any]]:
-    """Encode an answer without the thinking and searches of other servers."""
+    """Encode an answer without the thinking and searches of other servers.
+
+    Arguments:
+        is_paused: the API continues the answer, with the search that has no result yet.
+    """
     is_own = message.wire == wire
-    searches = _decode_searches(message) if is_own else {}
+    searches = _decode_searches(message, with_open=is_paused) if is_own else {}
     blocks: list[dict[str, Any]] = []
     for block in message.content:
         match block:
@@ -451,18 +554,21 @@ def _encode_citations(citations: str) -> dict[str, Any]:
     return {"citations": msgspec.Raw(citations.encode())} if citations else {}
 
 
-def _decode_searches(message: AssistantMessage) -> dict[ProviderBlock, dict[str, Any]]:
+def _decode_searches(
+    message: AssistantMessage, *, with_open: bool
+) -> dict[ProviderBlock, dict[str, Any]]:
     """Decode search blocks as the API sent them.
 
-    The API refuses an interrupted search, which has no result, so it is left out.
+    The API refuses an interrupted search, which has no result, so it is left out unless
+    `with_open` is true.
     """
     blocks: dict[ProviderBlock, dict[str, Any]] = {
         block: msgspec.json.decode(block.data)
         for block in message.content
         if isinstance(block, ProviderBlock)
     }
-    if not blocks:
-        return {}
+    if with_open or not blocks:
+        return blocks
     ids = Counter(block.get("tool_use_id") or block.get("id") for block in blocks.values())
     return {
         block: data

@@ -338,10 +338,15 @@ class GoogleModel(WireModel):
         if tools := tools + self.encode_server_tools(config):
             fields["tools"] = tools
         sampling = get_sampling(config, self.facts)
-        fields["generationConfig"] = {
+        generation: dict[str, Any] = {
             "maxOutputTokens": self.facts.choose_max_tokens(config.max_tokens),
             **{_SAMPLING_NAMES[name]: value for name, value in sampling.items()},
         }
+        if effort := self.get_effort(config):
+            # Its levels end at "high".
+            level = effort if effort in ("low", "medium") else "high"
+            generation["thinkingConfig"] = {"thinkingLevel": level}
+        fields["generationConfig"] = generation
         return encode(fields)[:-1] + b',"contents":['
 
     def make_conversation(self, config: RequestConfig) -> WireConversation:

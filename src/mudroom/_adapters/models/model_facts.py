@@ -22,6 +22,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
         takes_one_sampling: `temperature` and `top_p` must not be sent together.
         takes_chat_tools: Chat Completions accepts tools for the model.
         tool_effort: `reasoning_effort` that Chat Completions needs with tools; "" sends none.
+        takes_effort: requests may say how thoroughly the model thinks.
         encrypts_reasoning: the Responses API returns encrypted reasoning on request.
         takes_unsigned_calls: Gemini accepts calls without a thought signature.
         max_call_id: longest call id in Chat Completions; 0 if unknown.
@@ -32,7 +33,14 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
         tells_price: the host states the price of an answer on request.
         takes_images: the model accepts images.
         server_tools: tools the provider runs for the model, such as "web_search".
-        context_window: tokens of prompt and answer together; 0 if unknown.
+        keeps_cache_hour: the host keeps cache entries for an hour on request.
+        takes_cache_key: the host takes a key that leads requests with the same start to one cache.
+        bills_cache_writes: writing to the cache costs more than input, and entries end only where
+            a message is marked.
+        context_window: tokens of prompt and answer together, as the server or a refusal stated
+            them; 0 if neither did.
+        usual_window: the same for models of this name where the table of prices knows none; 0 if
+            unknown.
         max_output: default output limit in tokens; below the model's own where the prompt has to
             fit as well.
         output_cap: largest output limit the model accepts; 0 if unknown.
@@ -44,6 +52,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     takes_one_sampling: bool = False
     takes_chat_tools: bool = True
     tool_effort: str = ""
+    takes_effort: bool = False
     encrypts_reasoning: bool = False
     takes_unsigned_calls: bool = False
     max_call_id: int = 0
@@ -52,15 +61,19 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     tells_price: bool = False
     takes_images: bool = False
     server_tools: frozenset[str] = frozenset()
+    keeps_cache_hour: bool = False
+    takes_cache_key: bool = False
+    bills_cache_writes: bool = False
     context_window: int = 0
+    usual_window: int = 0
     max_output: int = 8_192
     output_cap: int = 0
 
     def choose_max_tokens(self, requested: int | None) -> int:
         """Return the output limit: as requested, else at most a quarter of the window."""
         limit = requested or self.max_output
-        if not requested and self.context_window:
-            limit = max(MIN_OUTPUT, min(limit, self.context_window // 4))
+        if not requested and (window := self.context_window or self.usual_window):
+            limit = max(MIN_OUTPUT, min(limit, window // 4))
         return min(limit, self.output_cap or limit)
 
 
@@ -95,27 +108,22 @@ _SEARCH: dict[str, Any] = {"server_tools": frozenset({"web_search"})}
 
 # A later row overrides the facts of earlier ones; refused fields add up.
 _ROWS = (
-    _make_row("gpt-oss", context_window=131_072, max_output=32_000),
-    _make_row("deepseek-", context_window=64_000),
+    _make_row("gpt-oss", usual_window=131_072, max_output=32_000, takes_effort=True),
     _make_row("deepseek-reasoner", max_output=32_000),
-    _make_row(pattern=r"(mi|code|dev|magi|pix)(ni)?stral-|pixtral-", context_window=128_000),
     # Local servers check the ids as well: https://github.com/ml-explore/mlx-lm/issues/1375.
     _make_row("tral", r"(?i)(mis|minis|mix|codes|devs|magis|pix)tral", needs_short_ids=True),
-    _make_row("kimi-", context_window=131_072, max_output=16_384),
-    _make_row("glm-", context_window=128_000, max_output=16_384),
+    _make_row(pattern="kimi-|glm-", max_output=16_384),
     # A local server decides how long the window of an open model is.
-    _make_row(host=r"^(127\.|localhost|\[::1\])", context_window=0),
-    _make_row("gpt-", _START + r"(chat)?gpt-(?!oss)", context_window=128_000, max_output=16_384),
+    _make_row(host=r"^(127\.|localhost|\[::1\])", usual_window=0),
+    _make_row("gpt-", _START + r"(chat)?gpt-(?!oss)", max_output=16_384),
     _make_row(pattern=_START + r"((chat)?gpt-(?!oss)|o\d)", max_call_id=40),
-    _make_row("gpt-3.5", context_window=16_385, max_output=4_096),
-    _make_row("gpt-4", r"gpt-4($|-\d)", context_window=8_192),
+    _make_row("gpt-3.5", usual_window=16_385, max_output=4_096),
+    _make_row("gpt-4", r"gpt-4($|-\d{4})", usual_window=8_192),
     _make_row("gpt-4-turbo", max_output=4_096),
-    _make_row("gpt-4.1", context_window=1_000_000),
-    _make_row("o", _START + r"o\d", context_window=200_000),
-    _make_row("gpt-", _START + r"gpt-([5-9]|\d\d)", context_window=400_000),
     _make_row(
         pattern=_REASONING,
         limit_field="max_completion_tokens",
+        takes_effort=True,
         encrypts_reasoning=True,
         max_output=32_000,
         **_NO_SAMPLING,
@@ -124,29 +132,40 @@ _ROWS = (
     # they have no tools there.
     _make_row("gpt-", r"gpt-(5\.[5-9]|[6-9]|\d\d)", host=_OPENAI, tool_effort="none"),
     _make_row("gpt-6", r"gpt-6(-astra|\.1-sol)", host=_OPENAI, takes_chat_tools=False),
-    _make_row("claude-", context_window=200_000),
+    _make_row("claude-", usual_window=200_000),
     _make_row("claude-3", r"claude-3(?![-.][5-9])", max_output=4_096),
     _make_row("claude-", r"claude-([a-z]+-)?4", takes_one_sampling=True, max_output=16_000),
     _make_row("claude-", r"claude-([a-z]+-)?4[-.]5(?!\d)", max_output=32_000),
     _make_row(
-        "claude-", r"claude-([a-z]+-)?4[-.]6(?!\d)", context_window=1_000_000, max_output=64_000
+        "claude-", r"claude-([a-z]+-)?4[-.]6(?!\d)", usual_window=1_000_000, max_output=64_000
     ),
     _make_row(
         "claude-",
         r"claude-([a-z]+-)?(4[-.]([7-9]|[1-9]\d)|[5-9]|\d\d)(?!\d)",
-        context_window=1_000_000,
+        usual_window=1_000_000,
         max_output=64_000,
         **_NO_SAMPLING,
     ),
-    _make_row("gemini-", context_window=1_000_000, max_output=32_768),
+    _make_row(
+        "claude-",
+        r"claude-(opus-4[-.]5|[a-z]+-(4[-.]([6-9]|[1-9]\d)|[5-9]|\d\d))(?!\d)",
+        takes_effort=True,
+    ),
+    _make_row("gemini-", max_output=32_768),
+    _make_row("gemini-", r"gemini-([3-9]|\d\d)", takes_effort=True),
+    _make_row(
+        "gemini-",
+        r"gemini-([3-9]|\d\d)(?!.*(image|tts|live|embed|audio))",
+        usual_window=1_000_000,
+    ),
     _make_row(pattern=r"gemini-(1|2\.0)|gemma|learnlm", max_output=8_192),
     _make_row(pattern=r"gemini-[12]|gemma|learnlm", takes_unsigned_calls=True),
-    _make_row("grok-", context_window=131_072),
-    _make_row("grok-4", context_window=256_000, max_output=32_000),
+    _make_row("grok-", r"grok-([4-9]|\d\d)", max_output=32_000),
     _make_row(
         pattern=_START + r"(claude-(?!2|instant)|gpt-4o|gpt-4\.1|gpt-4-turbo|gpt-([5-9]|\d\d)"
-        r"|chatgpt-|o1(?!-mini)|o3(?!-mini)|o4|gemini-|grok-4|pixtral-"
-        r"|mistral-(small|medium|large)-latest|kimi-latest|llama-4|qwen[\w.]*-vl)",
+        r"|chatgpt-|o1(?!-mini)|o3(?!-mini)|o4|gemini-|grok-[4-9]|pixtral-"
+        r"|mistral-(small|medium|large)-(latest|[3-9])|kimi-(latest|k2\.[5-9]|k[3-9])|llama-4"
+        r"|qwen[\w.]*-vl)",
         takes_images=True,
     ),
     # Other servers that speak the protocol refuse the tool, so the host must match as well.
@@ -168,14 +187,21 @@ _ROWS = (
         host=r"^generativelanguage\.googleapis\.com(/|$)",
         **_SEARCH,
     ),
-    _make_row(host=_OPENAI, serves_responses=True, limit_field="max_completion_tokens"),
+    _make_row("claude-", host=r"^api\.anthropic\.com(/|$)", keeps_cache_hour=True),
+    _make_row(
+        host=_OPENAI,
+        serves_responses=True,
+        takes_cache_key=True,
+        limit_field="max_completion_tokens",
+    ),
+    _make_row("gpt-", r"gpt-(5\.[6-9]|[6-9]|\d\d)", host=_OPENAI, bills_cache_writes=True),
     _make_row(
         host=r"^api\.mistral\.ai", needs_short_ids=True, refused=frozenset({"stream_options"})
     ),
     # They refuse calls of other models that lack the field their own calls have.
     _make_row(
         "deepseek-",
-        r"deepseek-(v[4-9]|reasoner)",
+        r"deepseek-(v[4-9]|reasoner|flash|pro)",
         host=r"^api\.deepseek\.com(/|$)",
         absent_reasoning="",
     ),

@@ -60,7 +60,7 @@ class OllamaModel(WireModel):
         }
         if self.facts.context_window:
             options["num_ctx"] = self.facts.context_window
-        fields = {
+        fields: dict[str, Any] = {
             "model": self.model,
             "stream": True,
             # Refuse a prompt that is too long instead of silently dropping its start.
@@ -69,6 +69,9 @@ class OllamaModel(WireModel):
             "shift": False,
             "options": options,
         }
+        if effort := self.get_effort(config):
+            # Its levels end at "high".
+            fields["think"] = effort if effort in ("low", "medium") else "high"
         return encode(fields)[:-1] + b',"messages":['
 
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from ..._core.json_values import get_decoder
 from ..._core.messages import Usage
 from ..._platform.private_files import make_private_folder, replace_private_file
+from .providers import find_model
 
 _FREE_PROVIDERS = {"offline", "scripted", "ollama", "lmstudio", "vllm", "llamacpp"}
 # Provider name in mudroom -> provider id in genai-prices, where they may differ.
@@ -39,6 +40,14 @@ _MAX_TABLES = 8
 _SAMPLE = 1000
 
 
+@cache
+def _split(model: str) -> tuple[str, str]:
+    """Split a model string into provider and model; a short name such as "sonnet" is resolved."""
+    first = model.partition(",")[0]
+    provider, _, name = first.partition(":")
+    return find_model(first) or (provider, name)
+
+
 def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> float | None:
     """Return the price of tokens and web searches in US dollars, None if one of them is unknown.
 
@@ -55,7 +64,7 @@ def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> floa
     """
     if usage.usd is not None:
         return usage.usd
-    provider, _, name = model.partition(",")[0].partition(":")
+    provider, name = _split(model)
     if provider in _FREE_PROVIDERS:
         return 0.0
     if not uses_table or provider == "replay":
@@ -67,6 +76,7 @@ def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> floa
         output_tokens=usage.output_tokens,
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
+        cache_write_1h_tokens=usage.cache_hour_tokens,
         web_searches=usage.searches,
     )
     provider_id = _PROVIDER_IDS.get(provider, provider)
@@ -92,7 +102,7 @@ def find_price_limit(model: str) -> int:
     """
     import genai_prices
 
-    provider, _, name = model.partition(",")[0].partition(":")
+    provider, name = _split(model)
     provider_id = _PROVIDER_IDS.get(provider, provider)
     found = genai_prices.calc_price(genai_prices.Usage(), model_ref=name, provider_id=provider_id)
     prices = found.model.prices
@@ -111,7 +121,7 @@ def get_context_window(model: str) -> int | None:
     Arguments:
         model: a model string, "provider:model"; of several with commas, the first counts.
     """
-    provider, _, name = model.partition(",")[0].partition(":")
+    provider, name = _split(model)
     if provider in _FREE_PROVIDERS or not name:
         return None
     from genai_prices.data_snapshot import get_snapshot
@@ -128,7 +138,8 @@ class ModelPrice(Struct, frozen=True, kw_only=True):
     """Prices of one model in US dollars.
 
     Arguments:
-        input, output, cache_read, cache_write: of one token.
+        input, output, cache_read, cache_write, cache_hour: of one token; `cache_hour` is the
+            price of writing it to the cache for an hour.
         search: of one web search, None if it is not known.
         max_input: input tokens of a request up to which these prices hold.
     """
@@ -137,6 +148,7 @@ class ModelPrice(Struct, frozen=True, kw_only=True):
     output: float
     cache_read: float
     cache_write: float
+    cache_hour: float
     search: float | None
     max_input: int
 
@@ -151,7 +163,8 @@ class ModelPrice(Struct, frozen=True, kw_only=True):
         return (
             uncached * self.input
             + usage.cache_read_tokens * self.cache_read
-            + usage.cache_write_tokens * self.cache_write
+            + (usage.cache_write_tokens - usage.cache_hour_tokens) * self.cache_write
+            + usage.cache_hour_tokens * self.cache_hour
             + usage.output_tokens * self.output
             + usage.searches * (self.search or 0.0)
         )
@@ -167,9 +180,11 @@ class _Content(Struct):
     Attributes:
         tables: the tables of prices in use, the one that was added last at the end; the key is a
             table's size and time.
+        windows: by table, the context windows of the models in it that the table knows, in tokens.
     """
 
     tables: dict[str, _Models] = field(default_factory=dict[str, _Models])
+    windows: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
 
 
 class PriceFile:
@@ -183,25 +198,45 @@ class PriceFile:
         self.path = Path(home, PRICE_FILE)
         self._is_kept = bool(home)
         self._models: _Models | None = None
+        self._windows: dict[str, int] = {}
+
+    def find_window(self, model: str) -> int:
+        """Return the context window of a model in tokens; 0 if only loading the table could tell.
+
+        Arguments:
+            model: a model string, "provider:model"; of several with commas, the first counts.
+        """
+        if "genai_prices.data" in sys.modules:
+            return get_context_window(model) or 0
+        self._load()
+        return self._windows.get(model.partition(",")[0], 0)
 
     def calculate_cost(self, model: str, usage: Usage, *, uses_table: bool = True) -> float | None:
         """Return the price as `pricing.calculate_cost` does, without the table if possible."""
         usd = calculate_cost(model, usage, uses_table=False)
         if usd is not None or not uses_table or model.startswith("replay:"):
             return usd
-        if self._models is None:
-            self._models = self._read().tables.get(_describe_table(), {})
-            # A program that has loaded the table may have changed it.
-            self._is_kept = self._is_kept and "genai_prices" not in sys.modules
+        models = self._load()
         if not self._is_kept:
             return calculate_cost(model, usage)
         key = model.partition(",")[0]
-        if key not in self._models:
+        if key not in models:
             return self._learn(key, usage)
-        price = self._models[key]
+        price = models[key]
         if price and not price.holds_for(usage):
             return calculate_cost(model, usage)
         return price.calculate(usage) if price else None
+
+    def _load(self) -> _Models:
+        """Return the prices in the file, which is read once."""
+        if self._models is None:
+            content = self._read()
+            table = _describe_table()
+            self._models = content.tables.get(table, {})
+            self._windows = content.windows.get(table, {})
+            # A program that has loaded the table may have changed it.
+            self._is_kept = self._is_kept and "genai_prices" not in sys.modules
+        return self._models
 
     def _read(self) -> _Content:
         with suppress(OSError, msgspec.DecodeError):
@@ -216,10 +251,15 @@ class PriceFile:
         price = _compute_price(model)
         # Another process may have added models meanwhile. If both write, one is added later.
         content = self._read()
-        self._models = content.tables.setdefault(_describe_table(), {})
+        table = _describe_table()
+        self._models = content.tables.setdefault(table, {})
         self._models[model] = price
-        for table in list(content.tables)[:-_MAX_TABLES]:
-            del content.tables[table]
+        self._windows = content.windows.setdefault(table, {})
+        if window := get_context_window(model):
+            self._windows[model] = window
+        for old in list(content.tables)[:-_MAX_TABLES]:
+            del content.tables[old]
+            content.windows.pop(old, None)
         with suppress(OSError):
             make_private_folder(self.path.parent)
             replace_private_file(self.path, msgspec.json.encode(content))
@@ -234,6 +274,7 @@ def _compute_price(model: str) -> ModelPrice | None:
         Usage(0, _SAMPLE),
         Usage(_SAMPLE, cache_read_tokens=_SAMPLE),
         Usage(_SAMPLE, cache_write_tokens=_SAMPLE),
+        Usage(_SAMPLE, cache_write_tokens=_SAMPLE, cache_hour_tokens=_SAMPLE),
     ]
     prices = [(calculate_cost(model, each) or 0.0) / _SAMPLE for each in samples]
     return ModelPrice(
@@ -241,6 +282,7 @@ def _compute_price(model: str) -> ModelPrice | None:
         output=prices[1],
         cache_read=prices[2],
         cache_write=prices[3],
+        cache_hour=prices[4],
         search=calculate_cost(model, Usage(searches=1)),
         max_input=find_price_limit(model),
     )

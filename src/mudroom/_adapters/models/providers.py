@@ -28,6 +28,7 @@ class Provider(Struct, frozen=True, kw_only=True):
         default_model: model used when none is named; "" if there is no sensible one.
         shortcuts: short model names that work without the provider's name.
         model_prefixes: model names with one of these prefixes belong to this provider.
+        describes_models: it tells which of its models take tools; asked before the first request.
         is_local: it runs on the user's machine, needs no key, and is assumed to take no images.
     """
 
@@ -43,6 +44,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     default_model: str = ""
     shortcuts: Mapping[str, str] = {}
     model_prefixes: tuple[str, ...] = ()
+    describes_models: bool = False
     is_local: bool = False
 
 
@@ -54,6 +56,7 @@ def _make_compatible(
     prefixes: tuple[str, ...] = (),
     key_vars: tuple[str, ...] = (),
     url_vars: tuple[str, ...] = (),
+    describes_models: bool = False,
 ) -> Provider:
     """Make a provider that speaks the OpenAI protocol; one on loopback needs no key."""
     return Provider(
@@ -65,6 +68,7 @@ def _make_compatible(
         model_vars=(f"{name.upper()}_MODEL",),
         default_model=model,
         model_prefixes=prefixes,
+        describes_models=describes_models,
         is_local=base_url.startswith("http://127.0.0.1:"),
     )
 
@@ -109,6 +113,9 @@ _TABLE = (
             "sonnet": "claude-sonnet-5-5",
             "opus": "claude-opus-5-5",
             "haiku": "claude-haiku-5-5",
+            "fable": "claude-fable-5-2",
+            "best": "claude-fable-5-2",
+            "opusplan": "claude-sonnet-5-5",
         },
         model_prefixes=("claude-",),
     ),
@@ -153,20 +160,28 @@ _TABLE = (
         default_model="qwen3:8b",
         is_local=True,
     ),
-    _make_compatible("openrouter", "https://openrouter.ai/api/v1", model="openrouter/auto"),
+    _make_compatible(
+        "openrouter",
+        "https://openrouter.ai/api/v1",
+        model="anthropic/claude-sonnet-5.5",
+        describes_models=True,
+    ),
     _make_compatible("groq", "https://api.groq.com/openai/v1", model="openai/gpt-oss-120b"),
     _make_compatible(
-        "xai", "https://api.x.ai/v1", "x-ai", "grok", model="grok-4", prefixes=("grok-",)
+        "xai", "https://api.x.ai/v1", "x-ai", "grok", model="grok-4.7", prefixes=("grok-",)
     ),
     _make_compatible(
         "mistral",
         "https://api.mistral.ai/v1",
         "mistralai",
-        model="mistral-large-latest",
+        model="mistral-large-4",
         prefixes=("mistral-", "codestral-", "devstral-"),
     ),
     _make_compatible(
-        "deepseek", "https://api.deepseek.com/v1", model="deepseek-chat", prefixes=("deepseek-",)
+        "deepseek",
+        "https://api.deepseek.com/v1",
+        model="deepseek-v4-flash",
+        prefixes=("deepseek-",),
     ),
     _make_compatible("together", "https://api.together.xyz/v1", model="openai/gpt-oss-120b"),
     _make_compatible(
@@ -179,11 +194,11 @@ _TABLE = (
         "moonshotai",
         "https://api.moonshot.ai/v1",
         "moonshot",
-        model="kimi-latest",
+        model="kimi-k3.1-pro",
         key_vars=("MOONSHOTAI_API_KEY", "MOONSHOT_API_KEY"),
     ),
     _make_compatible(
-        "zai", "https://api.z.ai/api/paas/v4", "z-ai", model="glm-4.6", prefixes=("glm-",)
+        "zai", "https://api.z.ai/api/paas/v4", "z-ai", model="glm-5.3", prefixes=("glm-",)
     ),
     _make_compatible("lmstudio", "http://127.0.0.1:1234/v1", "lm-studio"),
     _make_compatible("vllm", "http://127.0.0.1:8000/v1"),
@@ -206,34 +221,53 @@ _SHORTCUTS = {
 }
 
 
-def parse_model_name(name: str) -> tuple[str, str]:
-    """Split a model string into provider and model.
+# Suffix with which Claude Code asks for a window of a million tokens.
+LONG_WINDOW = "[1m]"
 
-    The string is "provider:model", "provider/model", a provider, a model or a shortcut. Raises
-    UnknownName with the nearest names, and UsageError for a provider without a default model.
+
+def find_model(name: str) -> tuple[str, str] | None:
+    """Find the provider and the model that a model string means, None if no provider is known.
+
+    The string is "provider:model", "provider/model", a provider, a model or a shortcut. Claude
+    Code's suffix "[1m]" is dropped: the whole window of a model is used anyway. The model is ""
+    for a provider without a default one.
     """
-    name = name.strip()
-    separators = [position for mark in ":/" if (position := name.find(mark)) >= 0]
-    end = min(separators, default=len(name))
-    model = name[end + 1 :].strip()
-    provider = _BY_ANY_NAME.get(name[:end].lower())
-    if provider is not None:
-        model = provider.shortcuts.get(model, model) or provider.default_model
-        if not model:
-            raise UsageError(
-                f"which model of {provider.name}?", remedy=f"Write {provider.name}:MODEL."
-            )
-        return provider.name, model
+    name = name.strip().removesuffix(LONG_WINDOW)
+    start, _, model = _split_name(name)
+    if provider := _BY_ANY_NAME.get(start.lower()):
+        return provider.name, provider.shortcuts.get(model, model) or provider.default_model
     if name.lower() in _SHORTCUTS:
         return _SHORTCUTS[name.lower()]
     for provider in _TABLE:
         if provider.model_prefixes and name.lower().startswith(provider.model_prefixes):
             return provider.name, name
+    return None
+
+
+def parse_model_name(name: str) -> tuple[str, str]:
+    """Split a model string into provider and model, as `find_model` does.
+
+    Raises UnknownName with the nearest names, and UsageError for a provider without a default
+    model.
+    """
+    if found := find_model(name):
+        provider, model = found
+        if not model:
+            raise UsageError(f"which model of {provider}?", remedy=f"Write {provider}:MODEL.")
+        return found
     from ._errors import make_name_error  # only a mistake needs it
 
+    start, separator, model = _split_name(name.strip())
     prefixes = {each.name: each.model_prefixes for each in _TABLE if each.model_prefixes}
     alone = [each.name for each in _TABLE if each.default_model]
-    raise make_name_error(name[:end], name[end:], PROVIDERS, [*alone, *_SHORTCUTS], prefixes)
+    raise make_name_error(start, separator + model, PROVIDERS, [*alone, *_SHORTCUTS], prefixes)
+
+
+def _split_name(name: str) -> tuple[str, str, str]:
+    """Split a model string at its first ":" or "/"."""
+    separators = [position for mark in ":/" if (position := name.find(mark)) >= 0]
+    end = min(separators, default=len(name))
+    return name[:end], name[end : end + 1], name[end + 1 :].strip()
 
 
 def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | None:

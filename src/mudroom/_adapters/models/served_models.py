@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from http.client import HTTPException
 from typing import Any
+from urllib.parse import quote
 from urllib.request import ProxyHandler, Request, build_opener
 
 import msgspec
@@ -35,10 +36,23 @@ class _Model(Struct):
     id: str
     max_model_len: int | None = None
     architecture: _Architecture | None = None
+    supported_parameters: list[str] | None = None
 
 
 class _ModelList(Struct):
     data: list[_Model]
+
+
+class _Endpoint(Struct):
+    supported_parameters: list[str] | None = None
+
+
+class _Endpoints(Struct):
+    endpoints: list[_Endpoint]
+
+
+class _EndpointList(Struct):
+    data: _Endpoints
 
 
 class _GenerationSettings(Struct, frozen=True):
@@ -83,7 +97,12 @@ def list_served_models(base_url: str, key: str) -> list[ServedModel]:
     if listed is None:
         return []
     models = [
-        ServedModel(model.id, model.max_model_len or 0, _find_image_input(model.architecture))
+        ServedModel(
+            model.id,
+            model.max_model_len or 0,
+            _find_image_input(model.architecture),
+            _find_tools(model.supported_parameters),
+        )
         for model in listed.data
     ]
     if len(models) == 1 and not models[0].context_window:
@@ -92,6 +111,31 @@ def list_served_models(base_url: str, key: str) -> list[ServedModel]:
             window = properties.default_generation_settings.n_ctx
             models = [ServedModel(models[0].name, window, properties.modalities.vision)]
     return models
+
+
+def ask_gateway(base_url: str, key: str, wanted: str) -> list[ServedModel]:
+    """Ask a gateway such as OpenRouter what a model takes; empty if it does not say.
+
+    Its list of all models is asked only if the one about this model does not answer: it is long.
+
+    Arguments:
+        base_url: the URL before `/models`.
+        key: sent as bearer token; "" sends none.
+        wanted: name of the model.
+    """
+    base_url = base_url.rstrip("/")
+    name = quote(wanted.partition(":")[0])
+    found = _get_json(f"{base_url}/models/{name}/endpoints", key, _EndpointList)
+    if found is None:
+        return [each for each in list_served_models(base_url, key) if each.name == wanted]
+    endpoints = found.data.endpoints
+    known = [each.supported_parameters for each in endpoints if each.supported_parameters]
+    takes_tools = any("tools" in parameters for parameters in known) if known else None
+    return [ServedModel(wanted, takes_tools=takes_tools)]
+
+
+def _find_tools(parameters: list[str] | None) -> bool | None:
+    return "tools" in parameters if parameters else None
 
 
 def _find_image_input(architecture: _Architecture | None) -> bool | None:

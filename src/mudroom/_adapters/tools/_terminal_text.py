@@ -77,6 +77,10 @@ class TerminalText:
         self._rows[0] = ""
         return self._take_done()
 
+    def read_rows(self) -> str:
+        """Return the rows that later chunks can still change, as they are now."""
+        return "\n".join(map(_join, self._rows))
+
     def _take_done(self) -> bytes:
         done = "".join(self._done)
         self._done.clear()

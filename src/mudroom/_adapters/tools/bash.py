@@ -32,6 +32,9 @@ _MAX_TIMEOUT = 600_000
 _BACKGROUND_SECONDS = 86_400.0
 """Default time limit of a background command; the end of its run stops it sooner."""
 
+_SHOW_SECONDS = 0.25
+"""Time between two views of the last lines of a command; a quick one shows none."""
+
 _TAIL = 2_000
 """Characters of the output of a background command for the model."""
 
@@ -170,6 +173,7 @@ async def _run_command(
         finished = await ctx.sandbox.run(command, timeout=timeout, sink=output.feed)
     except asyncio.CancelledError:
         if not output.is_in_background:
+            output.keep_partial()
             raise
     finally:
         output.close()
@@ -266,6 +270,7 @@ class CommandOutput:
         self._file: BinaryIO | None = None
         self._redacting = RedactingStream(ctx.redact)
         self._file_room = MAX_SPILL_BYTES
+        self._showing: asyncio.TimerHandle | None = None
 
     def keep_in_file(self) -> None:
         """Write all output to a file: the command goes on in the background."""
@@ -278,6 +283,21 @@ class CommandOutput:
         """Add a chunk."""
         self.size += len(chunk)
         self._keep(self._terminal.feed(chunk))
+        if self._showing is None and not self.is_in_background:
+            self._showing = asyncio.get_running_loop().call_later(_SHOW_SECONDS, self._show)
+
+    def _show(self) -> None:
+        """Show the last lines."""
+        self._showing = None
+        if not self.is_in_background:
+            done = _clean((self._head + self._tail)[-4 * _TAIL :])
+            self._ctx.show_output((done + self._terminal.read_rows())[-_TAIL:])
+
+    def keep_partial(self) -> None:
+        """Keep all output so far for the model: the call is cut off, and has no result."""
+        self.close()
+        if self.size:
+            self._ctx.show_output(self.finish().rstrip("\n"))
 
     def _keep(self, text: bytes) -> None:
         if not text:
@@ -321,6 +341,9 @@ class CommandOutput:
 
     def close(self) -> None:
         """Take what may not change any more, and close the file."""
+        if self._showing:
+            self._showing.cancel()
+            self._showing = None
         self._keep(self._terminal.flush())
         if self._file:
             self._write(self._redacting.flush())

@@ -113,7 +113,7 @@ class TaskHandle(ABC):
         is_cancelled = False
         while self.outcome.cancelled() or not self.outcome.done():
             if self.outcome.cancelled():  # before the run began or continued
-                from .past_end import end_past_run
+                from .past_runs import end_past_run
 
                 # A task of its own: a cancel of the caller does not stop the record of the end.
                 ending = end_past_run(self._services, self.grant, self.stop_reason)
@@ -208,7 +208,7 @@ class LocalRunHandle(TaskHandle):
 
 
 def _follow(outcome: asyncio.Future[Report]) -> asyncio.Future[None]:
-    """Return a future that is done when a run has ended, or when somebody sets it before.
+    """Return a future that is done when a run has ended, or when it is set before.
 
     It takes less memory per run than `asyncio.wait`.
     """
@@ -266,7 +266,7 @@ class LocalWorker:
         """Start a run; a child waits for a slot first."""
         control = RunControl()
         handle = LocalRunHandle(grant, self._services, control)
-        task = asyncio.create_task(self._execute(handle, brief, grant, control))
+        task = asyncio.create_task(self._run_in_slot(handle, brief, grant, control))
         handle.outcome = task
         control.attach(task)
         self._pool.handles[brief.run_id] = handle
@@ -285,43 +285,43 @@ class LocalWorker:
             handle.cancel()
         await asyncio.gather(*(handle.wait() for handle in handles))
 
-    async def _execute(
+    async def _run_in_slot(
         self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl
     ) -> Report:
         if brief.depth == 0 or brief.is_compaction:
-            return await self._begin(handle, brief, grant, control)
+            return await self._run_with_servers(handle, brief, grant, control)
         async with self._pool.slots[brief.depth]:
-            return await self._begin(handle, brief, grant, control)
+            return await self._run_with_servers(handle, brief, grant, control)
 
-    def _begin(
+    def _run_with_servers(
         self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl
     ) -> Coroutine[Any, Any, Report]:
         """Return the work of a run, with the servers of its own if its agent has some."""
         shared = self._services.servers
         if shared is None or brief.is_compaction:
-            return self._run(handle, brief, grant, control)
+            return self._run_in_environment(handle, brief, grant, control)
         own = shared.open_own(brief.agent.name, is_root=brief.depth == 0)
         if own is None:
-            return self._run(handle, brief, grant, control)
+            return self._run_in_environment(handle, brief, grant, control)
         servers = RunServers(own, shared, brief.agent.tools)
         services = replace(self._services, servers=servers)
         # The children of the run have the servers of the session only.
         worker = LocalWorker(services, pool=self._pool, child_worker=self._child_worker)
-        run = worker._run(handle, brief, grant, control)
+        run = worker._run_in_environment(handle, brief, grant, control)
         return _close_after(run, servers) if brief.depth else run
 
-    async def _run(
+    async def _run_in_environment(
         self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl
     ) -> Report:
         meter = self._services.meters.get(grant)
         past = self._services.past_events.get(brief.run_id)
         if past and isinstance(past[0], RunStarted):
             if report := find_report(past):
-                from .past_report import charge_past_run
+                from .past_runs import charge_past_run
 
                 charge_past_run(meter, self._services.past_events, report)
                 return report
-            from .resumed_files import restore_workspace
+            from .past_runs import restore_workspace
 
             spec = restore_workspace(brief, past, self._services)
             brief = replace(past[0].brief, history=brief.history, workspace=spec)

@@ -228,7 +228,6 @@ def _is_folder(folder: int, name: str) -> bool:
 
 
 def entry_exists(folder: int, name: str) -> bool:
-    """Return whether an open folder has an entry."""
     return stat_entry(folder, name) is not None
 
 

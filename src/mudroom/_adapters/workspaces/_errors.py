@@ -53,7 +53,6 @@ def explain(error: OSError, path: str, root: str) -> WorkspaceError:
 
 
 def make_outside_error(path: str, root: str) -> WorkspaceError:
-    """Return the error for a path outside the workspace."""
     return explain(OSError(errno.EXDEV, ""), path, root)
 
 

@@ -120,7 +120,6 @@ class Listing:
 
 
 def describe_file(path: str, facts: os.stat_result, *, ignored: bool = False) -> FileInfo:
-    """Return the facts about a file."""
     text = path_to_text(path)
     return FileInfo(text, facts.st_size, facts.st_mtime, facts.st_mode, facts.st_ctime, ignored)
 

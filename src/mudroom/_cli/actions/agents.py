@@ -14,7 +14,9 @@ from ..._adapters.agent_files.locations import COMMAND_LOCATIONS
 from ..._adapters.agent_files.output_styles import STYLE_FOLDER, LoadedStyles, load_output_style
 from ..._adapters.agent_files.prompt_template import load_template
 from ..._adapters.agent_files.safe_read import FileDiagnostics
+from ..._adapters.models.providers import parse_model_name
 from ..._core.agents import Agent, choose_child_model
+from ..._core.listings import count_noun
 from ..._projections.safe_text import sanitize, sanitize_line
 from ..._session.agent_catalog import (
     KNOWN_TOOLS,
@@ -47,7 +49,7 @@ You are a focused agent that does one piece of work. (Describe here which work, 
 No one can answer questions: never ask for clarification, work with what you have.
 End with a clear, self-contained summary of findings: only this last message is read.
 """
-_DIALECTS = ("opencode", "codex", "claude", "gemini", "qwen", "goose")
+_DIALECTS = ("opencode", "codex", "claude", "gemini", "qwen", "goose", "github")
 
 
 def load_agents(cwd: str) -> LoadedAgents:
@@ -88,12 +90,27 @@ def list_child_models(cwd: str, notices: list[str]) -> dict[str, str]:
 def collect_findings(cwd: str) -> list[Diagnostic]:
     """List all remarks on agent files, skills, output styles, commands and context files."""
     context = agent_files.load_context_files(cwd, user_home=os.environ.get("HOME", ""))
+    loaded = load_agents(cwd)
+    agents = (*loaded.agents, *loaded.main_agents)
     return [
-        *load_agents(cwd).diagnostics,
+        *loaded.diagnostics,
+        *(each for agent in agents for each in _check_model(agent, loaded.paths[agent.name])),
         *load_styles(cwd).diagnostics,
         *check_commands(cwd),
         *context.diagnostics,
     ]
+
+
+def _check_model(agent: Agent, path: str) -> Iterator[Diagnostic]:
+    """Warn about a model that no provider has; whether a key is set is another question."""
+    if agent.model == "inherit":
+        return
+    try:
+        for name in agent.model.split(","):
+            parse_model_name(name)
+    except UsageError as error:
+        text = f"{error.message}: the agent uses the model of its parent. {error.remedy}"
+        yield Diagnostic(path, 1, Severity.WARNING, text.strip())
 
 
 def print_agents(cwd: str, *, as_json: bool) -> int:
@@ -225,6 +242,10 @@ def _list_facts(
     yield "budget", ", ".join(texts) or "the budget of its caller"
     if agent.outputs is not None:
         yield "outputs", ", ".join(agent.outputs) or "any"
+    if agent.effort is not None:
+        yield "effort", agent.effort
+    if agent.workspace is not None:
+        yield "isolation", agent.workspace
     yield "context", agent.context_files
 
 
@@ -271,8 +292,9 @@ def check_agent_files(cwd: str, paths: Iterable[str]) -> int:
         findings = [finding for path in named for finding in _check_path(path)]
     else:
         findings = collect_findings(cwd)
-    for finding in sorted(findings, key=lambda finding: (finding.path, finding.line)):
-        print_entry(str(finding))
+    for finding, count in agent_files.join_repeated(findings):
+        more = f" (and in {count_noun(count - 1, 'more place')})" if count > 1 else ""
+        print_entry(f"{finding}{more}")
     print_entry(agent_files.count_by_severity(findings) or "No problems found.")
     return int(any(finding.severity is Severity.ERROR for finding in findings))
 
@@ -311,10 +333,10 @@ def _check_file(path: str) -> list[Diagnostic]:
         declared = read_declared_agents(config, "", findings) if os.path.exists(config) else {}
         if is_config:
             return findings.items
-    _, draft = agent_files.load_agent_file(
+    agent, draft = agent_files.load_agent_file(
         path, dialect, tools=KNOWN_TOOLS, declared=declared.get(path)
     )
-    return draft.diagnostics.items
+    return [*draft.diagnostics.items, *(_check_model(agent, path) if agent else ())]
 
 
 def _is_part_of_skill(path: str, top: str) -> bool:

@@ -16,46 +16,27 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from msgspec import Struct, field
-
 from ..._adapters.agent_files import count_by_severity
 from ..._adapters.integrations.mcp_servers.connection import INSTALL_COMMAND
 from ..._adapters.integrations.mcp_servers.spec import ServerSpec
 from ..._adapters.journals.sessions import read_events
 from ..._adapters.tools._ripgrep import find_ripgrep
 from ..._core.listings import count_noun, format_size
-from ..._core.messages import user_message
-from ..._core.ports import Model, RequestConfig, ServerStatus
-from ..._platform.time_limits import SystemClock, time_limit
+from ..._core.ports import ServerStatus
 from ..._projections.safe_text import escape_line
 from ..._session import config
 from ..._session.config import Settings
 from ..._session.context_windows import LearntWindows
-from ..._session.model_registry import ModelRegistry, choose_default_model, explain_unusable
+from ..._session.model_registry import choose_default_model, explain_unusable
 from ..._version import __version__
-from ...errors import JournalError, MudroomError, UsageError
+from ...errors import JournalError, MudroomError
 from ..output.json_output import print_json
 from ..output.listing import print_entry, print_rows
+from .doctor_model import Check, check_model, check_request
 from .load_permissions import load_permissions
 from .load_settings import describe_unknown_variables, load_settings
 from .providers import ProviderRow, list_providers
 from .user_store import open_store, use_store
-
-
-class Check(Struct, frozen=True):
-    """The result of one check.
-
-    Arguments:
-        name: subject of the check. state: "ok", "warn" (mudroom works without it) or "fail".
-        result: one sentence. remedy: what to do about it, "" for nothing.
-    """
-
-    name: str
-    state: str
-    # The key in the JSON output, which scripts read: it must not change.
-    result: str = field(name="found")
-    remedy: str = ""
-
 
 _SERVE = "mcp serve"
 
@@ -114,16 +95,17 @@ CHECKED_SESSIONS = 20
 
 STATE_LABELS = {"ok": "ok  ", "warn": "note", "fail": "FAIL"}
 _MIN_FREE_BYTES = 100e6
-_REQUEST = "model request"
-# Local servers may first load the model.
-_REQUEST_SECONDS = 60
-_REQUEST_MAX_TOKENS = 16
 
 
-def print_checks(*, as_json: bool) -> int:
-    """Print all checks; return 1 if one failed, else 0."""
+def print_checks(*, model: str | None = None, as_json: bool) -> int:
+    """Print all checks, or only those of one model; return 1 if one failed, else 0."""
     checks: list[Check] = []
-    for check in run_checks(os.environ, starts_servers=True):
+    all_checks = (
+        asyncio.run(check_model(model, os.environ))
+        if model
+        else run_checks(os.environ, starts_servers=True)
+    )
+    for check in all_checks:
         checks.append(check)
         if not as_json:
             _print_check(check)
@@ -262,7 +244,7 @@ def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
         default, _ = choose_default_model(environ)
         yield Check("models", "ok", f"{default} is the default; found {variables}")
         if default and any(default.startswith(f"{row.provider}:") for row in rows if row.reachable):
-            yield asyncio.run(_check_request(default, environ))
+            yield asyncio.run(check_request(default, environ))
         return
     yield Check(
         "models",
@@ -271,31 +253,6 @@ def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
         "To use a real model, set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY,"
         " OPENAI_BASE_URL or OLLAMA_HOST.",
     )
-
-
-async def _check_request(model: str, environ: Mapping[str, str]) -> Check:
-    registry = ModelRegistry(environ, SystemClock(), _refuse_replay)
-    try:
-        async with time_limit(_REQUEST_SECONDS):
-            conversation = registry.get_model(model).start_conversation(
-                RequestConfig(system="", max_tokens=_REQUEST_MAX_TOKENS)
-            )
-            conversation.append(user_message("Say hello."))
-            async for _ in conversation.request_answer():
-                pass
-    except TimeoutError:
-        problem = f"{model} gave no answer within {_REQUEST_SECONDS} seconds"
-        return Check(_REQUEST, "fail", problem, "Try again when the server has loaded the model.")
-    except MudroomError as error:
-        return Check(_REQUEST, "fail", str(error), "See the log of the server.")
-    finally:
-        await registry.close()
-    return Check(_REQUEST, "ok", f"{model} answers")
-
-
-def _refuse_replay(name: str) -> Model:
-    # The doctor asks servers only.
-    raise UsageError(f"{name} is no model of a server")
 
 
 def _check_agents() -> Iterator[Check]:

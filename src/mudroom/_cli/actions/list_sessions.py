@@ -62,7 +62,7 @@ def _read_summaries(
 ) -> list[SessionSummary]:
     """Read the newest summaries, and show each as soon as it is read."""
     if not is_database():  # without asyncio, which takes a third of the time to the first line
-        from ..._adapters.journals.sqlite.store import read_summaries
+        from ..._adapters.journals.sqlite.summaries import read_summaries
 
         summaries: list[SessionSummary] = []
         for summary in read_summaries(home, folder, limit):

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 
 from ..._core.agents import Mode
 from ..._core.events import StoredEvent
+from ..._core.listings import format_size
+from ..._core.messages import estimate_tokens
 from ..._core.runs import Report
 from ..._core.tool_names import SERVER_PREFIX
 from ..._platform.event_loop import run_event_loop
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
 MAX_STDIN_BYTES = 10 * 1024 * 1024
 
+# Tokens of piped text from which a line says how large it is: each request sends it again.
+MANY_TOKENS = 50_000
+
 # Seconds to wait for the first byte: many programs neither write to their pipe nor close it.
 STDIN_TIMEOUT = 3.0
 
@@ -62,7 +67,7 @@ def read_prompt(
     Raises UsageError if the prompt is empty, too large, or not UTF-8.
     """
     if words is None:
-        piped = _decode(_read_pipe(stdin, None, warn)).strip()
+        piped = _decode(_read_pipe(stdin, None, warn), warn).strip()
         if not piped:
             raise UsageError(
                 "the prompt is empty",
@@ -79,7 +84,7 @@ def read_prompt(
         words.encode()
     except UnicodeEncodeError:
         raise UsageError("the prompt is not UTF-8", remedy="Check the terminal's locale.") from None
-    piped = _decode(_read_pipe(stdin, None if wait else timeout, warn))
+    piped = _decode(_read_pipe(stdin, None if wait else timeout, warn), warn)
     if not piped.strip():
         return words
     from ..._projections.engine_text import quote, wrap  # most prompts have no input
@@ -87,14 +92,22 @@ def read_prompt(
     return f"{words}\n\n{wrap('stdin', quote(piped.rstrip()))}"
 
 
-def _decode(data: bytes) -> str:
+def _decode(data: bytes, warn: Callable[[str], None]) -> str:
+    """Return the text of stdin; say how large it is if it costs a lot."""
     try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise UsageError(
             f"stdin is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}",
             remedy="Convert it first (iconv -t utf-8), or name the file in the prompt.",
         ) from None
+    tokens = estimate_tokens(text)
+    if tokens >= MANY_TOKENS:
+        warn(
+            f"stdin has {format_size(len(data))}, about {tokens:,} tokens, which each request "
+            "sends; name a file instead, and only what is read of it is sent"
+        )
+    return text
 
 
 def _read_pipe(stdin: IO[Any] | None, timeout: float | None, warn: Callable[[str], None]) -> bytes:

@@ -29,9 +29,9 @@ from .programs.load_programs import require_programs
 from .programs.print_programs import print_programs_of_folder
 
 
-def print_permissions() -> int:
-    """Print the permission mode and the rules of this folder."""
-    permissions, notices = load_permissions(load_settings("."), ".", can_ask=True)
+def print_permissions(cwd: str) -> int:
+    """Print the permission mode and the rules of a folder."""
+    permissions, notices = load_permissions(load_settings(cwd), cwd, can_ask=True)
     print(f"mode: {permissions.mode}")
     for rule in permissions.rules:
         print_entry(str(rule))

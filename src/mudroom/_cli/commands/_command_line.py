@@ -123,6 +123,8 @@ def describe_usage_error(error: click.ClickException) -> str:
         other = _NEAREST_FLAGS.get(name)
         if other and other.split()[0] in known:
             near = [other]
+        if not command and not near:
+            remedy = f'Put -- before a prompt that begins with a dash: mudroom -- "-…". {remedy}'
     elif isinstance(error, click.NoSuchCommand):
         message = f"unknown command {error.command_name!r}"
         near = error.possibilities or []

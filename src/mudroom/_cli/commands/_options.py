@@ -17,6 +17,12 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
+# A number from 1 on, and one above 0; errors call them so.
+COUNT = click.IntRange(1)
+COUNT.name = "whole number"
+AMOUNT = click.FloatRange(0, min_open=True)
+AMOUNT.name = "number"
+
 MODES = [mode.value for mode in Mode]
 
 OUTPUT_FORMATS = ("text", "json", "stream-json")

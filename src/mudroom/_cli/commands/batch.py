@@ -6,6 +6,7 @@ import click
 from click.core import ParameterSource
 
 from ._options import (
+    AMOUNT,
     CONTEXT_SETTINGS,
     MODES,
     folder_option,
@@ -43,9 +44,7 @@ _STATUS_OPTIONS = ("words", "cwd", "out", "as_json", "quiet")
 )
 @click.option("--ordered", is_flag=True, help="Sort the output like the input at the end.")
 @value_option("--retry", "REASONS", "Run lines with these reasons again, such as ERROR,TIMEOUT.")
-@value_option(
-    "--max-budget-usd", "USD", "Spending limit for all lines.", click.FloatRange(0, min_open=True)
-)
+@value_option("--max-budget-usd", "USD", "Spending limit for all lines.", AMOUNT)
 @worker_option("lines")
 @click.option("--permission-mode", type=click.Choice(MODES), help="Permission mode of the runs.")
 @folder_option("Work in this folder.")

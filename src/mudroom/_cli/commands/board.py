@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import click
 
-from ._options import CONTEXT_SETTINGS, folder_option, json_option, quiet_option
+from ._options import CONTEXT_SETTINGS, COUNT, folder_option, json_option, quiet_option
 
-_task_ids = click.argument(
-    "task_ids", type=click.IntRange(1), nargs=-1, required=True, metavar="ID..."
-)
+_task_ids = click.argument("task_ids", type=COUNT, nargs=-1, required=True, metavar="ID...")
 
 
 @click.group(invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
@@ -34,7 +32,7 @@ def list_tasks(as_json: bool) -> int:
 
 
 @board.command("show", context_settings=CONTEXT_SETTINGS)
-@click.argument("task_id", type=click.IntRange(1), metavar="ID")
+@click.argument("task_id", type=COUNT, metavar="ID")
 @json_option
 @click.pass_obj
 def show_task(cwd: str, task_id: int, as_json: bool) -> int:
@@ -50,7 +48,7 @@ def show_task(cwd: str, task_id: int, as_json: bool) -> int:
 @click.option(
     "--after",
     "blockers",
-    type=click.IntRange(1),
+    type=COUNT,
     multiple=True,
     metavar="ID",
     help="A task that must be completed before. Can be given several times.",
@@ -115,7 +113,7 @@ def remove_task(cwd: str, task_ids: tuple[int, ...]) -> int:
 )
 @click.option(
     "--parallel",
-    type=click.IntRange(1),
+    type=COUNT,
     default=4,
     show_default=True,
     metavar="N",

@@ -26,7 +26,7 @@ def fleet(ctx: click.Context) -> int | None:
 @json_option
 def show_status(session: str | None, as_json: bool) -> int:
     """Show runs, memory and lease of each worker (the default)."""
-    from ..actions.fleet.control import print_status
+    from ..actions.fleet import print_status
 
     return print_status(session or "", as_json=as_json)
 
@@ -45,7 +45,7 @@ def drain(worker: str | None, session: str | None, wait: bool) -> int:
     mudroom fleet drain 2             the second worker of the only session with workers
     mudroom fleet drain node-b        all workers on this machine
     """
-    from ..actions.fleet.control import drain_workers
+    from ..actions.fleet import drain_workers
 
     return drain_workers(worker or "", session or "", wait=wait)
 

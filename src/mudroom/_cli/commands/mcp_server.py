@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from ._options import (
+    AMOUNT,
     CONTEXT_SETTINGS,
+    COUNT,
     MODES,
     complete_folders,
     listen_details,
@@ -13,9 +15,6 @@ from ._options import (
     rules_option,
     value_option,
 )
-
-_COUNT = click.IntRange(1)
-_AMOUNT = click.FloatRange(0, min_open=True)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -38,13 +37,13 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @value_option("-m --model", "MODEL", "provider:model, e.g. anthropic:claude-sonnet-4-5, offline.")
 @value_option("--child-model", "MODEL", "Model of the runs below a task (default: as the task).")
 @value_option("--agents", "JSON", 'More agents: {"name": {"description": …, "prompt": …}}.')
-@value_option("--parallel", "N", "Tasks at the same time; more wait (default: 16).", _COUNT)
-@value_option("--max-turns", "N", "Maximum model calls of a task; one more for a summary.", _COUNT)
-@value_option("--max-minutes", "N", "Time limit of a task in minutes.", _AMOUNT)
-@value_option("--max-tokens", "N", "Token limit of a task (input + output).", _COUNT)
-@value_option("--max-budget-usd", "USD", "Spending limit of a task.", _AMOUNT)
-@value_option("--total-tokens", "N", "Token limit of all tasks together.", _COUNT)
-@value_option("--total-usd", "USD", "Spending limit of all tasks together.", _AMOUNT)
+@value_option("--parallel", "N", "Tasks at the same time; more wait (default: 16).", COUNT)
+@value_option("--max-turns", "N", "Maximum model calls of a task; one more for a summary.", COUNT)
+@value_option("--max-minutes", "N", "Time limit of a task in minutes.", AMOUNT)
+@value_option("--max-tokens", "N", "Token limit of a task (input + output).", COUNT)
+@value_option("--max-budget-usd", "USD", "Spending limit of a task.", AMOUNT)
+@value_option("--total-tokens", "N", "Token limit of all tasks together.", COUNT)
+@value_option("--total-usd", "USD", "Spending limit of all tasks together.", AMOUNT)
 @click.option(
     "--sandbox",
     type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),

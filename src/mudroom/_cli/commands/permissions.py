@@ -14,14 +14,16 @@ from ._options import (
 
 
 @click.group(context_settings=CONTEXT_SETTINGS, invoke_without_command=True)
+@folder_option("Show the rules of this folder.")
 @click.pass_context
-def permissions(ctx: click.Context) -> int | None:
+def permissions(ctx: click.Context, cwd: str) -> int | None:
     """Show the permission mode and the rules of this folder."""
+    ctx.obj = cwd
     if ctx.invoked_subcommand:
         return None
     from ..actions.permissions import print_permissions
 
-    return print_permissions()
+    return print_permissions(cwd)
 
 
 @permissions.command(context_settings=CONTEXT_SETTINGS)
@@ -32,7 +34,7 @@ def permissions(ctx: click.Context) -> int | None:
     metavar="NAME",
     help="A tool other than bash; COMMAND is then its file, agent or address.",
 )
-@folder_option("Use the rules of this folder.")
+@folder_option("Use the rules of this folder.", default=None)
 @rules_option("allowed", "Assume that this flag is given.")
 @rules_option("disallowed", "Assume that this flag is given.")
 @click.option("--permission-mode", type=click.Choice(MODES), help="Assume this mode.")
@@ -41,14 +43,21 @@ def permissions(ctx: click.Context) -> int | None:
 )
 @click.option("--headless", is_flag=True, help="Assume that no user can be asked.")
 @json_option
+@click.pass_obj
 def explain(
-    command: str, tool: str, cwd: str, headless: bool, as_json: bool, **flags: object
+    folder: str,
+    command: str,
+    tool: str,
+    cwd: str | None,
+    headless: bool,
+    as_json: bool,
+    **flags: object,
 ) -> int:
     """Explain whether a command would be allowed, and by which rule."""
     from ..actions.permissions import explain_call
 
     return explain_call(
-        command, tool=tool, cwd=cwd, can_ask=not headless, as_json=as_json, flags=flags
+        command, tool=tool, cwd=cwd or folder, can_ask=not headless, as_json=as_json, flags=flags
     )
 
 

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ...errors import UnknownName, UsageError
+from ..output.help.help_text import COMMAND_GROUPS, SHORT_HELP
 from ._command_line import ALL_COMMANDS, reject_blank_texts, reject_unknown_command
 from ._options import (
+    AMOUNT,
     CONTEXT_SETTINGS,
+    COUNT,
     MODES,
     folder_option,
     format_option,
@@ -37,8 +40,6 @@ if TYPE_CHECKING:
 # What `-p` and `--resume` have where the command line gives no value: no argument can contain it.
 WITHOUT_VALUE = "\0"
 
-_COUNT = click.IntRange(1)
-_AMOUNT = click.FloatRange(0, min_open=True)
 
 PRINT_FLAGS = ("-p", "--print", "--prompt")
 
@@ -51,6 +52,20 @@ EXAMPLES = (
 )
 
 
+# The first option of each group of the full help.
+OPTION_GROUPS = {
+    "print_prompt": "Prompt and model",
+    "agent": "Agents and output values",
+    "max_turns": "Limits",
+    "worker": "Children",
+    "sandbox": "Sandbox and permissions",
+    "plugin_dirs": "Programs and traces",
+    "continue_last": "Sessions",
+    "output_format": "Output",
+    "help": "Help",
+}
+
+
 class RootCommand(click.Command):
     """The command without a name. Its help begins with examples and lists the named commands."""
 
@@ -59,14 +74,18 @@ class RootCommand(click.Command):
         self.format_help_text(ctx, formatter)
         with formatter.section("Examples"):
             formatter.write_text("\b\n" + "\n".join(EXAMPLES))
-        with formatter.section("Options"):
-            options = [item for item in self.params if isinstance(item, click.Option)]
-            records = [option.get_help_record(ctx) for option in options]
-            formatter.write_dl([record for record in records if record])
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, command.get_short_help_str(64)) for name, command in ALL_COMMANDS.items()]
-            )
+        groups: dict[str, list[tuple[str, str]]] = {}
+        heading = ""
+        for item in filter(lambda each: isinstance(each, click.Option), self.params):
+            heading = OPTION_GROUPS.get(item.name or "", heading)
+            if record := item.get_help_record(ctx):
+                groups.setdefault(heading, []).append(record)
+        for name, commands in COMMAND_GROUPS.items():
+            rows = [(each, ALL_COMMANDS[each].get_short_help_str(64)) for each in commands.split()]
+            groups[f"Commands for {name}"] = rows
+        for name, rows in groups.items():
+            with formatter.section(name):
+                formatter.write_dl(rows)
 
     def make_parser(self, ctx: click.Context) -> _OptionParser:
         # click looks for short options among the long ones first, and compares them with each by
@@ -89,15 +108,11 @@ class RootCommand(click.Command):
 
 def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) -> None:
     if requested:
-        from ..output.help.help_text import SHORT_HELP
-
-        print(SHORT_HELP if option.name == "h" else f"{ctx.get_help()}\n", end="")
+        print(f"{ctx.get_help()}\n" if option.name == "help_all" else SHORT_HELP, end="")
         ctx.exit()
 
 
-@click.command(
-    cls=RootCommand, context_settings=CONTEXT_SETTINGS | {"help_option_names": ["--help"]}
-)
+@click.command(cls=RootCommand, context_settings=CONTEXT_SETTINGS | {"help_option_names": []})
 @click.argument("words", nargs=-1, metavar="[PROMPT]", type=click.UNPROCESSED)
 @click.option(
     *PRINT_FLAGS,
@@ -123,7 +138,13 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     'Model of child runs, or one per agent: "explore=haiku; *=sonnet" (default: as their parent).',
 )
 @value_option(
-    "--max-output-tokens", "N", "Longest single answer in tokens (default: by the model).", _COUNT
+    "--max-output-tokens", "N", "Longest single answer in tokens (default: by the model).", COUNT
+)
+@click.option(
+    "--takes-images",
+    is_flag=True,
+    default=None,
+    help="Send images to the model, also if it is not known to accept them.",
 )
 @value_option("--agent", "NAME", "Agent to run instead of the built-in one (mudroom agents).")
 @value_option(
@@ -133,15 +154,15 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     "--json-schema", "JSON|FILE", "Return structured output that matches this JSON Schema."
 )
 @value_option(
-    "--max-turns", "N", "Maximum model calls of the main run; one more for a summary.", _COUNT
+    "--max-turns", "N", "Maximum model calls of the main run; one more for a summary.", COUNT
 )
-@value_option("--max-minutes", "N", "Time limit in minutes, child runs included.", _AMOUNT)
-@value_option("--max-tokens", "N", "Token limit (input + output), child runs included.", _COUNT)
+@value_option("--max-minutes", "N", "Time limit in minutes, child runs included.", AMOUNT)
+@value_option("--max-tokens", "N", "Token limit (input + output), child runs included.", COUNT)
 @value_option(
-    "--max-budget-usd", "USD", "Spending limit in US dollars, child runs included.", _AMOUNT
+    "--max-budget-usd", "USD", "Spending limit in US dollars, child runs included.", AMOUNT
 )
 @value_option(
-    "--max-children", "N", "Maximum number of child runs at the same time; more wait.", _COUNT
+    "--max-children", "N", "Maximum number of child runs at the same time; more wait.", COUNT
 )
 @worker_option("children")
 @switch_option("--board", "Offer the tools for the task board of the project.")
@@ -158,16 +179,12 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     "--strict-merges",
     "With -p: exit with 3 if work of a child did not land, although the run succeeded.",
 )
-@store_option
 @click.option(
     "--sandbox",
     type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),
     help='Sandbox for shell commands ("off" disables it).',
 )
 @switch_option("--allow-net", "Let commands, web_fetch and web_search reach the network.")
-@switch_option(
-    "--takes-images", "Send images to the model, also if it is not known to accept them."
-)
 @click.option(
     "--permission-mode",
     type=click.Choice(MODES),
@@ -214,6 +231,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 )
 @value_option("--session-id", "UUID", "Id of the new session.")
 @value_option("-n --name", "NAME", "Name of the session, for --resume.")
+@store_option
 @format_option
 @verbose_option
 @quiet_option
@@ -225,6 +243,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 )
 @click.option(
     "-h",
+    "--help",
     is_flag=True,
     is_eager=True,
     expose_value=False,
@@ -337,6 +356,9 @@ def help_(commands: tuple[str, ...]) -> int:
             raise UnknownName("command", command, known)
         explained = known[command]
         known = explained.commands if isinstance(explained, click.Group) else {}
+    if explained is root_command:
+        print(SHORT_HELP, end="")
+        return 0
     name = " ".join(["mudroom", *commands])
     print(explained.get_help(click.Context(explained, info_name=name, max_content_width=120)))
     return 0

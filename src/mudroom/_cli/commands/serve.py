@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from ._options import (
+    AMOUNT,
     CONTEXT_SETTINGS,
+    COUNT,
     MODES,
     complete_folders,
     json_option,
@@ -16,9 +18,6 @@ from ._options import (
     value_option,
     worker_option,
 )
-
-_COUNT = click.IntRange(1)
-_AMOUNT = click.FloatRange(0, min_open=True)
 
 
 @click.group(invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
@@ -43,8 +42,8 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     metavar="ADDRESS",
     help="Address of the proxy that may send it, or a range such as 10.0.0.0/24.",
 )
-@value_option("--login-usd-per-day", "USD", "Spending limit of each such user each day.", _AMOUNT)
-@value_option("--login-tokens-per-day", "N", "Token limit of each such user each day.", _COUNT)
+@value_option("--login-usd-per-day", "USD", "Spending limit of each such user each day.", AMOUNT)
+@value_option("--login-tokens-per-day", "N", "Token limit of each such user each day.", COUNT)
 @click.option(
     "--parallel",
     type=click.IntRange(1, 10_000),
@@ -53,7 +52,7 @@ _AMOUNT = click.FloatRange(0, min_open=True)
     metavar="N",
     help="Prompts at the same time; more wait.",
 )
-@value_option("--parallel-owner", "N", "Those of one owner (default: 3/4 of --parallel).", _COUNT)
+@value_option("--parallel-owner", "N", "Those of one owner (default: 3/4 of --parallel).", COUNT)
 @click.option(
     "--drain-seconds",
     type=click.FloatRange(0),
@@ -64,12 +63,10 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 )
 @value_option("-m --model", "MODEL", "provider:model, e.g. anthropic:claude-sonnet-4-5, offline.")
 @value_option("--child-model", "MODEL", "Model of child runs (default: as the prompt).")
-@value_option(
-    "--max-turns", "N", "Maximum model calls of a prompt; one more for a summary.", _COUNT
-)
-@value_option("--max-minutes", "N", "Time limit of a prompt in minutes.", _AMOUNT)
-@value_option("--max-tokens", "N", "Token limit of a prompt (input + output).", _COUNT)
-@value_option("--max-budget-usd", "USD", "Spending limit of a prompt.", _AMOUNT)
+@value_option("--max-turns", "N", "Maximum model calls of a prompt; one more for a summary.", COUNT)
+@value_option("--max-minutes", "N", "Time limit of a prompt in minutes.", AMOUNT)
+@value_option("--max-tokens", "N", "Token limit of a prompt (input + output).", COUNT)
+@value_option("--max-budget-usd", "USD", "Spending limit of a prompt.", AMOUNT)
 @worker_option("children")
 @click.option(
     "--sandbox",
@@ -155,8 +152,8 @@ def token() -> None:
     multiple=True,
     help="A right (default: read, run and answer). Can be given several times.",
 )
-@value_option("--usd-per-day", "USD", "Spending limit of the owner each day (UTC).", _AMOUNT)
-@value_option("--tokens-per-day", "N", "Token limit of the owner each day (UTC).", _COUNT)
+@value_option("--usd-per-day", "USD", "Spending limit of the owner each day (UTC).", AMOUNT)
+@value_option("--tokens-per-day", "N", "Token limit of the owner each day (UTC).", COUNT)
 @click.option("--agent", "agents", multiple=True, metavar="NAME", help="Allow this agent only.")
 @click.option(
     "--mode", "modes", multiple=True, type=click.Choice(MODES), help="Let clients choose this mode."

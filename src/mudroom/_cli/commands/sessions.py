@@ -8,6 +8,7 @@ import click
 
 from ._options import (
     CONTEXT_SETTINGS,
+    COUNT,
     folder_option,
     format_option,
     json_option,
@@ -24,7 +25,7 @@ from ._options import (
 @click.option(
     "-n",
     "--limit",
-    type=click.IntRange(1),
+    type=COUNT,
     default=20,
     show_default=True,
     help="Maximum number of sessions.",

@@ -17,12 +17,17 @@ def models(as_json: bool) -> int:
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
+@click.option(
+    "--model",
+    metavar="MODEL",
+    help="Send this model one small request with a tool, and say what its server can do.",
+)
 @json_option
-def doctor(as_json: bool) -> int:
+def doctor(model: str | None, as_json: bool) -> int:
     """Check this machine and say how to fix what is missing."""
     from ..actions.doctor import print_checks
 
-    return print_checks(as_json=as_json)
+    return print_checks(model=model, as_json=as_json)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)

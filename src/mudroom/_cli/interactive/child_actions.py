@@ -83,8 +83,12 @@ class ChildActions:
         """Handle a key: `m` writes a message, `w` asks the child to wrap up, `x` stops it."""
         run_id = self._panel.child_run_id
         session = conversation.session
-        name = self._get_name(run_id)
-        if self._panel.is_command_selected and key != "x":
+        name = self._get_name(run_id) if run_id else ""
+        if not run_id:
+            self._panel.hold_keys()  # the status line says that no child works
+        elif self._panel.has_ended(run_id):
+            self._print(f"{name} has already ended.")
+        elif self._panel.is_command_selected and key != "x":
             self._print(f"{name} takes no message; x stops it.")
         elif self._panel.is_idle(run_id) and key != "m":
             self._print(f"{name} is idle. A message starts its next run: press m.")
@@ -98,10 +102,6 @@ class ChildActions:
     def send(self, conversation: Conversation, run_id: str, text: str) -> None:
         """Send a message to a child. A named child without work begins its next run with it."""
         if name := conversation.tree.runs[run_id].name:
-            if self._panel.is_idle(run_id):
-                self._panel.pager = None
-                self._panel.selected_run_id = ""
-                self._redraw()
             self._start_task(conversation.send_message(name, text))
             return
         name = self._get_name(run_id)
@@ -112,7 +112,7 @@ class ChildActions:
         if done:
             self._scrollback.write_lines([(f"  {message}", "yellow")])
         else:
-            self._print(f"  {name} has already ended")
+            self._print(f"  {name} has already ended.")
 
     def _get_name(self, run_id: str) -> str:
         return self._panel.name_child(run_id, MAX_NAME_COLUMNS)

@@ -10,7 +10,7 @@ from prompt_toolkit.document import Document
 
 from ..._projections.safe_text import sanitize, sanitize_line
 from ...errors import UsageError
-from .input_line.mentions import MentionCompletions, find_mention
+from .mentions import MentionCompletions, find_mention
 
 
 class PromptCompleter(Completer):

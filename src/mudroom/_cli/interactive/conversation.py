@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Coroutine,
-    Generator,
-    Iterable,
-    Mapping,
-)
-from contextlib import AsyncExitStack, contextmanager
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from ..._adapters.journals.sessions import stream_events
-from ..._core.events import AnyEvent, RunFinished, StoredEvent
-from ..._core.runs import Report, has_summary, is_child_id
+from ..._core.events import AnyEvent, RunWaiting, StoredEvent
+from ..._core.runs import Report
 from ..._projections.differences import FileChanges
 from ..._projections.ledger import PromptLedgers, describe_ledger
 from ..._projections.run_tree import OpenWork, RunTree, describe_work, list_names, list_open_work
+from ..._projections.run_view import RunState, RunView
 from ..._session.config import Settings
 from ..._session.session import Session
+from ...driving import SessionDriver, SessionStart, Turn
 from ...errors import JournalError, MudroomError, SessionPaused, suggest_names
 from ..actions.prompt_calls import FilledPrompt
 from ..actions.prompt_files import PromptFile, find_prompt_file, load_session_prompts
 from ..actions.prompts import (
+    PreparedPrompt,
     begins_with_path,
     list_prompts,
     prepare_prompt,
@@ -44,13 +40,17 @@ from ..output.report import (
     explain_failure,
 )
 from ..output.text import Line
-from .input_line.mentions import MentionCompletions
-from .prompts.file_prompts import run_prompt_file
-from .prompts.other_programs import describe_nearest
-from .prompts.server_prompts import run_server_prompt
-from .prompts.shell_lines import run_shell_line
+from .input_lines import InputLines, NextStep
+from .mentions import MentionCompletions
 from .questions.approvals import ApprovalPrompt
+from .recap import Recap
 from .scrollback_writer import ScrollbackWriter
+from .special_lines import (
+    describe_nearest,
+    run_prompt_file,
+    run_server_prompt,
+    run_shell_line,
+)
 from .status_line import StatusLine
 from .ui import UI
 
@@ -58,53 +58,129 @@ T = TypeVar("T")
 
 EXIT_WORDS = ("q", "exit", "quit")
 
+# The turn that executes a line. Each has a task of its own.
+_turn: ContextVar[Turn[Any]] = ContextVar("turn")
 
-class NextStep(Struct, frozen=True, kw_only=True):
-    """What follows a session: exit, or another session.
+
+class Plan(Struct, frozen=True):
+    """What the sessions of a conversation are made of.
 
     Arguments:
-        exit_code: the program's exit code; None to open another session.
-        resume: id of the session to resume; "" for a new one.
-        is_cleared: the user ended the conversation with `/clear`.
-        model, mode, output_style: of the next session; "" for no change.
+        model, output_style: those that a slash command chose; None for those of the settings.
     """
 
-    exit_code: int | None = None
-    resume: str = ""
-    is_cleared: bool = False
-    model: str = ""
-    mode: str = ""
-    output_style: str = ""
+    settings: Settings
+    model: str | None = None
+    output_style: str | None = None
 
 
 # Action of a slash command; takes the conversation and the text after the command name. Returns the
-# next step if the command ends the session, else None.
+# next step if the command ends the conversation, else None.
 SlashAction = Callable[["Conversation", str], Awaitable[NextStep | None]]
 
 
-class Conversation:
-    """One session, shown in a UI.
+class SlashCommand(NamedTuple):
+    """A slash command.
 
     Arguments:
-        session: may be opened after this object is created.
-        commands: slash commands by name, with the slash.
+        arguments, description: for the help text.
+        waits: it changes the conversation or its session, so it waits for the prompts before it.
+            The others are executed at once.
+    """
+
+    name: str
+    arguments: str
+    description: str
+    run: SlashAction
+    waits: bool = False
+
+
+class _ShownWork:
+    """The work that the UI shows. Its parts contain each other.
 
     Attributes:
-        resources: closes with the session; commands add context managers to it.
+        stoppable: turns that prepare a prompt or run a shell command, which Esc stops first.
+    """
+
+    def __init__(self, ui: UI) -> None:
+        self.stoppable: list[Turn[Any]] = []
+        self._ui = ui
+        self._count = 0
+        self._display = ExitStack()
+
+    @property
+    def is_shown(self) -> bool:
+        return self._count > 0
+
+    @contextmanager
+    def show(self, stoppable: Turn[Any] | None = None) -> Generator[None]:
+        turns = [stoppable] if stoppable else []
+        if not self._count:
+            self._display.enter_context(self._ui.during_run())
+        self._count += 1
+        self.stoppable += turns
+        try:
+            yield
+        finally:
+            for turn in turns:
+                self.stoppable.remove(turn)
+            self._count -= 1
+            if not self._count:
+                self._display.close()
+
+
+class Conversation:
+    """One conversation, shown in a UI; `async with` opens its session.
+
+    Lines are turns of a `SessionDriver`: prompts wait for one another, local commands are executed
+    beside them.
+
+    Arguments:
+        make_session: makes a session of a plan, not yet open.
+        commands: slash commands by name, with the slash.
+        on_open: awaited with this object after each opening of its session.
+        resumes: the session continues a recorded one.
+
+    Attributes:
+        session: the session that was made last; another one after a change of the plan.
+        recap: the end of the conversation that the session continues.
+        resources: closes with the conversation; commands add context managers to it.
         approvals: has the rules that the user approved.
     """
 
+    session: Session
+
     def __init__(
-        self, session: Session, ui: UI, settings: Settings, commands: Mapping[str, SlashAction]
+        self,
+        make_session: Callable[[Plan, SessionStart], Session],
+        plan: Plan,
+        ui: UI,
+        commands: Mapping[str, SlashCommand],
+        *,
+        on_open: Callable[[Conversation], Awaitable[object]] | None = None,
+        resumes: bool = False,
     ) -> None:
-        self.session = session
+        def prepare_session(plan: Plan, start: SessionStart) -> Session:
+            session = self.session = make_session(plan, start)
+            session.end_reason = "resume"  # unless the conversation ends with it
+            if start.id is None:
+                session.watch_history(self._apply_recorded)
+            return session
+
+        self.driver = SessionDriver(
+            prepare_session,
+            plan,
+            on_event=self._apply,
+            on_open=None if on_open is None else lambda _: on_open(self),
+            resumes=resumes,
+        )
         self.ui = ui
-        self.settings = settings
         self.commands = commands
         self.tree = RunTree()
+        self.recap = Recap(self.tree)
         self.ledgers = PromptLedgers()
         self.file_changes = FileChanges()
-        self.status = StatusLine(session.find_context_window)
+        self.status = StatusLine(lambda model: self.session.find_context_window(model))
         self.writer = ScrollbackWriter(
             ui.scrollback, self.tree, show_tasks=not ui.prints_child_lines
         )
@@ -115,30 +191,40 @@ class Conversation:
             self.list_teammate_names,
             lambda: [each.mention for each in self.session.mcp_resources],
         )
-        self.is_busy = False
-        self.last_answer = ""
+        self.lines = InputLines(self.driver)
         self.resources = AsyncExitStack()
         self.approvals: ApprovalPrompt | None = None
         self._prompt_parts: list[str] = []
-        self._stoppable: asyncio.Task[Any] | None = None
-        session.watch(self._apply)
-        session.watch_history(self._apply_recorded)
+        self._work = _ShownWork(ui)
+
+    async def __aenter__(self) -> Conversation:
+        await self.driver.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.driver.__aexit__()
+        await self.resources.aclose()
+
+    @property
+    def settings(self) -> Settings:
+        return self.driver.plan.settings
 
     def _apply(self, event: AnyEvent) -> None:
         folds = (self.tree, self.ledgers, self.file_changes, self.status)
         for fold in (*folds, self.writer, self.ui):
             fold.apply(event)
-        self._store_answer(event)
+        if isinstance(event, RunWaiting):
+            self.lines.note_change()
 
-    # Recorded events are not printed again.
     def _apply_recorded(self, event: StoredEvent) -> None:
-        for fold in (self.tree, self.ledgers, self.file_changes, self.status):
+        for fold in (self.tree, self.ledgers, self.file_changes, self.status, self.recap):
             fold.apply(event)
-        self._store_answer(event)
 
-    def _store_answer(self, event: AnyEvent) -> None:
-        if isinstance(event, RunFinished) and not is_child_id(event.run):
-            self.last_answer = event.report.text
+    @property
+    def last_answer(self) -> str:
+        """The text of the last prompt that has ended."""
+        texts = (root.report.text for root in reversed(self.tree.roots) if root.report)
+        return next(texts, "")
 
     def _list_paths(self) -> Iterable[str]:
         return (file.path for file in self.session.workspace.walk())
@@ -201,42 +287,71 @@ class Conversation:
         return self.writer.format_pending(columns, height)
 
     async def run_until_done(self, first: str = "") -> NextStep:
-        """Handle input lines until the session ends; return the next step.
+        """Take input lines until the conversation ends; return the next step.
 
         Arguments:
-            first: a line to handle before any line is read.
+            first: a line to take before any line is read.
         """
-        line = first
         if self.session.unfinished_runs:
-            is_waiting = self.tree.roots and self.tree.roots[-1].is_interrupted
-            work = "background work" if is_waiting else "interrupted run"
-            self.print_text(f"{'Continuing' if is_waiting else 'Finishing'} the {work}.", "dim")
-            await self._report_errors(self._finish())
-        while True:
-            try:
-                line = line or await self.ui.read_line()
-            except EOFError:
-                return NextStep(exit_code=0)
-            step = await self.handle_line(line.strip())
-            line = ""
-            if step is not None:
-                return step
+            self.lines.begin(self._finish)
+        if first:
+            self.take(first)
+        return await self.lines.run(self.ui, self.take)
+
+    def take(self, line: str) -> Turn[NextStep | None]:
+        """Execute a line now if it needs no turn of the conversation, else queue it.
+
+        While only background work continues, a prompt is a message to the model that waits for it.
+        """
+        at_once = not self.lines.is_empty and self._acts_at_once(line.strip())
+        return self.lines.begin(lambda turn: self._execute(turn, line), line=line, at_once=at_once)
+
+    def steer(self, line: str) -> None:
+        """Send a line to the working model now. If it has just ended, the line is a prompt."""
+        self.lines.begin(lambda turn: self._execute(turn, line, steers=True), at_once=True)
+
+    def _acts_at_once(self, line: str) -> bool:
+        if line.lower() in EXIT_WORDS or split_message(line, self.list_teammate_names())[0]:
+            return True
+        if _is_command(line):
+            command = self.commands.get(line.split()[0])
+            return command is not None and not command.waits
+        return self.is_waiting
+
+    async def wait_until_ready(self) -> None:
+        """Wait until a line would be executed at once, and those before it have been."""
+        await self.lines.wait_until_ready(
+            lambda: self.is_waiting and not self.tree.roots[-1].unread
+        )
 
     async def handle_line(self, line: str) -> NextStep | None:
-        """Execute one line of input; return the next step if the line ends the session."""
+        """Take one line, and wait until it has been executed."""
+        return await self.take(line).wait()
+
+    async def _execute(
+        self, turn: Turn[Any], line: str, *, steers: bool = False
+    ) -> NextStep | None:
+        _turn.set(turn)
+        text = self.ui.begin_line(line, is_shown=not steers).strip()
+        return await self._report_errors(self._act(text, steers=steers))
+
+    async def _act(self, line: str, *, steers: bool) -> NextStep | None:
         if line.lower() in EXIT_WORDS:
             return NextStep(exit_code=0)
-        if not line:
-            return None
-        if line.startswith(("/", "?")) and not begins_with_path(line):
-            return await self._report_errors(self._run_command(line))
-        if line.startswith("!"):
-            return await self._report_errors(run_shell_line(self, line[1:].strip()))
         name, text = split_message(line, self.list_teammate_names())
-        if name:
+        if not line:
+            pass
+        elif _is_command(line):
+            return await self._run_command(line)
+        elif line.startswith("!"):
+            await run_shell_line(self, line[1:].strip())
+        elif name:
             await self.send_message(name, text)
-            return None
-        return await self._report_errors(self.run_prompt(line))
+        elif steers or _turn.get() is not self.driver.current:
+            await self._send_to_model(line, is_shown=steers)
+        else:
+            await self.run_prompt(line)
+        return None
 
     async def _report_errors(self, action: Awaitable[NextStep | None]) -> NextStep | None:
         """Await an action and print its errors. Only a journal error ends the conversation."""
@@ -256,7 +371,7 @@ class Conversation:
         name, _, arguments = line.partition(" ")
         command = self.commands.get(name)
         if command:
-            return await command(self, arguments.strip())
+            return await command.run(self, arguments.strip())
         files = await asyncio.to_thread(self.load_prompt_files)
         if file := find_prompt_file(files, name, trusts_folder=self.session.trusted):
             await run_prompt_file(self, file, arguments.strip())
@@ -268,22 +383,24 @@ class Conversation:
             self.print_text(f"unknown command {name}. {nearest}", "yellow")
         return None
 
+    async def open_again(self, plan: Plan) -> None:
+        """Continue the conversation in a session of another plan. Only the current turn may."""
+        self.driver.plan = plan
+        await _turn.get().open()
+        if self.session.unfinished_runs:
+            await self._resume(_turn.get())
+
     async def run_stoppable(
-        self, work: Coroutine[Any, Any, T], *, stopped: str = "(interrupted)"
+        self, work: Awaitable[T], *, stopped: str = "(interrupted)"
     ) -> T | None:
         """Await work that Esc stops; print `stopped` and return None if it was stopped."""
-        with self._mark_busy():
-            task = self._stoppable = asyncio.ensure_future(work)
-            try:
-                return await task
-            except asyncio.CancelledError:
-                # The conversation itself was cancelled, not the work.
-                if not task.cancelled():
-                    raise
+        turn = _turn.get()
+        with self._work.show(turn):
+            result = await turn.prepare(work)
+            if turn.is_stopped:
                 self.print_text(stopped, "yellow")
                 return None
-            finally:
-                self._stoppable = None
+            return result
 
     def add_to_prompt(self, text: str) -> None:
         self._prompt_parts.append(text)
@@ -292,28 +409,71 @@ class Conversation:
         """Return the rules that each compaction keeps, including those of the next prompt."""
         return self.status.receipts.list_rules(*self._prompt_parts)
 
-    async def _finish(self) -> None:
-        with self._mark_busy():
-            report = await self.session.resume_unfinished()
+    async def _finish(self, turn: Turn[Any]) -> NextStep | None:
+        _turn.set(turn)
+        return await self._report_errors(self._resume(turn))
+
+    async def _resume(self, turn: Turn[Any]) -> None:
+        """Continue the runs that the record leaves open."""
+        is_interrupted = self._last_root and self._last_root.is_interrupted
+        text = (
+            "Continuing the background work."
+            if is_interrupted
+            else "Finishing the interrupted run."
+        )
+        self.print_text(text, "dim")
+        with self._work.show():
+            report = await turn.resume()
         if report:
             self.print_ending(report)
 
     async def run_prompt(self, line: str, filled: FilledPrompt | None = None) -> None:
         """Send a prompt. `filled`: outputs to put into it, and its model."""
+        with self._work.show():
+            prompt = await self._prepare(line, filled)
+            if prompt is None:
+                return
+            self._prompt_parts.clear()
+            if self.session.interrupted_run:  # its run reads the prompt as a message
+                self.writer.hide_message(prompt.text + prompt.files)
+            options = {"model": filled.model} if filled else {}
+            report = await _turn.get().call(
+                lambda session: run_prepared(session, prompt, "", self.print_note, **options)
+            )
+        if report:
+            self.print_ending(report)
+
+    async def _prepare(
+        self, line: str, filled: FilledPrompt | None = None
+    ) -> PreparedPrompt | None:
+        """Return a prompt with what commands have added to it, None if it was stopped."""
         teammates = self.list_teammate_names()
         typed = filled.typed if filled else None
         work = prepare_prompt(self.session, self.settings, line, teammates=teammates, typed=typed)
-        with self._mark_busy():
-            prompt = await self.run_stoppable(work, stopped="Stopped before anything was sent.")
-            if prompt is None:
-                return
-            parts = self._prompt_parts
-            self._prompt_parts = []
+        prompt = await self.run_stoppable(work, stopped="Stopped before anything was sent.")
+        if prompt is not None:
             text = filled.put_outputs(prompt.text) if filled else prompt.text
-            prompt.text = "\n\n".join([*parts, text])
-            options = {"model": filled.model} if filled else {}
-            report = await run_prepared(self.session, prompt, "", self.print_note, **options)
-        self.print_ending(report)
+            prompt.text = "\n\n".join([*self._prompt_parts, text])
+        return prompt
+
+    async def _send_to_model(self, line: str, *, is_shown: bool) -> None:
+        """Send a prompt as a message to the last root run; if that has ended, queue the line."""
+        prompt = await self._prepare(line)
+        if prompt is None:
+            return
+        for note in prompt.notes:
+            self.print_note(note)
+        if prompt.images:
+            self.print_note("The images are not sent, only their paths: a message has only text.")
+        text = prompt.text + prompt.files
+        if not is_shown:
+            self.writer.hide_message(text)
+        run = self._last_root
+        part_count = len(self._prompt_parts)
+        if run and await self.session.send_durably(run.run_id, text):
+            del self._prompt_parts[:part_count]
+        else:
+            self.lines.begin(lambda turn: self._execute(turn, line), line=line)
 
     def print_note(self, note: str) -> None:
         self.print_text(note, "dim")
@@ -324,30 +484,40 @@ class Conversation:
         Arguments:
             focus: what the summary must keep.
         """
-        with self._mark_busy():
-            report = await self.session.compact(focus)
-        self.print_ending(report)
-        if has_summary(report):
-            self.print_text("Conversation compacted. Use /rewind to undo.", "dim")
-
-    @contextmanager
-    def _mark_busy(self) -> Generator[None]:
-        # The actions that mark it contain each other.
-        if self.is_busy:
-            yield
+        with self._work.show():
+            report = await _turn.get().call(lambda session: session.compact(focus))
+        if report is None:
             return
-        self.is_busy = True
-        try:
-            with self.ui.during_run():
-                yield
-        finally:
-            self.is_busy = False
+        self.print_ending(report)
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a prompt, a compaction or a shell command works."""
+        return self._work.is_shown
+
+    @property
+    def _last_root(self) -> RunView | None:
+        return self.tree.roots[-1] if self.tree.roots else None
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while nothing works but background children and commands of the last prompt."""
+        root = self._last_root
+        if root is None or root.report or self._work.stoppable:
+            return False
+        if root.is_interrupted and self.is_busy:  # the next prompt is on its way to it
+            return False
+        return root.state is RunState.WAITING and not root.open_calls
+
+    @property
+    def is_idle(self) -> bool:
+        """True if a prompt would be sent at once."""
+        return self.is_waiting or not self.is_busy
 
     @property
     def background_work(self) -> list[OpenWork]:
-        """The children and commands that continue although no prompt works."""
-        root = self.tree.roots[-1] if self.tree.roots else None
-        if self.is_busy or root is None or not root.is_interrupted or root.report:
+        """The children and commands that continue although the prompt is idle."""
+        if not self.is_waiting:
             return []
         return [work for work in list_open_work(self.tree, now=time.time()) if work.parent]
 
@@ -382,21 +552,24 @@ class Conversation:
 
         Returns False if idle.
         """
-        if self._stoppable:
-            return self._stoppable.cancel()
-        return self.is_busy and self.session.interrupt()
+        if self._work.stoppable:
+            return self._work.stoppable[-1].stop()
+        return self.is_busy and self.driver.interrupt()
 
     def stop_all(self) -> bool:
         """Stop the prompt and all background work. Returns False if nothing works."""
-        if self._stoppable and self._stoppable.cancel():
-            self.session.cancel()
-            return True
         work = describe_work(self.background_work)
-        if not (self.is_busy or work) or not self.session.cancel():
+        is_prompt_open = bool(self._last_root and not self._last_root.report)
+        if not ((self.is_busy or work) and self.driver.cancel()):
             return False
-        self.print_text(f"Stopped {work or 'the prompt and its background work'}.", "yellow")
+        if is_prompt_open:
+            self.print_text(f"Stopped {work or 'the prompt and its background work'}.", "yellow")
         return True
 
     def print_text(self, text: str, style: str = "") -> None:
         """Print text in lines of its own that stay on the screen."""
         self.ui.scrollback.write_text(text, style)
+
+
+def _is_command(line: str) -> bool:
+    return line.startswith(("/", "?")) and not begins_with_path(line)

@@ -23,7 +23,7 @@ def run_prompt_ui(options: StartOptions, *, first: str = "") -> int:
     Arguments:
         first: prompt from the command line, run before any input is read.
     """
-    from .input_line.typeahead import hold_input
+    from .typeahead import hold_input
 
     with hold_input(options.settings.screen != "plain" and supports_cursor(sys.stdin)) as early:
         # Slow to import: keys typed meanwhile are kept.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import time
 from collections.abc import Callable, Coroutine
@@ -12,11 +13,8 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.buffer import Buffer
 
 from ...errors import UsageError
-from ..actions.prompts import split_message
 from ..output.scrollback import Scrollback
 from .child_actions import ChildActions, print_wrapped
-from .input_line.line_queue import LineQueue
-from .input_line.paste import PasteStore
 from .panel import Panel
 from .questions.choice import Choice, match_answer
 
@@ -26,29 +24,39 @@ if TYPE_CHECKING:
 # How soon a second Ctrl-C must come to exit, and a second Esc to clear the line or rewind.
 DOUBLE_PRESS_SECONDS = 1.5
 
-# Commands that are executed while a run works; all other lines are queued.
-IMMEDIATE_COMMANDS = (
-    "/help",
-    "/cost",
-    "/usage",
-    "/tasks",
-    "/board",
-    "/runs",
-    "/team",
-    "/inbox",
-    "/approve",
-    "/reject",
-    "/context",
-    "/agents",
-    "/skills",
-    "/copy",
-    "/diff",
-    "/merge",
-    "?",
-)
-
-# Queued by Shift+Tab. It is not echoed, because it prints its own message.
+# The line of Shift+Tab. It is not echoed, because it prints its own message.
 NEXT_MODE_COMMAND = "/mode next"
+
+# Line breaks and characters up to which a paste is inserted as it is.
+MAX_PASTED_LINES, MAX_PASTED_CHARACTERS = 3, 800
+
+_PLACEHOLDER = re.compile(r"\[Pasted text #(\d{1,9})(?!\d)[^\[\]\n]*+\]")
+
+
+class PasteStore:
+    """Long pastes: a short placeholder in the input line, the whole text in the prompt."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def add(self, text: str) -> str:
+        """Return what to insert for a paste: the text, or a placeholder if it is long."""
+        # Terminals paste line breaks as carriage returns.
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        breaks = text.rstrip("\n").count("\n")
+        if breaks < MAX_PASTED_LINES and len(text) <= MAX_PASTED_CHARACTERS:
+            return text
+        self._texts.append(text)
+        size = f"+{breaks} lines" if breaks else f"{len(text):,} characters"
+        return f"[Pasted text #{len(self._texts)} {size}]"
+
+    def expand(self, line: str) -> str:
+        return _PLACEHOLDER.sub(self._get_replacement, line)
+
+    def _get_replacement(self, match: re.Match[str]) -> str:
+        # The user may have typed a number that no paste has.
+        number = int(match[1])
+        return self._texts[number - 1] if 0 < number <= len(self._texts) else match[0]
 
 
 class KeyActions:
@@ -56,6 +64,7 @@ class KeyActions:
 
     Arguments:
         buffer: the input line.
+        put: takes a line of input.
         close: closes the prompt.
         redraw: draws the prompt again soon.
         start_task: runs a command beside the conversation.
@@ -65,9 +74,9 @@ class KeyActions:
         self,
         buffer: Buffer,
         panel: Panel,
-        queue: LineQueue,
         scrollback: Scrollback,
         *,
+        put: Callable[[str], None],
         close: Callable[[], None],
         redraw: Callable[[], None],
         start_task: Callable[[Coroutine[object, object, NextStep | None]], object],
@@ -77,17 +86,28 @@ class KeyActions:
         self.pastes = PasteStore()
         self.conversation: Conversation | None = None
         self._panel = panel
-        self._queue = queue
+        self._put = put
         self._scrollback = scrollback
         self._close = close
         self._redraw = redraw
         self._start_task = start_task
+        self._draft = ""
         self._interrupted_at = -DOUBLE_PRESS_SECONDS
         self._escaped_at = -DOUBLE_PRESS_SECONDS
 
     @property
     def is_busy(self) -> bool:
+        """True while the model, a compaction or a shell command works, not only children."""
+        return self.conversation is not None and not self.conversation.is_idle
+
+    @property
+    def is_working(self) -> bool:
+        """True while a prompt works, or waits for its children."""
         return self.conversation is not None and self.conversation.is_busy
+
+    @property
+    def _has_queued(self) -> bool:
+        return self.conversation is not None and bool(self.conversation.lines.queued)
 
     @property
     def is_choosing(self) -> bool:
@@ -98,21 +118,15 @@ class KeyActions:
         return self._panel.choice is not None and self._panel.choice.is_searchable
 
     @property
-    def is_child_selected(self) -> bool:
-        """True if a child run is marked or its transcript is open."""
-        return (
-            not self.is_choosing
-            and bool(self._panel.child_run_id)
-            and not self._panel.target_run_id
-        )
+    def is_steering(self) -> bool:
+        """True if letters are keys that act on a child, and no text."""
+        panel = self._panel
+        return panel.is_steering and not (self.is_choosing or panel.target_run_id)
 
     @property
     def can_move(self) -> bool:
         """True if the arrow keys move something above the input line."""
-        panel = self._panel
-        if panel.target_run_id:
-            return False
-        return self.is_choosing or panel.pager is not None or panel.has_selectable_child
+        return self.is_choosing or self.is_steering
 
     def submit(self) -> None:
         """Enter: send the line to the conversation or to the addressed child run."""
@@ -127,26 +141,15 @@ class KeyActions:
         self._interrupted_at = -DOUBLE_PRESS_SECONDS
         choice = self._panel.choice
         target = self._panel.target_run_id
-        if not target:
-            self._close_transcript()
         if choice:
             self._answer(choice, line.strip())
         elif self.conversation and target:
             self.children.send(self.conversation, target, self.pastes.expand(line))
-            self._panel.target_run_id = ""
-        elif self.conversation and self.is_busy and line.split()[0] in IMMEDIATE_COMMANDS:
-            self._start_task(self.conversation.handle_line(line))
-        elif not self._send_to_teammate(line):
-            self._queue.put(line)
-
-    def _send_to_teammate(self, line: str) -> bool:
-        """Send a line such as "@alice look" to alice while she may work; else return False."""
-        if not (self.conversation and (self.is_busy or self.conversation.background_work)):
-            return False
-        name, text = split_message(line, self.conversation.list_teammate_names())
-        if name:
-            self._start_task(self.conversation.send_message(name, self.pastes.expand(text)))
-        return bool(name)
+            self._close_message()
+            self._panel.close_tree()
+            self._redraw()
+        else:
+            self._put(line)
 
     def _answer(self, choice: Choice, line: str) -> None:
         """Answer the open question with a typed line, or say which answers there are."""
@@ -166,20 +169,16 @@ class KeyActions:
         """Ctrl+S: send the line, or the first queued line, to the working model now."""
         conversation = self.conversation
         line = self.buffer.text.strip()
-        if not (conversation and conversation.is_busy and conversation.tree.roots):
+        if not conversation or conversation.is_idle or self._panel.target_run_id:
             self.submit()
             return
         if line:
             self.buffer.append_to_history()
             self.buffer.reset()
-        elif self._queue.lines:
-            line = self._queue.lines.popleft()
-        if not line or self._send_to_teammate(line):
-            return
-        run_id = conversation.tree.roots[-1].run_id
-        # The run has just ended, so the line is the next prompt.
-        if not conversation.session.send(run_id, self.pastes.expand(line)):
-            self._queue.put(line)
+        elif queued := conversation.lines.take_back(only_first=True):
+            (line,) = queued
+        if line:
+            conversation.steer(line)
 
     def escape(self) -> None:
         """Esc: close an open view, else stop the run; pressed twice, clear the line or rewind."""
@@ -189,17 +188,18 @@ class KeyActions:
         self._escaped_at = now
         if panel.choice:
             self._dismiss_question()
-        elif panel.target_run_id or panel.pager:
-            panel.target_run_id = ""
+        elif panel.target_run_id:
+            self._close_message()
+        elif panel.pager:
             panel.pager = None
-        elif panel.selected_run_id:
-            panel.selected_run_id = ""
-        elif self.conversation and self.is_busy:
-            self._stop(self.conversation)
+        elif panel.is_steering:
+            panel.close_tree()
+        elif self.is_busy or self._has_queued:
+            self._stop()
         elif twice and self.buffer.text:
             self._clear_line()
         elif twice:
-            self._queue.put("/rewind")
+            self._put("/rewind")
         self._redraw()
 
     def interrupt(self) -> None:
@@ -209,10 +209,10 @@ class KeyActions:
         self._interrupted_at = now
         if self._panel.choice:
             self._dismiss_question()
-        elif self.conversation and (self.is_busy or self._queue.lines) and not twice:
-            self._stop(self.conversation)
-        elif twice and self.conversation and self.conversation.stop_all():
-            self._redraw()
+        elif (self.is_busy or self._has_queued) and not twice:
+            self._stop()
+        elif self.is_busy or (twice and self.conversation and self.conversation.background_work):
+            self.stop_all()
         elif self.buffer.text:
             self._clear_line()
         elif twice:
@@ -250,27 +250,30 @@ class KeyActions:
         else:
             self._print("No tool result yet.")
 
-    def select_tasks(self) -> None:
-        """Ctrl+T: select a working child run; if there is none, list all runs of the session."""
-        self._close_transcript()
-        if self._panel.has_selectable_child:
-            self._panel.move_selection(-1)
-            self._redraw()
-        elif self.conversation:
-            self._start_task(self.conversation.handle_line("/runs"))
+    def steer_children(self) -> None:
+        """Ctrl+T: let the keys act on the tree, or no longer; without a child, list all runs."""
+        panel = self._panel
+        if panel.is_steering:
+            panel.close_tree()
+        else:
+            panel.open_tree()
+            if not panel.selected_run_id and self.conversation:
+                self._put("/runs")
+        self._redraw()
 
     def stop_all(self) -> None:
         """Ctrl+X Ctrl+K: stop the run and all its children."""
-        if self.conversation and self.conversation.stop_all():
-            self._return_queued_lines()
+        self._return_queued_lines()
+        if self.conversation:
+            self.conversation.stop_all()
 
     def switch_mode(self) -> None:
         """Shift+Tab: change to the next permission mode when the run has ended."""
-        self._queue.put(NEXT_MODE_COMMAND)
+        self._put(NEXT_MODE_COMMAND)
 
     def choose_model(self) -> None:
         """Alt+P: choose another model when the run has ended."""
-        self._queue.put("/model")
+        self._put("/model")
 
     def detach(self) -> None:
         """Ctrl+B: send the marked child, or all that the run waits for, to the background."""
@@ -282,7 +285,7 @@ class KeyActions:
         """`?` on an empty line: list the keys."""
         self._close_transcript()
         if self.conversation:
-            self._start_task(self.conversation.handle_line("?"))
+            self._put("?")
 
     def paste(self, text: str) -> None:
         """Insert pasted text, or a placeholder if it is long."""
@@ -306,12 +309,12 @@ class KeyActions:
         self.buffer.insert_text(f"{shlex.quote(path)} ")
 
     def move_selection(self, step: int) -> None:
-        """Arrow keys on an empty line: move the mark by `step` rows."""
+        """Arrow keys while something can be chosen: move the mark by `step` rows."""
         self._panel.move_selection(step)
         self._redraw()
 
     def accept_selection(self) -> None:
-        """Enter on an empty line: choose the marked answer or open the marked child run."""
+        """Enter without a line: choose the marked answer or open the marked child run."""
         panel = self._panel
         if panel.choice and panel.choice.items:
             value = panel.choice.items[panel.choice.index][0]
@@ -322,13 +325,29 @@ class KeyActions:
             self.children.show_output_path(self.conversation, panel.selected_run_id)
         elif panel.selected_run_id and not panel.pager and self.conversation:
             self.children.open_transcript(self.conversation, panel.selected_run_id)
+        elif not panel.pager:
+            panel.close_tree()
         self._redraw()
 
     def act_on_child(self, key: str) -> None:
         """`m`, `w` or `x` on the selected child run: send a message, ask to wrap up, stop."""
         if self.conversation:
             self.children.act(self.conversation, key)
+            if self._panel.target_run_id:
+                self._draft = self.buffer.text
+                self.buffer.reset()
             self._redraw()
+
+    def ignore_key(self) -> None:
+        """Any other letter while the keys act on the tree: a line typed blindly is no prompt."""
+        self._panel.hold_keys()
+
+    def _close_message(self) -> None:
+        """Return from the message to a child to the line that the user wrote before."""
+        self._panel.target_run_id = ""
+        self.buffer.text = self._draft
+        self.buffer.cursor_position = len(self._draft)
+        self._draft = ""
 
     def pick_option(self, number: int) -> None:
         """Choose an answer by its number, counted from 1; a larger number may begin a text."""
@@ -347,12 +366,14 @@ class KeyActions:
     def _print(self, text: str) -> None:
         print_wrapped(self._scrollback, text)
 
-    def _stop(self, conversation: Conversation) -> None:
+    def _stop(self) -> None:
         """Stop the run and move the queued lines back into the input line."""
-        conversation.interrupt()
         self._return_queued_lines()
+        if self.conversation and self.is_busy:
+            self.conversation.interrupt()
 
     def _return_queued_lines(self) -> None:
-        if queued := "\n".join(self._queue.take_all()):
+        lines = self.conversation.lines.take_back() if self.conversation else ()
+        if queued := "\n".join(lines):
             self.buffer.text = f"{queued}\n{self.buffer.text}".rstrip("\n")
             self.buffer.cursor_position = len(self.buffer.text)

@@ -41,7 +41,7 @@ def make_key_bindings(
         (("c-c",), actions.interrupt),
         (("<sigint>",), actions.interrupt),
         (("c-o",), actions.show_full_result),
-        (("c-t",), actions.select_tasks),
+        (("c-t",), actions.steer_children),
         (("c-g",), edit),
         (("c-z",), suspend),
         (("c-x", "c-k"), actions.stop_all),
@@ -53,8 +53,8 @@ def make_key_bindings(
     ends_vi_input = vi_insert_mode & has_text
     keys.add("escape", filter=focused & ~ends_vi_input)(_make_handler(actions.escape))
     keys.add("c-v", filter=focused & ~vi_navigation_mode)(_make_handler(actions.paste_image))
-    busy = Condition(lambda: actions.is_busy)
-    keys.add("c-b", filter=focused & busy)(_make_handler(actions.detach))
+    working = Condition(lambda: actions.is_working)
+    keys.add("c-b", filter=focused & working)(_make_handler(actions.detach))
     # While completions are shown, Shift+Tab moves among them.
     keys.add("s-tab", filter=focused & ~has_completions)(_make_handler(actions.switch_mode))
     keys.add("c-d", filter=focused & empty)(_make_handler(actions.leave))
@@ -87,20 +87,22 @@ def _bind_editing(keys: KeyBindings, actions: KeyActions) -> None:
 
 
 def _bind_panel(keys: KeyBindings, actions: KeyActions) -> None:
-    """Bind the keys that act on the panel while the input line is empty."""
-    empty = Condition(lambda: not actions.buffer.text) & has_focus(actions.buffer)
-    searching = has_focus(actions.buffer) & Condition(lambda: actions.is_searching)
-    movable = (empty & Condition(lambda: actions.can_move)) | searching
-    on_child = empty & Condition(lambda: actions.is_child_selected)
+    """Bind the keys that act on the panel: those of a question, and those of the tree."""
+    focused = has_focus(actions.buffer)
+    empty = Condition(lambda: not actions.buffer.text) & focused
+    searching = focused & Condition(lambda: actions.is_searching)
+    steering = focused & Condition(lambda: actions.is_steering)
+    movable = (empty & Condition(lambda: actions.can_move)) | searching | steering
     choosing = empty & Condition(lambda: actions.is_choosing)
     for name, step in (("up", -1), ("down", 1), ("pageup", -10), ("pagedown", 10)):
         keys.add(name, filter=movable)(
             _make_handler(lambda step=step: actions.move_selection(step))
         )
     keys.add("enter", filter=movable)(_make_handler(actions.accept_selection))
+    keys.add(Keys.Any, filter=steering)(_make_handler(actions.ignore_key))
     for name in "mwx":
         # Bound as a default, because the loop variable changes.
-        keys.add(name, filter=on_child)(_make_handler(lambda name=name: actions.act_on_child(name)))
+        keys.add(name, filter=steering)(_make_handler(lambda name=name: actions.act_on_child(name)))
     for n in range(1, 10):
         keys.add(str(n), filter=choosing)(_make_handler(lambda n=n: actions.pick_option(n)))
 

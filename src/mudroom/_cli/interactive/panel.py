@@ -11,11 +11,10 @@ from ..._core.listings import count_noun
 from ..._projections.run_tree import RunTree, list_idle, list_unread
 from ..._projections.run_view import RunView
 from ..._projections.safe_text import sanitize_line
+from ..output.child_names import make_child_name
 from ..output.live_tree import MAX_IDLE, MAX_RUNS
 from ..output.text import Glyphs, Line, truncate
 from ..output.tree_lines import TreeStyle, format_command, format_tree_by_run
-from .child_names import make_child_name
-from .input_line.line_queue import LineQueue
 from .questions.choice import Choice
 from .status_line import StatusLine
 
@@ -39,6 +38,19 @@ MAX_COMMANDS = 5
 # Queued lines shown; the others are counted.
 MAX_QUEUED_SHOWN = 3
 
+# How long keys still belong to the tree when no child is left in it: what the user types blindly,
+# for example a message to a child that has just ended, must not become a prompt.
+HELD_SECONDS = 2.0
+
+
+class QueuedLines(Protocol):
+    """The part of the input lines that the screen shows."""
+
+    @property
+    def queued(self) -> Sequence[str]:
+        """The lines that wait for their turn."""
+        ...
+
 
 class ConversationView(Protocol):
     """The part of a conversation that the screen shows."""
@@ -60,6 +72,9 @@ class ConversationView(Protocol):
         ...
 
     @property
+    def lines(self) -> QueuedLines: ...
+
+    @property
     def printed_runs(self) -> Collection[str]:
         """Ids of child runs whose results are printed."""
         ...
@@ -75,20 +90,17 @@ class ConversationView(Protocol):
 
 
 class Panel:
-    """The state of everything above the input line, and its lines.
+    """The state of everything above the input line, and its lines."""
 
-    Arguments:
-        queue: lines that wait for the current run.
-    """
-
-    def __init__(self, glyphs: Glyphs, queue: LineQueue) -> None:
+    def __init__(self, glyphs: Glyphs) -> None:
         self.conversation: ConversationView | None = None
         self.choice: Choice | None = None
         self.pager: TranscriptPager | None = None
         self.selected_run_id = ""
         self.target_run_id = ""
-        self._queue = queue
         self._glyphs = glyphs
+        self._is_tree_open = False
+        self._held_until = 0.0
         self._shown_run_ids: list[str] = []
         self._live_events: dict[str, list[StoredEvent]] = {}
 
@@ -103,15 +115,18 @@ class Panel:
             return "enter: send, esc: back"
         if self.child_run_id:
             return ", ".join(self._list_child_keys())
+        if self.is_steering:
+            return "no child works, esc: back"
         return f"{self._choose_spinner()} {self._describe_work()}" if self.is_working else ""
 
     def _describe_work(self) -> str:
         """Return the keys for the work in progress."""
         work = self.conversation.background_work if self.conversation else ()
+        steer = ["ctrl+t: steer a child"] if self._has_child else []
         if work:
-            return f"{len(work)} in the background, ctrl+c twice: stop all"
-        keys = ["esc: stop"]
-        if self._queue.lines:
+            return ", ".join([f"{len(work)} in the background", *steer, "ctrl+c twice: stop all"])
+        keys = ["esc: stop", *steer]
+        if self._queued:
             keys.append("ctrl+s: send now")
         if self._can_detach:
             keys.append("ctrl+b: background")
@@ -125,16 +140,33 @@ class Panel:
 
     def _list_child_keys(self) -> Iterator[str]:
         """Yield the keys that act on the open or selected run or command."""
+        run_id = self.child_run_id
         if not self.pager:
             yield "enter: output" if self.is_command_selected else "enter: open"
-        if not self.is_command_selected:
+        if not (self.is_command_selected or self.has_ended(run_id)):
             yield "m: message"
-            if not self.is_idle(self.child_run_id):
+            if not self.is_idle(run_id):
                 yield "w: wrap up"
-        if not self.is_idle(self.child_run_id):
+        if not (self.is_idle(run_id) or self.has_ended(run_id)):
             yield "x: stop"
-        if self.pager:
-            yield "esc: back"
+        yield "esc: back"
+
+    @property
+    def _has_child(self) -> bool:
+        """True if a child works, or a background command."""
+        conversation = self.conversation
+        if not conversation or not conversation.tree.roots:
+            return False
+        root = conversation.tree.roots[-1].run_id
+        runs = conversation.tree.walk(root)
+        return any(run.parent and not run.report for run in runs) or bool(
+            conversation.tree.list_background_commands(root)
+        )
+
+    def has_ended(self, run_id: str) -> bool:
+        """Return whether a run has ended for good: no message starts it again."""
+        run = self.conversation.tree.runs.get(run_id) if self.conversation else None
+        return bool(run and run.report and not run.name)
 
     def is_idle(self, run_id: str) -> bool:
         """Return whether a run is the last one of a named child that does not work."""
@@ -153,6 +185,10 @@ class Panel:
     def _choose_spinner(self) -> str:
         spinner = self._glyphs.spinner
         return spinner[int(time.monotonic() / SPINNER_SECONDS) % len(spinner)]
+
+    @property
+    def _queued(self) -> Sequence[str]:
+        return self.conversation.lines.queued if self.conversation else ()
 
     @property
     def _is_busy(self) -> bool:
@@ -207,6 +243,7 @@ class Panel:
         run = tree.runs[run_id]
         if events is None:
             events = self._live_events.setdefault(run_id, [])
+        self._is_tree_open = True
         self.pager = TranscriptPager(run, events, lambda: list_unread(tree, run))
 
     def answer_choice(self, value: str | None) -> None:
@@ -215,30 +252,53 @@ class Panel:
             self.choice.resolve(value)
             self.choice = None
 
-    def clear_selection(self) -> None:
-        """Select nothing, because the run has ended. An open transcript stays open."""
+    @property
+    def is_steering(self) -> bool:
+        """True if the keys act on the tree and not on the input line."""
+        has_rows = bool(self._shown_run_ids) or self.pager is not None
+        return self._is_tree_open and (has_rows or time.monotonic() < self._held_until)
+
+    def open_tree(self) -> None:
+        """Let the keys act on the tree; select the last child that works."""
+        self._is_tree_open = True
+        self.hold_keys()
+        if self._shown_run_ids and self.selected_run_id not in self._shown_run_ids:
+            self.selected_run_id = self._shown_run_ids[self._find_last_row()]
+
+    def close_tree(self) -> None:
+        self._is_tree_open = False
         self.selected_run_id = ""
-        self.target_run_id = ""
+        self.pager = None
+
+    def hold_keys(self) -> None:
+        """Keep the keys from the input line for a moment, although no child is left."""
+        self._held_until = time.monotonic() + HELD_SECONDS
+
+    def _show_runs(self, run_ids: list[str]) -> None:
+        """Note which rows can be selected. If the selected one is gone, select its neighbour."""
+        before = self._shown_run_ids
+        self._shown_run_ids = run_ids
+        if self._is_tree_open and before and not run_ids:
+            self.hold_keys()
+        if self.selected_run_id in before and self.selected_run_id not in run_ids:
+            index = min(before.index(self.selected_run_id), len(run_ids) - 1)
+            self.selected_run_id = run_ids[index] if run_ids else ""
 
     def move_selection(self, step: int) -> None:
         """Move the mark or scroll the transcript.
 
         Arguments:
-            step: number of rows, negative for up. With nothing marked, up marks the last child
-                that works, or else the last row, and down the first row.
+            step: number of rows, negative for up.
         """
         if self.choice:
             self.choice.move(step)
         elif self.pager:
             self.pager.lines_from_end -= step
         elif self._shown_run_ids:
+            index = self._find_last_row()
             if self.selected_run_id in self._shown_run_ids:
                 index = self._shown_run_ids.index(self.selected_run_id) + step
-            else:
-                index = self._find_last_row() if step < 0 else 0
-            self.selected_run_id = (
-                self._shown_run_ids[index] if 0 <= index < len(self._shown_run_ids) else ""
-            )
+            self.selected_run_id = self._shown_run_ids[index % len(self._shown_run_ids)]
 
     def _find_last_row(self) -> int:
         rows = range(len(self._shown_run_ids))
@@ -266,7 +326,7 @@ class Panel:
             ]
         conversation = self.conversation
         if not (conversation and conversation.tree.roots and self.is_working):
-            self._shown_run_ids = []
+            self._show_runs([])
             return queued
         tree = self._format_tree(conversation, columns, room)
         pending = conversation.format_pending(columns, room - len(tree))
@@ -286,7 +346,7 @@ class Panel:
         tree = conversation.tree
         root = tree.roots[-1]
         if root.report:
-            self._shown_run_ids = []
+            self._show_runs([])
             return []
         idle = list_idle(tree)[:MAX_IDLE]
         style = TreeStyle(
@@ -304,7 +364,8 @@ class Panel:
         rows = format_tree_by_run(tree, root, style)
         rows += [(command.id, format_command(command, style)) for command in commands]
         rows = rows[:height]
-        self._shown_run_ids = list(dict.fromkeys(run for run, _ in rows[1:] if run))
+        runs = dict.fromkeys(run for run, _ in rows[1:] if run)
+        self._show_runs([run for run in runs if not self.has_ended(run)])
         return [line for _, line in rows]
 
     def _format_title(self, run: RunView, columns: int) -> Line:
@@ -314,9 +375,9 @@ class Panel:
         return [(truncate(text, columns, self._glyphs.more), "bold reverse")]
 
     def _format_queued(self, columns: int) -> Iterator[Line]:
-        for n, line in enumerate(self._queue.lines):
+        for n, line in enumerate(self._queued):
             if n == MAX_QUEUED_SHOWN:
-                text = f"  and {count_noun(len(self._queue.lines) - n, 'more line')}"
+                text = f"  and {count_noun(len(self._queued) - n, 'more line')}"
                 yield [(truncate(text, columns, self._glyphs.more), "dim")]
                 return
             text = f"  queued: {sanitize_line(line)}"

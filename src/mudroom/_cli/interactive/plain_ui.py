@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+from collections import deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
@@ -25,7 +26,6 @@ from ..output.standard_output import draw
 from ..output.text import Line, choose_glyphs
 from ..output.theme import use_theme
 from .conversation import Conversation
-from .input_line.line_queue import LineQueue
 from .questions.choice import match_answer
 
 PROMPT = "mudroom >> "
@@ -52,7 +52,12 @@ class PlainUI:
         self._progress: PlainProgress | None = None
         self._conversation: Conversation | None = None
         self._choice_lock = asyncio.Lock()
-        self._queue = LineQueue()
+        self._lines: deque[str] = deque()
+        self._is_closed = False
+        # Futures of those who wait for a line. The last one gets it: a question comes before a
+        # prompt that is waiting for its line.
+        self._readers: list[asyncio.Future[str]] = []
+        self._has_signals = False
         # A read may end within a character.
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._incomplete_line = ""
@@ -85,11 +90,21 @@ class PlainUI:
 
         Raises EOFError at the end of the input.
         """
+        if self._conversation:
+            await self._conversation.wait_until_ready()
         with self._stop_work_on_interrupt():
             line = await self._ask(PROMPT)
         while line.endswith("\\"):
             line = f"{line[:-1]}\n{await self._ask('')}"
         return line
+
+    def begin_line(self, line: str, *, is_shown: bool) -> str:
+        """Return the line: the terminal has shown it."""
+        return line
+
+    def return_lines(self, lines: Sequence[str]) -> None:
+        """Put lines back before those that were not read yet."""
+        self._lines.extendleft(reversed(lines))
 
     async def choose(
         self,
@@ -123,11 +138,13 @@ class PlainUI:
     def during_run(self) -> Generator[None]:
         """Let Ctrl-C stop the run inside the block, and SIGTERM and SIGHUP pause it."""
         conversation = self._conversation
-        stop, pause = bool, bool
-        if conversation:
-            stop, pause = conversation.interrupt, conversation.session.pause
-        with handle_signals(stop, pause) as signals:
-            yield
+        pause = conversation.driver.pause if conversation else bool
+        self._has_signals = True
+        try:
+            with handle_signals(self._stop_work, pause) as signals:
+                yield
+        finally:
+            self._has_signals = False
         if signals and signals[0] != signal.SIGINT:
             self.exit_code = 128 + signals[0]
 
@@ -135,20 +152,22 @@ class PlainUI:
     def _stop_work_on_interrupt(self) -> Generator[None]:
         """Let Ctrl-C stop the background work, if there is some; the next one exits."""
         conversation = self._conversation
-        if conversation is None or not conversation.background_work:
+        if self._has_signals or conversation is None or not conversation.background_work:
             yield
             return
-
-        def stop() -> None:
-            if not conversation.stop_all():
-                self._queue.close()
-
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, stop)
+        loop.add_signal_handler(signal.SIGINT, lambda: self._stop_work() or self._close())
         try:
             yield
         finally:
             loop.remove_signal_handler(signal.SIGINT)
+
+    def _stop_work(self) -> bool:
+        """Stop the run, or the background work that is left of it. Return False if none works."""
+        conversation = self._conversation
+        if conversation is None:
+            return False
+        return conversation.stop_all() if conversation.is_idle else conversation.interrupt()
 
     def use_theme(self, name: str) -> bool:
         """Use a theme for later lines; return whether colors are on."""
@@ -159,20 +178,39 @@ class PlainUI:
         """Return None: the terminal edits the lines."""
 
     async def _ask(self, prompt: str) -> str:
+        """Return the next line. Raises EOFError at the end of the input."""
         self._write(prompt)
-        return await self._queue.take()
+        if self._lines:
+            return self._lines.popleft()
+        if self._is_closed:
+            raise EOFError
+        reader: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._readers.append(reader)
+        try:
+            return await reader
+        finally:
+            self._readers.remove(reader)
 
     def _read(self) -> None:
         data = os.read(sys.stdin.fileno(), 1 << 16)
         *lines, self._incomplete_line = (self._incomplete_line + self._decode(data)).split("\n")
-        self._queue.put(*lines)
+        self._lines.extend(lines)
+        while self._lines and (readers := [each for each in self._readers if not each.done()]):
+            readers[-1].set_result(self._lines.popleft())
         if not data:
-            self._queue.close()
+            self._close()
             asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+
+    def _close(self) -> None:
+        """End the input."""
+        self._is_closed = True
+        for reader in self._readers:
+            if not reader.done():
+                reader.set_exception(EOFError())
 
     def _write(self, text: str) -> None:
         try:
             draw(sys.stdout, text)  # callers sanitize what others wrote
             sys.stdout.flush()
         except OSError:  # stdout was closed.
-            self._queue.close()
+            self._close()

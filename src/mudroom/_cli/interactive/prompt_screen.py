@@ -16,15 +16,17 @@ from prompt_toolkit.key_binding.vi_state import InputMode
 from ..output.live_tree import DRAW_PERIOD, MAX_CPU_SHARE
 from ..output.scrollback import Scrollback
 from ..output.text import Glyphs, measure_width, truncate
-from .input_line.typeahead import format_eraser, queue_keys
 from .layout import MENU_ROWS, count_newlines, make_application, to_fragments
 from .panel import Panel
 from .terminal.background import BACKGROUND_QUERY, watch_background
+from .typeahead import format_eraser, queue_keys
 
 PROMPT = "mudroom >> "
 # The prompt on terminals with fewer than MIN_PROMPT_COLUMNS columns.
 SHORT_PROMPT = ">> "
 MIN_PROMPT_COLUMNS = 40
+# The prompt while the keys act on the tree.
+STEERING_PROMPT = "steer >> "
 
 # Rows below the panel: input line, status line, and one free row.
 _FIXED_ROWS = 3
@@ -53,7 +55,7 @@ class PromptScreen:
             buffer=buffer,
             gap=self._count_free_rows,
             panel=self._draw_panel,
-            prompt=lambda: [("class:prompt", self.get_prompt_text())],
+            prompt=lambda: [("class:prompt", self._get_current_prompt())],
             status=self._draw_status,
             color=color,
             vi_keys=vi_keys,
@@ -141,6 +143,8 @@ class PromptScreen:
         """Draw again soon, with an up-to-date panel."""
         self._drawn = (0.0, (0, 0), [])
         self._switch_screen()
+        if self._panel.is_steering:
+            self._is_run_working.set()
         self._app.invalidate()
 
     @contextmanager
@@ -149,7 +153,6 @@ class PromptScreen:
         try:
             yield
         finally:
-            self._panel.clear_selection()
             self.redraw()
 
     async def follow_run(self) -> None:
@@ -161,7 +164,7 @@ class PromptScreen:
             await self._is_run_working.wait()
             await asyncio.sleep(max(DRAW_PERIOD, self._draw_seconds / MAX_CPU_SHARE))
             self._app.invalidate()
-            if not self._panel.is_working:
+            if not (self._panel.is_working or self._panel.is_steering):
                 self._is_run_working.clear()
 
     async def print_output(self) -> None:
@@ -193,10 +196,15 @@ class PromptScreen:
         app.render_counter += 1  # Texts are cached per drawing.
         self._renderer.render(app, app.layout)
 
-    def get_prompt_text(self) -> str:
+    @property
+    def prompt_text(self) -> str:
+        """The text before a line for the conversation."""
+        return PROMPT if self._get_size()[0] >= MIN_PROMPT_COLUMNS else SHORT_PROMPT
+
+    def _get_current_prompt(self) -> str:
         if self._panel.target_name:
             return f"to {self._panel.target_name} >> "
-        return PROMPT if self._get_size()[0] >= MIN_PROMPT_COLUMNS else SHORT_PROMPT
+        return STEERING_PROMPT if self._panel.is_steering else self.prompt_text
 
     def _write(self, text: str) -> None:
         if text:

@@ -1,17 +1,19 @@
 """The drawn prompt on a terminal: connects the screen, the input line and the conversation.
 
-`PromptScreen` owns the screen, `KeyActions` and `LineQueue` own the input, `Conversation` owns the
-session. `PromptUI` creates the first three and is the conversation's `UI`.
+`PromptScreen` owns the screen, `KeyActions` the input line, `Conversation` the session and its
+queue. `PromptUI` creates the first two and is the conversation's `UI`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import signal
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.buffer import Buffer
@@ -22,16 +24,13 @@ from prompt_toolkit.history import FileHistory
 from ..._core.events import AnyEvent, RunFinished, RunStarted, TurnFinished
 from ..._projections.safe_text import sanitize
 from ..._session.config import Settings
-from ...errors import UsageError
 from ..output.progress import should_color
 from ..output.text import Line, choose_glyphs
 from ..output.theme import use_theme
 from .completion import PromptCompleter
-from .input_line.input_history import create_history_file
-from .input_line.line_queue import LineQueue
-from .input_line.mentions import MentionCompletions, find_mention
 from .key_actions import NEXT_MODE_COMMAND, KeyActions
 from .key_bindings import make_key_bindings
+from .mentions import MentionCompletions, find_mention
 from .panel import Panel
 from .prompt_screen import PromptScreen
 from .questions.choice import Choice
@@ -59,12 +58,14 @@ class PromptUI:
     def __init__(self, settings: Settings, cwd: str) -> None:
         self.exit_code = 0
         self._conversation: Conversation | None = None
-        self._queue = LineQueue()
+        # None ends the input.
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._is_closed = False
         glyphs = choose_glyphs(sys.stdout.encoding)
-        self._panel = Panel(glyphs, self._queue)
+        self._panel = Panel(glyphs)
         self._buffer = Buffer(
             multiline=True,
-            history=FileHistory(create_history_file(settings.home, cwd)),
+            history=FileHistory(_create_history_file(settings.home, cwd)),
             completer=ThreadedCompleter(PromptCompleter(self._get_mentions)),
             complete_while_typing=Condition(self._should_complete),
             # Editors choose their highlighting by it.
@@ -90,8 +91,8 @@ class PromptUI:
         self._actions = KeyActions(
             self._buffer,
             self._panel,
-            self._queue,
             self.scrollback,
+            put=self._lines.put_nowait,
             close=self._close,
             redraw=self._screen.redraw,
             start_task=self._group.create_task,
@@ -152,18 +153,30 @@ class PromptUI:
 
     async def read_line(self) -> str:
         """Return the next input line and echo it. Raises EOFError when the prompt is closed."""
-        line = await self._queue.take()
+        # An earlier conversation may have read the end of the input.
+        line = None if self._is_closed and self._lines.empty() else await self._lines.get()
+        if line is None:
+            raise EOFError
+        return line
+
+    def begin_line(self, line: str, *, is_shown: bool) -> str:
+        """Print a line that is executed now; return it with its pastes."""
         self._screen.redraw()
-        if line == NEXT_MODE_COMMAND:
-            return line
-        prompt = self._screen.get_prompt_text()
-        indent = " " * len(prompt)
-        echo: list[Line] = [
-            [(indent if n else prompt, "bold cyan"), (part, "bold")]
-            for n, part in enumerate(sanitize(line).split("\n"))
-        ]
-        self.scrollback.write_lines(*echo)
+        if is_shown and line != NEXT_MODE_COMMAND:
+            prompt = self._screen.prompt_text
+            indent = " " * len(prompt)
+            echo: list[Line] = [
+                [(indent if n else prompt, "bold cyan"), (part, "bold")]
+                for n, part in enumerate(sanitize(line).split("\n"))
+            ]
+            self.scrollback.write_lines(*echo)
         return self._actions.pastes.expand(line)
+
+    def return_lines(self, lines: Sequence[str]) -> None:
+        """Put lines back before those that were typed since."""
+        later = [self._lines.get_nowait() for _ in range(self._lines.qsize())]
+        for line in (*lines, *later):
+            self._lines.put_nowait(line)
 
     def add_early_input(self, text: str) -> None:
         self._screen.add_early_keys(text)
@@ -183,7 +196,7 @@ class PromptUI:
     ) -> str | None:
         """Ask the user to choose in the panel. Questions wait for one another."""
         async with self._choice_lock:
-            if self._queue.is_closed:
+            if self._is_closed:
                 return None
             choice = Choice(
                 title,
@@ -235,18 +248,18 @@ class PromptUI:
     def _close_by_signal(self, number: int) -> None:
         """Pause the session, so that a later process continues its work, and close the prompt."""
         if self._conversation:
-            with suppress(UsageError):  # the session is being opened, and has no work yet
-                self._conversation.session.pause()
+            self._conversation.driver.pause()
         self._close(128 + number)
 
     def _close(self, code: int = 0) -> None:
         """Close the prompt: stop the run and end the input."""
-        if self._queue.is_closed:
+        if self._is_closed:
             return
+        self._is_closed = True
         self.exit_code = code
-        self._queue.take_all()
-        self._queue.close()
+        self._lines.put_nowait(None)
         if self._conversation:
+            self._conversation.lines.take_back()
             self._conversation.interrupt()
         self._panel.answer_choice(None)
 
@@ -271,3 +284,22 @@ class PromptUI:
     def _should_complete(self) -> bool:
         before = self._buffer.document.text_before_cursor
         return (before.startswith("/") and " " not in before) or find_mention(before) is not None
+
+
+def _get_history_path(home: str, cwd: str) -> Path:
+    """Return the path of a folder's history file.
+
+    Arguments:
+        home: mudroom's state folder.
+    """
+    # Paths may have bytes that are not UTF-8.
+    folder = os.path.realpath(cwd).encode("utf-8", "surrogateescape")
+    return Path(home, "history", hashlib.sha256(folder).hexdigest()[:16])
+
+
+def _create_history_file(home: str, cwd: str) -> str:
+    """Create the history file if it is missing, readable only by the user; return its path."""
+    path = _get_history_path(home, cwd)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_APPEND, 0o600))
+    return str(path)

@@ -1,30 +1,30 @@
-"""Leaving and coming back: list of sessions, end of a resumed conversation, line at the exit."""
+"""Coming back: the list of sessions, and the end of a resumed conversation, printed again."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
+from msgspec.structs import replace
 
-from ..._adapters.journals.sessions import read_events
+from ..._adapters.journals.sessions import stream_events
+from ..._core.events import RunStarted, StoredEvent
+from ..._core.runs import is_child_id
 from ..._projections.run_tree import RunTree
 from ..._projections.run_view import RunView
-from ..._projections.safe_text import sanitize, sanitize_line
+from ..._projections.safe_text import sanitize_line
 from ..actions.prompts import remove_attachments
 from ..actions.session_store import describe_session, read_summaries_of_folder
 from ..actions.user_store import open_store
-from ..output.markdown import render_markdown
 from ..output.scrollback import Scrollback
-from ..output.text import format_seconds, format_tokens, truncate
+from ..output.text import truncate
 from ..output.tree_lines import describe_outcome
-from .conversation import Conversation
+from .scrollback_writer import ScrollbackWriter
 from .ui import QuestionUI
 
-# Earlier prompts of a resumed conversation that are listed.
+# Earlier prompts of a resumed conversation that are printed again.
 MAX_PROMPTS = 5
-# Lines at the end of the last answer that are shown.
-MAX_ANSWER_LINES = 40
-# Characters of the work that is open when the user leaves.
-MAX_OPEN_TITLES = 300
+# Lines at the end of each that are printed.
+MAX_LINES = 40
+# Root runs whose events are kept meanwhile: some may have been removed from the conversation.
+MAX_KEPT_RUNS = 20
 # Sessions in the list that the user searches.
 MAX_SESSIONS = 200
 
@@ -45,72 +45,67 @@ async def choose_session(ui: QuestionUI, home: str, cwd: str, *, without: str = 
     return await ui.choose(title, items, is_searchable=True) or ""
 
 
-async def read_tree(home: str, session_id: str) -> RunTree:
-    return RunTree.from_events(await read_events(open_store(home), session_id))
+class Recap:
+    """Keeps the end of a recorded conversation, to print it again.
 
+    Arguments:
+        tree: fold of the same events, which applies each event first.
+    """
 
-def print_recap(scrollback: Scrollback, tree: RunTree, session_id: str) -> None:
-    """Print the last prompts of a resumed session, and the end of its last answer."""
-    runs = tree.list_conversation()
-    columns = scrollback.columns()
-    if len(runs) > MAX_PROMPTS:
-        scrollback.write_text(f"{len(runs) - MAX_PROMPTS} earlier prompts", "dim")
-    for run in runs[-MAX_PROMPTS:]:
-        title = sanitize_line(remove_attachments(run.title))
-        scrollback.write_text(truncate(f"> {title}", columns - 1), "bold")
-        if run is runs[-1]:
-            _print_answer(scrollback, run, session_id)
-        outcome = (
-            describe_outcome(run)
-            or (run.is_interrupted and "interrupted; your next prompt continues it")
-            or "interrupted; this run is finished before your next prompt"
-        )
-        if run is not runs[-1] or not (run.report and run.report.ok):
+    def __init__(self, tree: RunTree) -> None:
+        self._tree = tree
+        self._events: dict[str, list[StoredEvent]] = {}
+
+    def apply(self, event: StoredEvent) -> None:
+        if isinstance(event, RunStarted) and not is_child_id(event.run):
+            self._events[event.run] = []
+            for run in list(self._events)[:-MAX_KEPT_RUNS]:
+                del self._events[run]
+        if event.run in self._events:
+            self._events[event.run].append(event)
+
+    def print(self, scrollback: Scrollback, session_id: str) -> None:
+        """Print the last prompts with their tool calls and answers."""
+        runs = self._tree.list_conversation()
+        if len(runs) > MAX_PROMPTS:
+            scrollback.write_text(f"{len(runs) - MAX_PROMPTS} earlier prompts", "dim")
+        for run in runs[-MAX_PROMPTS:]:
+            self._print_run(scrollback, run, session_id)
+
+    def _print_run(self, scrollback: Scrollback, run: RunView, session_id: str) -> None:
+        events = self._events.get(run.run_id, ())
+        first = next((event for event in events if isinstance(event, RunStarted)), None)
+        is_compaction = first is not None and first.brief.is_compaction
+        if not is_compaction:
+            title = sanitize_line(remove_attachments(run.title))
+            title = truncate(f"> {title}", scrollback.columns() - 1)
+            scrollback.write_text(title, "bold")
+        written: list[str] = []
+        writer = ScrollbackWriter(replace(scrollback, write=written.append), self._tree)
+        for event in events:
+            if is_compaction or event is not first:
+                writer.apply(event)
+        lines = "".join(written).splitlines(keepends=True)
+        if len(lines) > MAX_LINES:
+            scrollback.write_text(
+                f"{len(lines) - MAX_LINES} earlier lines: mudroom show {session_id[:8]} --run "
+                f"{run.run_id}",
+                "dim",
+            )
+        scrollback.write("".join(lines[-MAX_LINES:]))
+        if not (run.report and run.report.ok):
+            outcome = (
+                describe_outcome(run)
+                or (run.is_interrupted and "interrupted; your next prompt continues it")
+                or "interrupted; this run is finished before your next prompt"
+            )
             scrollback.write_text(f"  {outcome}", "dim")
 
 
-def _print_answer(scrollback: Scrollback, run: RunView, session_id: str) -> None:
-    text = run.report.text if run.report else ""
-    lines = render_markdown(text, columns=scrollback.columns(), color=scrollback.color).splitlines(
-        keepends=True
-    )
-    if len(lines) > MAX_ANSWER_LINES:
-        scrollback.write_text(
-            f"{len(lines) - MAX_ANSWER_LINES} earlier lines of the answer: mudroom show "
-            f"{session_id[:8]} --run {run.run_id}",
-            "dim",
-        )
-    scrollback.write("\n" + "".join(lines[-MAX_ANSWER_LINES:]) if text else "")
-
-
-async def print_exit_line(conversation: Conversation) -> None:
-    """Print how to resume the session, and its costs; nothing for a session without prompts."""
-    tree = conversation.tree
-    if not tree.roots:
-        return  # Nothing is stored.
-    header = await open_store(conversation.settings.home).read_header(conversation.session.id)
-    figures = list_amounts(tree.roots, conversation.status.usd)
-    if work := conversation.background_work:
-        titles = "; ".join(f"{each.id} {each.title}" for each in work)
-        text = f"Open: {truncate(titles, MAX_OPEN_TITLES)}. Children continue when you resume the "
-        conversation.print_text(f"{text}session; commands are stopped.", "yellow")
-    conversation.print_text(f"This session used {', '.join(figures)}.", "dim")
-    name = sanitize(header.name)
-    target = shlex.quote(name) if name else conversation.session.id[:8]
-    # On a line of its own, to be copied.
-    conversation.ui.scrollback.write_lines([(f"mudroom --resume {target}", "bold")])
-
-
-def list_amounts(roots: Sequence[RunView], usd: float | None) -> list[str]:
-    """Return what a session spent: tokens, costs and time. Unknown costs are left out.
-
-    Arguments:
-        usd: costs of the root runs that have ended, None if a price is not known. The costs of a
-            run without an end are not known.
-    """
-    spent = [root for root in roots if root.total_usage.total_tokens]
-    seconds = sum(root.count_seconds(root.last_event_at) for root in roots)
-    figures = [f"{format_tokens(sum(root.total_usage.total_tokens for root in spent))} tokens"]
-    if usd is not None and all(root.report for root in spent):
-        figures.append(f"${usd:.2f}")
-    return [*figures, format_seconds(seconds)]
+async def read_recap(home: str, session_id: str) -> Recap:
+    tree = RunTree()
+    recap = Recap(tree)
+    async for event in stream_events(open_store(home), session_id):
+        tree.apply(event)
+        recap.apply(event)
+    return recap

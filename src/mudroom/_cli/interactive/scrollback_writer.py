@@ -16,6 +16,7 @@ from ..._core.events import (
     RunStarted,
     ToolCallFinished,
     ToolCallStarted,
+    TurnFinished,
     TurnStarted,
 )
 from ..._core.listings import count_noun
@@ -30,7 +31,7 @@ from ..output.answer_stream import AnswerStream
 from ..output.call_group import CallGroup
 from ..output.markdown import format_unfinished, render_markdown
 from ..output.scrollback import Scrollback
-from ..output.text import Line, format_tokens, truncate
+from ..output.text import Line, format_tokens, truncate, wrap
 from ..output.thinking_fold import ThinkingFold
 from ..output.tool_call_lines import (
     format_finished_command,
@@ -70,7 +71,14 @@ class ScrollbackWriter:
         self._group = CallGroup()
         self._thinking = ThinkingFold()
         self._todo_lines: list[str] = []
-        self._latest: tuple[ToolCallStarted, ToolResult, RunView | None] | None = None
+        # What Ctrl+O prints: a tool call, or the notes of a compaction.
+        self._latest: tuple[ToolCallStarted, ToolResult, RunView | None] | str | None = None
+        self._is_compaction = False
+        self._hidden_messages: list[str] = []
+
+    def hide_message(self, text: str) -> None:
+        """Do not write the next message of the user with this text: the input line shows it."""
+        self._hidden_messages.append(text)
 
     def format_pending(self, columns: int, height: int) -> list[Line]:
         """Return the rest to write: calls of a group, thinking, the end of the answer."""
@@ -91,6 +99,14 @@ class ScrollbackWriter:
         """Handle an event that the tree has already applied."""
         if not event.run or is_child_id(event.run):
             return
+        if isinstance(event, RunStarted):
+            self._is_compaction = event.brief.is_compaction
+        if self._is_compaction:
+            self._fold_notes(event)
+        else:
+            self._apply_to_conversation(event)
+
+    def _apply_to_conversation(self, event: AnyEvent) -> None:
         self._write_thinking(event)
         self._answer.apply(event)
         match event:
@@ -124,7 +140,20 @@ class ScrollbackWriter:
             return self._thinking.format_full(scrollback.columns() - 1)
         if self._latest is None:
             return []
+        if isinstance(self._latest, str):
+            rows = sanitize(self._latest).splitlines()
+            return [[(part, "")] for row in rows for part in wrap(row, scrollback.columns() - 1)]
         return format_tool_call(*self._latest, scrollback.columns(), scrollback.glyphs, full=True)
+
+    def _fold_notes(self, event: AnyEvent) -> None:
+        """Keep the notes of a compaction for Ctrl+O; they are no answer."""
+        if isinstance(event, TurnFinished):
+            self._latest = event.message.text
+            self._thinking.is_latest = False
+        elif isinstance(event, Compacted):
+            self._write_notice(event)
+        elif isinstance(event, RunFinished):
+            self._is_compaction = False
 
     def _write_thinking(self, event: AnyEvent) -> None:
         folded = self._thinking.apply(event)
@@ -163,11 +192,15 @@ class ScrollbackWriter:
         if message.kind == "notification":
             self._write_notification(message, run)
             return
-        name = run.label if run else sanitize_line(message.name or message.sender)
-        sender = "" if message.sender == "user" else f"message from {name}: "
-        text = f"  {self._scrollback.glyphs.arrow}{sanitize(sender + message.text)}"
-        self._scrollback.write_lines([(text, "cyan")])
-        if message.sender == "user":
+        is_from_user = message.sender == "user"
+        if is_from_user and message.text in self._hidden_messages:
+            self._hidden_messages.remove(message.text)
+        else:
+            name = run.label if run else sanitize_line(message.name or message.sender)
+            sender = "" if is_from_user else f"message from {name}: "
+            text = f"  {self._scrollback.glyphs.arrow}{sanitize(sender + message.text)}"
+            self._scrollback.write_lines([(text, "cyan")])
+        if is_from_user:
             self._write_rules(message.text)
 
     def _write_notification(self, message: InboxMessage, run: RunView | None) -> None:
@@ -185,14 +218,16 @@ class ScrollbackWriter:
     def _write_notice(self, event: Compacted | MessageSent | RunStarted) -> None:
         self._write_group()
         if isinstance(event, RunStarted):
-            self._write_rules("" if event.brief.is_compaction else event.brief.prompt)
+            self._write_rules(event.brief.prompt)
             return
         if isinstance(event, MessageSent):
             self._write_message(event.message)
             return
         sizes = f"{format_tokens(event.before)} to {format_tokens(event.after)} tokens"
-        text = f"Conversation compacted from {sizes}. /context says what the model still knows."
-        self._scrollback.write_lines([(text, "dim")])
+        text = f"Conversation compacted from {sizes}. /context says what the model still knows"
+        # Only a compaction that the user asks for is a run of its own, with notes and an undo.
+        more = "; ctrl+o shows its notes, /rewind undoes it." if self._is_compaction else "."
+        self._scrollback.write_text(text + more, "dim")
 
     def _write_rules(self, text: str) -> None:
         """Write the lines of a user's message that compactions keep as rules."""

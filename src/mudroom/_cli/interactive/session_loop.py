@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import shlex
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec.structs import replace
 
+from ..._projections.run_view import RunView
+from ..._projections.safe_text import sanitize
 from ..._session.config import Settings
 from ..._session.session import Session
-from ..actions.load_permissions import load_permissions
+from ...driving import SessionStart as DriverStart
+from ..actions.load_permissions import LoadedPermissions, load_permissions
 from ..actions.open_session import create_session, name_session
 from ..actions.preload import preload_context_windows
 from ..actions.programs.load_programs import list_server_names, load_programs
 from ..actions.session_start import SessionStart, StartOptions
 from ..actions.session_store import delete_expired_sessions
+from ..actions.user_store import open_store
 from ..output.notices.log import show_log
 from ..output.notices.start import describe_sandbox, select_new_notices
-from .conversation import Conversation, NextStep
+from ..output.text import format_seconds, format_tokens, format_total_costs, truncate
+from .conversation import Conversation, NextStep, Plan
 from .questions.approvals import ApprovalPrompt
 from .questions.trust_question import TrustAnswer, ask_for_trust, find_untrusted_files
-from .recap import choose_session, print_exit_line, print_recap, read_tree
+from .recap import choose_session, read_recap
 from .slash_commands.registry import COMMANDS
 from .ui import UI
+
+if TYPE_CHECKING:
+    from ..._adapters.integrations.usable_programs import UsablePrograms
+
+
+# Characters of the work that is open when the user leaves.
+MAX_OPEN_TITLES = 300
 
 
 class SessionUI(UI, Protocol):
@@ -45,59 +60,95 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
         if not start.resume:
             return ui.exit_code
     answer, shown = await _decide_trust(ui, settings, options.cwd, start.resume)
-    settings = answer.settings
     approver = ApprovalPrompt(ui, settings.home, answer.trusted_prompts)
-    fixed: dict[str, Any] = {"programs": answer.programs, "approver": approver, "prices": True}
+    plan = Plan(answer.settings)
     step = NextStep()
-    servers = list_server_names(answer.programs)
     previous = ""
     while step.exit_code is None:
-        loaded = load_permissions(settings, options.cwd, can_ask=True, servers=servers)
-        chosen = _list_choices(step)
-        session = create_session(settings, options.cwd, loaded, start, **fixed, **chosen)
-        conversation = Conversation(session, ui, settings, COMMANDS)
-        conversation.status.mode = loaded.permissions.mode
-        async with session, conversation.resources:
-            approver.start_session(
-                loaded.permissions,
-                session.cwd,
-                conversation.interrupt,
-                tree=conversation.tree,
-                is_same=bool(previous) and start.resume == previous,
-                tier=session.sandbox.tier,
-            )
-            conversation.approvals = approver
-            await name_session(session, settings.home, start)
-            conversation.status.model = session.model
-            if start.resume and start.resume not in (previous, shown):
-                print_recap(ui.scrollback, conversation.tree, session.id)
+        maker = _SessionMaker(options.cwd, start, answer.programs, approver)
+
+        conversation = Conversation(
+            maker.make, plan, ui, COMMANDS, on_open=maker.begin, resumes=bool(start.resume)
+        )
+        conversation.approvals = approver
+        async with conversation:
+            if start.resume and start.resume != shown:
+                conversation.recap.print(ui.scrollback, conversation.session.id)
             if not previous:
-                await _print_notices(conversation, session, options.quiet)
+                await _print_notices(conversation, options.quiet)
             ui.attach(conversation)
-            with show_log(lambda text, to=conversation: to.print_text(text, "yellow")):
+            with show_log(partial(conversation.print_text, style="yellow")):
                 step = await conversation.run_until_done(first)
-            session.end_reason = _choose_end_reason(step)
+            conversation.session.end_reason = _choose_end_reason(step)
             if step.exit_code is not None and not options.quiet:
                 await print_exit_line(conversation)
-        previous = session.id
+        previous = conversation.session.id
         shown = ""
         first = ""
-        start = _choose_start(step, start, previous)
-        settings = _keep_choices(settings, step)
+        start = SessionStart(source="clear" if step.is_cleared else start.source)
+        start = replace(start, resume=step.resume)
+        plan = _keep_choices(conversation.driver.plan)
     return step.exit_code or ui.exit_code
 
 
-def _choose_start(step: NextStep, start: SessionStart, previous: str) -> SessionStart:
-    """Return how the next session starts. A session without a prompt is opened again as new.
+class _SessionMaker:
+    """Makes the sessions of one conversation.
 
     Arguments:
-        start: how the last session started. previous: its id.
+        start: the session to begin with.
     """
-    if step.is_cleared:
-        return SessionStart(source="clear")
-    if step.resume:
-        return SessionStart(resume=step.resume, source=start.source)
-    return SessionStart(id=previous, name=start.name, source=start.source)
+
+    def __init__(
+        self,
+        cwd: str,
+        start: SessionStart,
+        programs: UsablePrograms | None,
+        approver: ApprovalPrompt,
+    ) -> None:
+        self._cwd = cwd
+        self._start = start
+        self._programs = programs
+        self._approver = approver
+        self._loaded: LoadedPermissions | None = None
+        self._is_first = True
+        self._must_name = True
+
+    def make(self, plan: Plan, again: DriverStart) -> Session:
+        start = self._start
+        self._must_name = not again.is_recorded or again.id is None
+        if again.id is not None:
+            start = SessionStart(source=start.source, name=start.name, **again.options)
+        settings = plan.settings
+        servers = list_server_names(self._programs)
+        self._loaded = load_permissions(settings, self._cwd, can_ask=True, servers=servers)
+        options: dict[str, Any] = {"approver": self._approver, "prices": True}
+        if plan.model is not None:
+            options["model"] = plan.model
+        if plan.output_style is not None:
+            options |= {"output_style": plan.output_style, "output_style_origin": ""}
+        programs = self._programs
+        return create_session(
+            settings, self._cwd, self._loaded, start, programs=programs, **options
+        )
+
+    async def begin(self, conversation: Conversation) -> None:
+        """Prepare the conversation for a session that was opened."""
+        session = conversation.session
+        assert self._loaded
+        permissions = self._loaded.permissions
+        self._approver.start_session(
+            permissions,
+            session.cwd,
+            conversation.interrupt,
+            tree=conversation.tree,
+            is_same=not self._is_first,
+            tier=session.sandbox.tier,
+        )
+        if self._must_name:
+            await name_session(session, conversation.settings.home, self._start)
+        self._is_first = False
+        conversation.status.mode = permissions.mode
+        conversation.status.model = session.model
 
 
 def _choose_end_reason(step: NextStep) -> str:
@@ -107,21 +158,12 @@ def _choose_end_reason(step: NextStep) -> str:
     return "clear" if step.is_cleared else "resume"
 
 
-def _list_choices(step: NextStep) -> dict[str, Any]:
-    """Return the session options that a slash command chose for the next session."""
-    options: dict[str, Any] = {"model": step.model} if step.model else {}
-    if step.output_style:
-        options |= {"output_style": step.output_style, "output_style_origin": ""}
-    return options
-
-
-def _keep_choices(settings: Settings, step: NextStep) -> Settings:
-    """Return the settings of all later sessions of the prompt."""
-    settings = replace(settings, permission_mode=step.mode or settings.permission_mode)
-    if not step.output_style:
-        return settings
-    origins = settings.origins | {"output_style": "/output-style"}
-    return replace(settings, output_style=step.output_style, origins=origins)
+def _keep_choices(plan: Plan) -> Plan:
+    """Return the plan of the next conversation: it has the mode and the output style."""
+    if plan.output_style is None:
+        return Plan(plan.settings)
+    origins = plan.settings.origins | {"output_style": "/output-style"}
+    return Plan(replace(plan.settings, output_style=plan.output_style, origins=origins))
 
 
 async def _decide_trust(
@@ -140,13 +182,13 @@ async def _decide_trust(
     if not names and not (programs and programs.untrusted):
         return TrustAnswer(settings, programs), ""
     if resumed:
-        print_recap(ui.scrollback, await read_tree(settings.home, resumed), resumed)
+        (await read_recap(settings.home, resumed)).print(ui.scrollback, resumed)
     return await ask_for_trust(ui, settings, cwd, names, programs), resumed
 
 
-async def _print_notices(conversation: Conversation, session: Session, quiet: bool) -> None:
+async def _print_notices(conversation: Conversation, quiet: bool) -> None:
     """Print the notices of the first session, and how many expired sessions were deleted."""
-    settings = conversation.settings
+    settings, session = conversation.settings, conversation.session
     if not quiet:
         of_machine = describe_sandbox(session, network=settings.allow_net)
         new = select_new_notices(settings.home, session.cwd, session.notices)
@@ -156,3 +198,35 @@ async def _print_notices(conversation: Conversation, session: Session, quiet: bo
     deleted = await delete_expired_sessions(settings)
     if deleted:
         conversation.print_text(deleted, "dim")
+
+
+async def print_exit_line(conversation: Conversation) -> None:
+    """Print how to resume the session, and its costs; nothing for a session without prompts."""
+    tree = conversation.tree
+    if not tree.roots:
+        return  # Nothing is stored.
+    header = await open_store(conversation.settings.home).read_header(conversation.session.id)
+    figures = list_amounts(tree.roots)
+    if work := conversation.background_work:
+        titles = "; ".join(f"{each.id} {each.title}" for each in work)
+        text = f"Open: {truncate(titles, MAX_OPEN_TITLES)}. Children continue when you resume the "
+        conversation.print_text(f"{text}session; commands are stopped.", "yellow")
+    conversation.print_text(f"This session used {', '.join(figures)}.", "dim")
+    name = sanitize(header.name)
+    target = shlex.quote(name) if name else conversation.session.id[:8]
+    # On a line of its own, to be copied.
+    conversation.ui.scrollback.write_lines([(f"mudroom --resume {target}", "bold")])
+
+
+def list_amounts(roots: Sequence[RunView]) -> list[str]:
+    """Return what a session spent: tokens, costs and time."""
+    spent = [root for root in roots if root.total_usage.total_tokens]
+    seconds = sum(root.count_seconds(root.last_event_at) for root in roots)
+    figures = [f"{format_tokens(sum(root.total_usage.total_tokens for root in spent))} tokens"]
+    reports = [root.report for root in spent]
+    usd = sum(report.usd or 0.0 for report in reports if report)
+    is_least = any(
+        report is None or report.usd is None or report.has_unknown_usage for report in reports
+    )
+    costs = format_total_costs(usd, is_least=is_least)
+    return [*figures, *filter(None, [costs]), format_seconds(seconds)]

@@ -8,7 +8,7 @@ from ..._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened, Tu
 from ..._core.runs import is_child_id
 from ..._engine.context_policy import find_no_window
 from ..._projections.context_size import ContextReceipts, ContextShares
-from ..output.text import Glyphs, fit_with_figures, format_tokens, truncate
+from ..output.text import Glyphs, fit_with_figures, format_tokens, format_total_costs, truncate
 
 
 class StatusLine:
@@ -19,6 +19,7 @@ class StatusLine:
 
     Attributes:
         receipts: what the model still knows after compactions.
+        usd: known costs. has_unknown_costs: some costs are not known, so that they are a minimum.
         shares: sizes of the parts of the context.
     """
 
@@ -28,7 +29,8 @@ class StatusLine:
         self.mode = ""
         self.context_tokens = 0
         self.total_tokens = 0
-        self.usd: float | None = 0.0
+        self.usd = 0.0
+        self.has_unknown_costs = False
         self.receipts = ContextReceipts()
         self.shares = ContextShares()
         self._find_window = find_window
@@ -51,9 +53,9 @@ class StatusLine:
         elif isinstance(event, RunStarted) and not event.brief.depth:
             self.model = event.brief.model
         elif isinstance(event, RunFinished) and not is_child_id(event.run):
-            usd = event.report.usd
-            # One unknown price makes the sum unknown.
-            self.usd = None if usd is None or self.usd is None else self.usd + usd
+            report = event.report
+            self.usd += report.usd or 0.0
+            self.has_unknown_costs |= report.usd is None or report.has_unknown_usage
         elif isinstance(event, TurnFinished):
             self.total_tokens += event.message.usage.total_tokens
             if not is_child_id(event.run):
@@ -69,7 +71,7 @@ class StatusLine:
             f"sandbox {self.sandbox}" if self.sandbox else "",
             f"mode {self.mode}" if self.mode else "",
             f"{format_tokens(self.total_tokens)} tokens" if self.total_tokens else "",
-            self._format_costs(),
+            format_total_costs(self.usd, is_least=self.has_unknown_costs),
             self._format_context_share(),
             hint,
         ]
@@ -82,12 +84,6 @@ class StatusLine:
         if hint and len(model) + len(glyphs.dot) + len(hint) > columns:
             return truncate(hint, columns, glyphs.more), ""
         return fit_with_figures(model, shown, columns, glyphs, min_columns=min(len(model), columns))
-
-    def _format_costs(self) -> str:
-        if self.usd is None:
-            return "cost not known"
-        # Less would be shown as $0.00.
-        return f"${self.usd:.2f}" if self.usd >= 0.005 else ""
 
     def _format_context_share(self) -> str:
         if not self.context_tokens:

@@ -45,6 +45,8 @@ class TranscriptPager:
             for line in self.run.streamed_tail.splitlines()
             for part in wrap(line, columns - 2)
         ]
+        for row in self.run.output_tail.splitlines():
+            streaming += wrap_line([(f"    {sanitize(row).expandtabs(4)}", "dim")], columns)
         lines = [*self._body, *streaming, *self._format_unread(columns)]
         self.lines_from_end = max(0, min(self.lines_from_end, len(lines) - height))
         end = len(lines) - self.lines_from_end

@@ -63,6 +63,14 @@ class UI(QuestionUI, AbstractAsyncContextManager["UI"], Protocol):
         """Return the next line of input. Raises EOFError at the end of the input."""
         ...
 
+    def begin_line(self, line: str, *, is_shown: bool) -> str:
+        """Show a line that is executed now, if `is_shown`; return it with its pastes."""
+        ...
+
+    def return_lines(self, lines: Sequence[str]) -> None:
+        """Take back lines that the conversation has not executed, for the next one."""
+        ...
+
     def add_early_input(self, text: str) -> None:
         """Add keys that were pressed before the UI was created; called before it is entered."""
         ...

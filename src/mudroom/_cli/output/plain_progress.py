@@ -15,6 +15,7 @@ from ..._core.events import (
 )
 from ..._projections.run_tree import RunTree
 from ..._projections.run_view import RunView, describe_merge
+from .child_names import make_child_name
 from .progress import Progress
 from .text import choose_glyphs, truncate
 from .tree_lines import (
@@ -27,6 +28,9 @@ from .tree_lines import (
 
 # Maximum width of a line.
 MAX_COLUMNS = 160
+
+# Maximum width of the name of a child.
+MAX_NAME_COLUMNS = 60
 
 
 class PlainProgress(Progress):
@@ -57,23 +61,29 @@ class PlainProgress(Progress):
             self._write(line)
 
     def _format_line(self, run: RunView, event: AnyEvent) -> str:
-        name = f"[{run.label}]"
+        name = self._name_run(run)
         match event:
             case RunStarted() if run.depth:
                 return describe_task(run)
             case RunFinished() if run.depth:
                 figures = self._glyphs.dot.join(format_figures(run, event.at))
-                return f"{name} {describe_outcome(run)} ({figures})"
+                return f"{name}: {describe_outcome(run)} ({figures})"
             case WorkMerged() if child := self.tree.runs.get(event.child):
-                return f"[{child.label}] {describe_merge(child)}"
+                return f"{self._name_run(child)}: {describe_merge(child)}"
             case ModelCallRetried() | Delta(kind="waiting"):
-                return f"{name} {describe_activity(run, TreeStyle(now=event.at))}"
+                return f"{name}: {describe_activity(run, TreeStyle(now=event.at))}"
             case Delta(kind="search_start" | "search_end" | "progress") | ToolCallStarted() if (
                 self._verbose
             ):
-                return f"{name} {describe_activity(run, TreeStyle(now=event.at))}"
+                return f"{name}: {describe_activity(run, TreeStyle(now=event.at))}"
             case _:
                 return ""
+
+    def _name_run(self, run: RunView) -> str:
+        """Return the agent of a run; of a child, its name or its task, too."""
+        if run.name or not run.parent:
+            return run.short_label
+        return make_child_name(self.tree, run.run_id, MAX_NAME_COLUMNS, self._glyphs)
 
     def _write(self, line: str) -> None:
         try:

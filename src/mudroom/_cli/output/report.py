@@ -32,9 +32,8 @@ def explain_failure(report: Report) -> str:
     if report.limit and report.limit.name is Limit.TURNS:
         turns = int(report.limit.spent)  # without the turn that asks for a summary
     elif report.limit:
-        limit = (
-            f", {report.limit.spent:,.10g} of {report.limit.maximum:,.10g} {report.limit.name.unit}"
-        )
+        amounts = report.limit.name.format_amounts(report.limit.spent, report.limit.maximum)
+        limit = f", {amounts}"
     ending = REASON_WORDS[report.reason].predicate
     return f"the run {ending} after {count_noun(turns, 'turn')}{limit}; {answer}"
 

@@ -117,6 +117,18 @@ def format_seconds(span: float) -> str:
     return f"{whole // _SECONDS_PER_DAY}d {whole % _SECONDS_PER_DAY // 3600:02}h"
 
 
+def format_total_costs(usd: float, *, is_least: bool, decimals: int = 2) -> str:
+    """Format a sum of costs, "" for one that rounds to nothing.
+
+    Arguments:
+        is_least: more was spent, but not all of it has a known price.
+    """
+    amount = f"${usd:.{decimals}f}"
+    if not float(amount[1:]):
+        return "cost not known" if is_least else ""
+    return f"at least {amount}" if is_least else amount
+
+
 def format_costs(usd: float) -> str:
     """Format US dollars: $0.12, <$0.01."""
     return f"${usd:,.2f}" if usd >= 0.005 else "<$0.01"

@@ -18,7 +18,7 @@ from ..._projections.board_lines import MARKS
 from ..._projections.reason_words import describe_reason
 from ..._projections.run_tree import RunTree, describe_state
 from ..._projections.run_view import CommandView, RunState, RunView, describe_merge, format_name
-from ..._projections.safe_text import sanitize_line
+from ..._projections.safe_text import sanitize, sanitize_line
 from ..._projections.team import Teammate
 from .text import (
     UNICODE,
@@ -31,6 +31,9 @@ from .text import (
     measure_width,
     truncate,
 )
+
+# Last lines shown of the output of a command that a root run waits for.
+MAX_OUTPUT_LINES = 5
 
 # Claimed tasks shown.
 MAX_CLAIMS = 5
@@ -105,6 +108,7 @@ def format_tree_by_run(tree: RunTree, root: RunView, style: TreeStyle) -> list[t
     shown = _choose_runs(tree, root, style)
     return [
         (root.run_id, _format_headline(tree, root, style)),
+        *_format_output(root, style),
         *_format_descendants(tree, root, shown, "", style),
         *format_claims(tree, root, style.columns, style.glyphs),
         *format_idle(style.idle, style.columns, style.glyphs, selected=style.selected),
@@ -227,6 +231,19 @@ def _format_headline(tree: RunTree, run: RunView, style: TreeStyle) -> Line:
         room = style.columns - measure_width(head)
         return [(head, "dim"), (truncate(text, room, style.glyphs.more), "")]
     return _format_activity(style.glyphs.head, text, run, style, min_columns=MIN_HEADLINE_COLUMNS)
+
+
+def _format_output(run: RunView, style: TreeStyle) -> Iterator[tuple[str, Line]]:
+    """Yield the last lines that a command of a run has printed."""
+    if style.now is None or style.is_snapshot or not run.open_calls:
+        return
+    stem = "   "
+    room = style.columns - len(stem)
+    for row in run.output_tail.splitlines()[-MAX_OUTPUT_LINES:]:
+        yield (
+            "",
+            [(stem, ""), (truncate(sanitize(row).expandtabs(4), room, style.glyphs.more), "dim")],
+        )
 
 
 def _count_tasks(tree: RunTree, run: RunView, style: TreeStyle) -> str:

@@ -35,7 +35,16 @@ from .model import (
 )
 from .servers import ServerPrompt, ServerResource, ServerStatus, SessionServers
 from .tools import Toolbox, ToolContext, ToolServers, ToolSource
-from .worker import RunHandle, Worker, WorkerProcesses
+from .worker import (
+    AnswerLimits,
+    ByteLink,
+    RunHandle,
+    RunLink,
+    Worker,
+    WorkerConnection,
+    WorkerProcesses,
+    WorkerTransport,
+)
 from .workspace import (
     ContentCheck,
     FileChangedError,
@@ -50,10 +59,12 @@ from .workspace import (
 __all__ = [
     "MERGE",
     "NO_CHOICE",
+    "AnswerLimits",
     "ApprovalDecision",
     "ApprovalRequest",
     "Approver",
     "Board",
+    "ByteLink",
     "Clock",
     "CommandResult",
     "ContentCheck",
@@ -84,6 +95,7 @@ __all__ = [
     "RequestSlot",
     "RetryNotice",
     "RunHandle",
+    "RunLink",
     "Sandbox",
     "ServerPrompt",
     "ServerResource",
@@ -101,7 +113,9 @@ __all__ = [
     "ToolSource",
     "Toolbox",
     "Worker",
+    "WorkerConnection",
     "WorkerProcesses",
+    "WorkerTransport",
     "Workspace",
     "WorkspaceWrapper",
     "explain_lost_files",

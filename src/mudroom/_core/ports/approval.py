@@ -242,7 +242,7 @@ def _list_choices(schema: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def parse_value(field: FormField, text: str) -> str | float | bool | list[str]:
-    """Convert a typed answer to its value. Raises ValueError that says what is expected."""
+    """Convert a typed answer to its value. Raises ValueError with the expected form."""
     value = _convert(field, text.strip())
     _check_limits(field, value)
     return value

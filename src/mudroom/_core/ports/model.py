@@ -21,6 +21,9 @@ class RequestConfig(Struct, frozen=True, kw_only=True):
         max_tokens: maximum tokens of one answer, if the model allows that many; always sent.
         server_tools: names of tools the provider runs, such as "web_search". A model without such
             a tool ignores its name.
+        effort: how thoroughly the model thinks, "low" to "max"; None means the provider's default.
+        cache_key: names the requests that start alike, those of one agent in a session. Providers
+            that ask for it lead them to the same cache.
     """
 
     system: str
@@ -29,6 +32,8 @@ class RequestConfig(Struct, frozen=True, kw_only=True):
     top_p: float | None = None
     max_tokens: int | None = None
     server_tools: tuple[str, ...] = ()
+    effort: str | None = None
+    cache_key: str = ""
 
 
 class StreamChunk(Struct, frozen=True, tag=True):

@@ -102,6 +102,26 @@ class ToolContext(Protocol):
         """
         ...
 
+    def show_output(self, text: str) -> None:
+        """Show the output of the call so far to the user, whose screen has its last lines.
+
+        A call that is cut off has no result. The model then reads the last text given here, marked
+        as partial.
+
+        Arguments:
+            text: all output so far, or its end.
+
+        Example:
+            @tool
+            def convert(ctx: ToolContext, paths: list[str]) -> str:
+                lines: list[str] = []
+                for path in paths:
+                    lines.append(f"converted {path}")
+                    ctx.show_output("\\n".join(lines))
+                return "\\n".join(lines)
+        """
+        ...
+
     async def ask_user(self, form: InputForm) -> ApprovalDecision:
         """Ask the user a question and wait; the answer is recorded when this returns.
 

@@ -56,7 +56,6 @@ class ChangeWatch:
                 window.written_by_tools.add(path)
 
     def end_write(self, root: str, path: str) -> None:
-        """Record that a write has ended."""
         self._writes.remove((root, path))
 
     def is_state_file(self, path: str) -> bool:
@@ -78,7 +77,6 @@ class ChangeWatch:
         window.written_by_tools.update(path for root, path in writes if root == workspace.root)
 
     def leave(self, window: ChangeWindow, workspace: Workspace) -> None:
-        """Close a window."""
         windows = self._scanners[workspace.root].windows
         windows.discard(window)
         if not windows:

@@ -110,7 +110,6 @@ class ChildRun:
         self._start()
 
     def _start(self) -> None:
-        """Start the run of the brief."""
         self._handle = self._context.run.background.worker.start(self._brief, self._grant)
         if self._team:
             self._team.attach(self._brief, self._handle)

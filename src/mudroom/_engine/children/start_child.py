@@ -88,7 +88,6 @@ async def _start(
 
 
 def open_team(run: RunContext) -> Team:
-    """Return the team of a run that works."""
     from .team import Team
 
     team = run.services.teams.get(run.run_id)

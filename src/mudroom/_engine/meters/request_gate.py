@@ -98,7 +98,6 @@ class RequestGate:
 
     @property
     def waiting_count(self) -> int:
-        """Number of requests that wait."""
         return len(self._waiting)
 
     def admit_waiting(self) -> None:
@@ -420,7 +419,6 @@ class Meters:
         return Grant(run_id, budget)
 
     def get(self, grant: Grant) -> Meter:
-        """Return the meter of a grant."""
         return self._meters[grant.run_id]
 
     def close(self, grant: Grant) -> Meter:

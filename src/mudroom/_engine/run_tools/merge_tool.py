@@ -26,8 +26,6 @@ _DESCRIPTION = (
 
 
 class MergeArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of the merge tool."""
-
     run: str
     how: Literal["return", "retry", "clean", "side", "drop"] = "return"
     side: Literal["", "parent", "child"] = ""

@@ -43,6 +43,7 @@ from ..._core.messages import (
 from ..._core.runs import Brief, Reason, RequestHead, ToolDescription
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import ToolResult
+from ..cache_use import CacheUseFold, Miss
 from ..safe_text import sanitize_line
 from ..trace_ids import SpanContext, TraceIds
 from .span import (
@@ -51,7 +52,9 @@ from .span import (
     OpenSpan,
     Span,
     describe_answer,
+    describe_cache,
     describe_call,
+    describe_miss,
     describe_run,
     describe_turn,
     describe_usage,
@@ -98,6 +101,8 @@ class SessionSpans:
         self._last_roots: dict[str, SpanContext] = {}
         self._head_parts: dict[str, object] = {}
         self._last_at = 0.0
+        self._cache = CacheUseFold()
+        self._miss: Miss | None = None
 
     def apply(self, event: AnyEvent) -> list[Span]:
         """Add the next event, and return the spans that it ends."""
@@ -106,6 +111,7 @@ class SessionSpans:
             if run and run.turn and run.turn.first_chunk_at is None and event.kind in _CHUNKS:
                 run.turn.first_chunk_at = event.at
             return []
+        self._miss = self._cache.apply(event)
         ended: list[Span] = []
         if isinstance(event, SessionOpened):
             # Another process begins: runs that are open were cut off in the one before.
@@ -216,6 +222,8 @@ class SessionSpans:
             attributes = describe_turn(run.ids.session, run.brief, event.turn)
             run.start_turn(event.turn, started_at, attributes)
         attributes = describe_answer(event.message)
+        if self._miss:
+            attributes |= describe_miss(self._miss)
         if event.message.answered_by:
             self._describe_server(attributes, event.message.answered_by)
         run.add_answer(event.message.usage, attributes["gen_ai.response.finish_reasons"])
@@ -267,6 +275,7 @@ class SessionSpans:
         report = event.report
         ended = [*run.end_calls(event.at), *run.end_turn(event.at, INTERRUPTED)]
         run.attributes["mudroom.run.reason"] = report.reason.value
+        run.attributes.update(describe_cache(self._cache.find_use(run.brief.run_id)))
         if self._capture:
             run.attributes.update(self._capture.describe_report(report.text))
         error_type = "" if report.reason is Reason.GOAL else report.reason.value
@@ -513,7 +522,6 @@ class RunSpans:
         self.turn = self._open_below(span_id, name, at, attributes, is_request=True)
 
     def add_answer(self, usage: Usage, finish_reasons: object) -> None:
-        """Add an answer's usage to that of the run."""
         self._usage += usage
         if isinstance(finish_reasons, tuple):
             self.finish_reasons = finish_reasons

@@ -15,6 +15,7 @@ from ..._core.messages import AssistantMessage, StopReason, Usage
 from ..._core.runs import Brief, find_first_id
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import ToolResult
+from ..cache_use import CacheUse, Miss
 from ..trace_ids import SpanContext
 
 AttributeValue = str | bool | int | float | tuple[str, ...]
@@ -175,6 +176,24 @@ def describe_answer(answer: AssistantMessage) -> Attributes:
         attributes["gen_ai.response.id"] = answer.id
     if answer.model:
         attributes["gen_ai.response.model"] = answer.model
+    return attributes
+
+
+def describe_miss(miss: Miss) -> Attributes:
+    """Describe what a request did not read from the provider's cache."""
+    return {
+        "mudroom.cache.missed_tokens": miss.tokens,
+        "mudroom.cache.miss_reason": miss.reason.value,
+    }
+
+
+def describe_cache(use: CacheUse) -> Attributes:
+    """Describe the use of the provider's cache by a run; nothing if none was reported."""
+    if use.share is None or not (use.read_tokens or use.written_tokens):
+        return {}
+    attributes: Attributes = {"mudroom.cache.read_share": use.share}
+    for reason, tokens in use.misses.items():
+        attributes[f"mudroom.cache.missed_tokens.{reason.replace(' ', '_')}"] = tokens
     return attributes
 
 

@@ -1,19 +1,31 @@
-"""Builds the services of the runs in a worker process from the config that its session sends."""
+"""The program of a worker process: executes the runs of one session.
+
+It builds the services of the runs from the config that the session sends.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+import platform
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-import msgspec
+from msgspec.structs import replace
 
-from ..._adapters import agent_files
-from ..._adapters.integrations.mcp_servers.spec import ServerSpec
 from ..._adapters.models.pricing import PriceFile
 from ..._adapters.output_filters import Redactor, mark_injection
 from ..._adapters.tools._sources import load_tools
-from ..._adapters.workers.remote.messages import WorkerConfig
+from ..._adapters.workers.remote.messages import (
+    AskNode,
+    StartFailed,
+    ToProcess,
+    ToWorker,
+    WorkerConfig,
+)
+from ..._adapters.workers.remote.node_check import describe_node
 from ..._adapters.workers.remote.rate_limits import RemoteRateLimiter
 from ..._adapters.workers.remote.remote_services import (
     RemoteApprover,
@@ -21,21 +33,25 @@ from ..._adapters.workers.remote.remote_services import (
     RemoteModel,
     SessionLink,
 )
-from ..._adapters.workers.remote.server_calls import RemoteServers, ServersState
+from ..._adapters.workers.remote.serve import RunServer
+from ..._adapters.workers.remote.server_calls import RemoteServers, make_session_tool
 from ..._adapters.workers.remote.session_calls import RemoteHooks, RemoteOutputChecks, RemoteTeams
-from ..._adapters.workers.remote.session_tools import (
-    make_session_tools,
-)
-from ..._core.ports import Board
+from ..._core.budgets import Budget
+from ..._core.json_values import make_binary_decoder
+from ..._core.ports import Board, RunLink
 from ..._core.tools import Tool
 from ..._engine.changes.live_overlaps import LiveOverlaps
 from ..._engine.changes.watch import ChangeWatch
 from ..._engine.file_writes import FileVersions
 from ..._engine.recorded_conversations import PastEvents
 from ..._engine.session_context import SessionServices, Watchers
+from ..._peers import MessageStream
 from ..._platform.imports import extend_import_path
+from ..._platform.own_process import collect_garbage_less_often, raise_open_file_limit
+from ..._platform.private_files import make_private_folder
 from ..._platform.time_limits import SystemClock
-from ...permissions.rules import Permissions
+from ...errors import MudroomError, UsageError
+from ..config import find_home
 from ..context_windows import make_context_policy
 from ..environments import EnvironmentFactory, SessionEnvironments
 from ..model_registry import ModelRegistry
@@ -47,10 +63,76 @@ from ..open_adapters import (
     make_web_tools,
     open_board,
 )
-from .cluster import may_be_secret, open_node_environments
+from .setup import ProcessSetup, get_environ
 
 if TYPE_CHECKING:
     from ..._adapters.boards.session_board import SessionBoard
+
+
+_DECODER = make_binary_decoder(ProcessSetup)
+
+
+async def serve(link: RunLink) -> None:
+    """Execute runs until the other end closes the link. The config of their session comes first."""
+    _prepare_process()
+    stream = MessageStream[ToProcess](link, ToProcess)
+    try:
+        await _serve_session(link, stream)
+    except MudroomError as error:
+        stream.send(StartFailed(str(error)))
+        stream.flush()
+
+
+@cache
+def _prepare_process() -> None:
+    """Prepare this process for many runs; several sessions may share it."""
+    collect_garbage_less_often()
+    raise_open_file_limit()
+
+
+async def _serve_session(link: RunLink, stream: MessageStream[ToProcess]) -> None:
+    message = await stream.receive()
+    if isinstance(message, AskNode):
+        stream.send(await describe_node(message))
+        message = await stream.receive()
+    if not isinstance(message, WorkerConfig):
+        return  # the session is closed
+    to_session = SessionLink(stream.send, link.check_lease)
+    past_events = PastEvents()
+    try:
+        built = build_worker_services(message, to_session, past_events)
+    except MudroomError:
+        raise
+    except Exception as error:  # the session says so; other sessions may use the process, too
+        text = f"a worker process cannot prepare the session: {type(error).__name__}: {error}"
+        raise UsageError(text, where="worker") from error
+    link.start_beats()  # not before: modules of the caller may take long to import
+    runs = RunServer(to_session, built.services, past_events, message.max_children)
+    await runs.serve(cast("MessageStream[ToWorker]", stream))
+    await built.close()
+
+
+def _adapt_to_node(config: WorkerConfig, setup: ProcessSetup) -> tuple[WorkerConfig, ProcessSetup]:
+    """Adapt both to a machine that does not see the folders: it has a state folder itself.
+
+    The task board and the earlier contents of files stay on the session's machine. Raises
+    UsageError if the folder cannot be made.
+    """
+    from ..node_environments import find_node_folder
+
+    home = find_home(os.environ)
+    folder = find_node_folder(home, platform.node(), config.session)
+    try:
+        make_private_folder(Path(folder))
+    except OSError as error:
+        raise UsageError(
+            f"this machine has no folder for files of its own: {error}",
+            where="worker",
+            remedy="Make the folder writable, or set MUDROOM_HOME on this machine to another one.",
+        ) from error
+    spill_folder = os.path.join(folder, "spill")
+    setup = replace(setup, spill_folder=spill_folder, versions_folder="", board_offer="")
+    return replace(config, home=home), setup
 
 
 class WorkerServices(NamedTuple):
@@ -69,53 +151,48 @@ class WorkerServices(NamedTuple):
 
 
 def _collect_tools(
-    config: WorkerConfig,
-    permissions: Permissions,
-    skills: Mapping[str, agent_files.Skill],
-    board: Board | None,
-    link: SessionLink,
-    environments: SessionEnvironments,
+    setup: ProcessSetup, own: Sequence[Tool], board: Board | None, environments: SessionEnvironments
 ) -> dict[str, Tool]:
-    agents = permissions.select_agents(config.agents)
-    web_tools = make_web_tools(permissions, allow_net=config.allow_net)
-    board_tools = make_board_tools(board, config.board_offer)
-    own = (*web_tools, *board_tools, *_load_own_tools(config, link))
+    """Collect the tools of the runs; `own`: those of the caller."""
+    permissions = setup.permissions
     tools = collect_tools(
-        own,
-        agents,
-        skills,
+        (
+            *make_web_tools(permissions, allow_net=setup.options.allow_net),
+            *make_board_tools(board, setup.board_offer),
+            *own,
+        ),
+        permissions.select_agents(setup.agents),
+        setup.skills,
         ask=environments.shared.sandbox.tier == "ask",
         isolation=True,
-        isolate=config.isolate,
-        limits=config.listing_limits,
+        isolate=setup.options.isolate,
+        limits=setup.listing_limits,
     )
     return {name: tool for name, tool in tools.items() if not permissions.denies_tool(name)}
 
 
-def _load_own_tools(config: WorkerConfig, link: SessionLink) -> list[Tool]:
+def _load_own_tools(config: WorkerConfig, setup: ProcessSetup, link: SessionLink) -> list[Tool]:
     """Load the caller's tools. Raises UsageError if one cannot be imported here."""
     extend_import_path(config.import_path)
-    return [*load_tools(config.tool_references), *make_session_tools(config, link)]
+    in_session = (make_session_tool(spec, link) for spec in setup.session_tools)
+    return [*load_tools(config.tool_references), *in_session]
 
 
 def _open_environments(
-    config: WorkerConfig,
-    permissions: Permissions,
-    skills: Mapping[str, agent_files.Skill],
-    link: SessionLink,
+    config: WorkerConfig, setup: ProcessSetup, link: SessionLink
 ) -> SessionEnvironments:
     factory = EnvironmentFactory(
-        permissions=permissions,
+        permissions=setup.permissions,
         home=config.home,
-        user_home=config.user_home,
-        sandbox=config.sandbox,
-        allow_net=config.allow_net,
-        can_ask=config.can_ask,
-        readable=tuple(skill.folder for skill in skills.values()),
-        spill_folder=config.spill_folder,
+        user_home=setup.user_home,
+        sandbox=setup.sandbox,
+        allow_net=setup.options.allow_net,
+        can_ask=setup.can_ask,
+        readable=tuple(skill.folder for skill in setup.skills.values()),
+        spill_folder=setup.spill_folder,
     )
     if config.has_own_files:
-        return open_node_environments(config, factory, link)
+        return _open_node_environments(config, factory, link)
     shared = factory.open(config.folder, [])
     open_isolated = make_isolated_opener(
         config.home, config.session, config.folder, config.isolated_bytes
@@ -123,8 +200,29 @@ def _open_environments(
     return SessionEnvironments(shared, factory, open_isolated)
 
 
-def _open_board(config: WorkerConfig) -> SessionBoard | None:
-    if not config.board_offer:
+def _open_node_environments(
+    config: WorkerConfig, factory: EnvironmentFactory, link: SessionLink
+) -> SessionEnvironments:
+    """Open the environments of a worker process that does not see the session's folder."""
+    from ..._adapters.workers.remote.tree_transfer import TreeLink
+    from ..._adapters.workspaces.isolated.node_workspaces import NodeWorkspaces, remove_old_sessions
+    from ..node_environments import NodeEnvironments, find_node_folder
+
+    # Sessions whose process was killed here leave their files.
+    folder = find_node_folder(config.home, platform.node(), config.session)
+    remove_old_sessions(os.path.dirname(folder), config.session)
+    workspaces = NodeWorkspaces(
+        folder,
+        config.folder,
+        config.home,
+        TreeLink(link, asyncio.get_running_loop()),
+        config.isolated_bytes,
+    )
+    return NodeEnvironments(factory, config.folder, workspaces)
+
+
+def _open_board(config: WorkerConfig, setup: ProcessSetup) -> SessionBoard | None:
+    if not setup.board_offer:
         return None
     return open_board(config.home, config.folder, config.session, is_owner=False)
 
@@ -137,14 +235,18 @@ def build_worker_services(
     Arguments:
         past_events: events of runs that continue here; filled before each run.
     """
-    environ = _get_environ(config)
-    clock = SystemClock(config.clock_start)
-    models = _open_models(config, link, environ, clock)
-    board = _open_board(config)
-    skills = msgspec.json.decode(config.skills, type=dict[str, agent_files.Skill])
-    permissions = msgspec.json.decode(config.permissions, type=Permissions)
-    environments = _open_environments(config, permissions, skills, link)
+    setup = _DECODER.decode(config.setup)
+    if config.has_own_files:
+        config, setup = _adapt_to_node(config, setup)
+    options = setup.options
+    environ = get_environ(setup)
+    clock = SystemClock(setup.clock_start)
+    models = _open_models(setup, link, environ, clock)
+    board = _open_board(config, setup)
+    environments = _open_environments(config, setup, link)
+    own_tools = _load_own_tools(config, setup, link)
     journal = RemoteJournal(link)
+    prices = PriceFile(config.home)
     services = SessionServices(
         session=config.session,
         get_model=models.get_model,
@@ -155,76 +257,60 @@ def build_worker_services(
         approver=RemoteApprover(link),
         redact=Redactor({**os.environ, **environ}),
         mark_report=mark_injection,
-        servers=_open_servers(config, link, permissions, environ),
-        toolbox=_collect_tools(config, permissions, skills, board, link, environments),
-        agents=config.agents,
-        spill_folder=config.spill_folder,
-        versions=FileVersions(config.versions_folder) if config.versions_folder else None,
-        environment_text=config.environment_text,
-        context_texts=config.context_texts,
-        child_models=config.child_models,
-        max_output_tokens=config.max_output_tokens,
-        child_budget=config.child_budget,
-        isolate=config.isolate,
-        check=config.check,
-        check_seconds=config.check_seconds,
-        max_returns=config.max_returns,
-        compute_price=PriceFile(config.home).calculate_cost,
-        reports_costs=config.reports_costs,
+        servers=_open_servers(config, setup, link, environ),
+        toolbox=_collect_tools(setup, own_tools, board, environments),
+        agents=setup.agents,
+        spill_folder=setup.spill_folder,
+        versions=FileVersions(setup.versions_folder) if setup.versions_folder else None,
+        environment_text=setup.environment_text,
+        context_texts=setup.context_texts,
+        child_models=setup.child_models,
+        max_output_tokens=options.max_output_tokens,
+        child_budget=Budget(turns=options.child_turns),
+        isolate=options.isolate,
+        check=options.check,
+        check_seconds=options.check_seconds,
+        max_returns=options.max_returns,
+        compute_price=prices.calculate_cost,
+        reports_costs=setup.prices,
         past_events=past_events,
         watchers=Watchers((link.show,)),
-        hooks=RemoteHooks(link) if config.has_hooks else None,
+        hooks=RemoteHooks(link) if setup.has_hooks else None,
         change_watch=ChangeWatch(config.home),
         live_overlaps=LiveOverlaps(clock),
         output_checks=RemoteOutputChecks(link),
         teams=RemoteTeams(link),
-        context_policy=make_context_policy(models, config.compaction, config.home),
+        context_policy=make_context_policy(models, options, config.home, prices),
         board=board,
-        trace_ids=config.trace_ids,
+        trace_ids=setup.trace_ids,
     )
     return WorkerServices(services, models, board)
 
 
-def _get_environ(config: WorkerConfig) -> Mapping[str, str]:
-    if config.environ is None:
-        return os.environ
-    if config.own_variables == "all":
-        return {**os.environ, **config.environ}
-    if config.own_variables == "secrets":
-        own = {name: text for name, text in os.environ.items() if may_be_secret(name)}
-        return {**own, **config.environ}
-    return config.environ
-
-
 def _open_servers(
-    config: WorkerConfig,
-    link: SessionLink,
-    permissions: Permissions,
-    environ: Mapping[str, str],
+    config: WorkerConfig, setup: ProcessSetup, link: SessionLink, environ: Mapping[str, str]
 ) -> RemoteServers | None:
-    if not config.servers:
+    if setup.servers is None:
         return None
-    decoded = msgspec.msgpack.decode(config.servers, type=tuple[ServersState, list[ServerSpec]])
-    state, specs = decoded
-    own = make_servers(specs, permissions, config.folder, config.home, environ)
+    own = make_servers(setup.own_servers, setup.permissions, config.folder, config.home, environ)
     return RemoteServers(
-        link, state, lambda agent: own.open_own(agent, is_root=False) if own else None
+        link, setup.servers, lambda agent: own.open_own(agent, is_root=False) if own else None
     )
 
 
 def _open_models(
-    config: WorkerConfig, link: SessionLink, environ: Mapping[str, str], clock: SystemClock
+    setup: ProcessSetup, link: SessionLink, environ: Mapping[str, str], clock: SystemClock
 ) -> ModelRegistry:
     """Open the models; those that only exist in the session's process are reached by the link."""
     models = ModelRegistry(
         environ,
         clock,
         lambda name: RemoteModel(link, name),
-        takes_images=config.takes_images,
-        windows=config.windows,
-        images=config.images,
+        takes_images=setup.options.takes_images,
+        windows=setup.windows,
+        images=setup.images,
         make_rate_limiter=lambda provider: RemoteRateLimiter(link, provider),
     )
-    for name in config.bridged_models:
+    for name in setup.bridged_models:
         models.register(RemoteModel(link, name))
     return models

@@ -1,130 +1,152 @@
-"""The worker of a session with worker processes, and the config that it sends to them."""
+"""The worker of a session with worker processes, and the values sent to them."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from ..._adapters import agent_files
 from ..._adapters.tools._sources import load_tools
-from ..._adapters.workers.process.connection import ProcessTransport
 from ..._adapters.workers.remote.messages import WorkerConfig
-from ..._adapters.workers.remote.server_calls import describe_servers
-from ..._adapters.workers.remote.session_tools import (
-    add_tools,
-    is_sendable,
-)
+from ..._adapters.workers.remote.server_calls import describe_servers, describe_tools, is_sendable
 from ..._adapters.workers.remote.worker import RemoteWorker
 from ..._core.listings import ListingLimits
 from ..._core.ports.board import BoardOffer
-from ..._engine.context_policy import CompactionOptions
+from ..._core.tools import Tool
 from ..._engine.session_context import SessionServices
+from ..._peers import encode
 from ..._platform.time_limits import SystemClock
 from ...errors import UsageError
+from ...permissions.policy import RulePolicy
 from ..model_registry import ModelRegistry
-from ..options import SessionOptions, choose_worker
-from .cluster import make_hidden_check
-
-# Without -P, Python would import modules of the current folder first, which may be a stranger's.
-# The command line of a worker process, without the number of its socket.
-COMMAND = (sys.executable, "-P", "-m", "mudroom._session.worker_process")
+from ..options import SessionOptions, SharedOptions, choose_worker
+from .setup import ProcessSetup, leave_secrets_out
+from .transports import connect
 
 
-def make_process_worker(
-    services: SessionServices, config: WorkerConfig, models: ModelRegistry, processes: int
-) -> RemoteWorker:
-    """Make the worker of a session that executes children in worker processes.
-
-    Arguments:
-        models: the session's models.
-        processes: number of worker processes; 0 means one per processor.
-    """
-    return RemoteWorker(
-        services,
-        config,
-        ProcessTransport(COMMAND),
-        processes or os.cpu_count() or 1,
-        models.get_rate_limiter,
-        make_hidden_check(services),
-    )
-
-
-def make_worker_config(
+async def open_process_worker(
     options: SessionOptions,
     services: SessionServices,
     skills: Mapping[str, agent_files.Skill],
     *,
     home: str,
+    environ: Mapping[str, str],
     limits: ListingLimits,
     models: ModelRegistry,
     board_offer: BoardOffer,
     clock: SystemClock,
-) -> WorkerConfig:
-    """Collect the facts from which a worker process builds its services.
+) -> RemoteWorker:
+    """Open the worker of a session whose children run in worker processes.
 
     Arguments:
-        home: mudroom's state folder.
+        home: mudroom's state folder. environ: the session's variables.
         limits: what descriptions of tools may list.
         models: the session's models.
         board_offer: runs that have the tools for the task board.
         clock: that of the session.
 
-    Raises UsageError for options that another process cannot use.
+    Raises UsageError, also for options that another process cannot use.
     """
-    _refuse_unsendable(options, services)
-    environ = options.environ
+    tools = load_tools(options.tools)
+    _refuse_unsendable(options, services, tools)
+    setup = _make_setup(options, services, tools, models)
+    setup = replace(
+        setup,
+        skills=dict(skills),
+        listing_limits=limits,
+        board_offer=board_offer,
+        clock_start=clock.start,
+    )
+    transport, count = await connect(options, environ)
+    if transport.is_far:
+        setup = replace(leave_secrets_out(setup, environ), clock_start=None)
     config = WorkerConfig(
         session=services.session,
         folder=services.environments.shared.workspace.root,
         home=home,
-        user_home=(os.environ if environ is None else environ).get("HOME", "/"),
-        environ=None if environ is None else dict(environ),
+        max_children=options.max_children,
+        isolated_bytes=options.isolated_mb << 20,
+        server_agents=tuple(each.agent for each in setup.own_servers),
+        import_path=tuple(map(os.path.abspath, sys.path)) if tools else (),
+        tool_references=tuple(tool.reference for tool in tools if tool.reference),
+        setup=encode(setup),
+        is_far=transport.is_far,
+    )
+    worker = RemoteWorker(
+        services,
+        config,
+        transport,
+        count,
+        models.get_rate_limiter,
+        _make_hidden_check(services),
+        can_send_files=not transport.is_far or _can_send_files(),
+    )
+    if transport.is_far:
+        await worker.open()
+    return worker
+
+
+def _make_setup(
+    options: SessionOptions, services: SessionServices, tools: Sequence[Tool], models: ModelRegistry
+) -> ProcessSetup:
+    environ = options.environ
+    return ProcessSetup(
+        options=msgspec.convert(options, SharedOptions, from_attributes=True),
+        prices=options.prices,
         sandbox=str(options.sandbox),
-        allow_net=options.allow_net,
+        permissions=options.permissions,
         can_ask=options.approver is not None,
-        permissions=msgspec.json.encode(options.permissions),
+        environ=None if environ is None else dict(environ),
+        user_home=(os.environ if environ is None else environ).get("HOME", "/"),
         agents=dict(services.agents),
-        skills=msgspec.json.encode(skills),
-        spill_folder=services.spill_folder,
-        environment_text=services.environment_text,
         context_texts=dict(services.context_texts),
+        environment_text=services.environment_text,
         child_models=dict(services.child_models),
-        max_output_tokens=services.max_output_tokens,
-        listing_limits=limits,
         windows=models.windows,
         images=models.images,
-        compaction=msgspec.convert(options, CompactionOptions, from_attributes=True),
-        child_budget=services.child_budget,
-        isolate=services.isolate,
-        isolated_bytes=options.isolated_mb << 20,
-        check=services.check,
-        check_seconds=services.check_seconds,
-        max_returns=services.max_returns,
-        reports_costs=services.reports_costs,
         bridged_models=() if isinstance(options.model, str) else (options.model.name,),
-        max_children=options.max_children,
-        takes_images=options.takes_images,
+        servers=describe_servers(services.servers) if services.servers else None,
+        own_servers=[each for each in options.mcp_servers if each.agent],
+        session_tools=describe_tools(tools),
         has_hooks=services.hooks is not None,
+        spill_folder=services.spill_folder,
         trace_ids=services.trace_ids,
         versions_folder=services.versions.folder if services.versions else "",
-        board_offer=board_offer,
-        clock_start=None if choose_worker(options).kind == "ray" else clock.start,
     )
-    return add_tools(_add_servers(config, services, options), load_tools(options.tools))
 
 
-def _refuse_unsendable(options: SessionOptions, services: SessionServices) -> None:
+def _make_hidden_check(services: SessionServices) -> Callable[[str], bool] | None:
+    """Return a function that tells which files may not leave this machine: none may read them.
+
+    Returns None if there are none.
+    """
+    policy = services.environments.shared.policy
+    if isinstance(policy, RulePolicy) and policy.read_denials:
+        return policy.denies_reading
+    return None
+
+
+def _can_send_files() -> bool:
+    """Return whether files can be sent to machines that do not see the folder: git is needed."""
+    from ..._adapters.workspaces.isolated.git import explain_unusable_git
+
+    return not explain_unusable_git()
+
+
+def _refuse_unsendable(
+    options: SessionOptions, services: SessionServices, tools: Sequence[Tool]
+) -> None:
     """Raise UsageError for options that another process cannot use or may not get."""
-    _refuse_objects(options)
+    _refuse_objects(options, tools)
     if choose_worker(options).kind == "ray":
         _refuse_secrets_of_servers(options, services)
 
 
-def _refuse_objects(options: SessionOptions) -> None:
+def _refuse_objects(options: SessionOptions, tools: Sequence[Tool]) -> None:
     has_objects = options.tool_sources or options.workspace
     if has_objects or not isinstance(options.sandbox, str):
         raise UsageError(
@@ -132,7 +154,7 @@ def _refuse_objects(options: SessionOptions) -> None:
             where="worker",
             remedy='Use worker="local", or leave the objects out.',
         )
-    for tool in load_tools(options.tools):
+    for tool in tools:
         # In a worker process, `__main__` is another program.
         if tool.reference.startswith("__main__:"):
             raise UsageError(
@@ -163,17 +185,3 @@ def _refuse_secrets_of_servers(options: SessionOptions, services: SessionService
                 where="worker",
                 remedy='Declare the server for the session, or use worker="process".',
             )
-
-
-def _add_servers(
-    config: WorkerConfig, services: SessionServices, options: SessionOptions
-) -> WorkerConfig:
-    """Add the state of the servers, and the configurations of those that one agent has."""
-    if services.servers is None:
-        return config
-    own = [each for each in options.mcp_servers if each.agent]
-    return replace(
-        config,
-        servers=msgspec.msgpack.encode((describe_servers(services.servers), own)),
-        server_agents=tuple(each.agent for each in own),
-    )

@@ -238,10 +238,11 @@ const app = {
   /** Draw the items of the selected tab. */
   drawReader(run, { seek, item }) {
     const { tab } = app.selection;
+    const versions = { ledger: () => app.fold.events, work: () => workVersion(run) };
     const stamp =
       tab === "transcript" || tab === "summary"
         ? ""
-        : `${run.id} ${app.selection.turn} ${tab === "ledger" ? app.fold.events : run.version}`;
+        : `${run.id} ${app.selection.turn} ${versions[tab]?.() ?? run.version}`;
     let items = app.shown;
     if (tab === "transcript")
       items = isFiltering(app.filter)

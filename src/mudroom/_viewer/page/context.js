@@ -187,6 +187,9 @@ const computeLedger = (fold) => {
     returned,
     parent,
     without: parent ? Math.max(0, parent - returned) + read : 0,
+    sent: [...fold.runs.values()].reduce((sum, run) => sum + run.usage.input, 0),
+    cached: [...fold.runs.values()].reduce((sum, run) => sum + run.usage.cached, 0),
+    misses: sumMisses(fold),
     childTokens: children.reduce((sum, run) => sum + totalTokens(run.usage), 0),
   };
 };

@@ -21,9 +21,68 @@ const addUsage = (a, b) => ({
 });
 const totalTokens = (usage) => usage.input + usage.output;
 
+// What the next request of a run could read from the provider's cache.
+const CACHE_SECONDS = { openai: 1800, "openai-responses": 1800 };
+const makeCache = (earlier) => ({
+  sent: earlier?.sent ?? 0,
+  model: earlier?.model ?? "",
+  ended: earlier?.ended ?? 0,
+  seconds: earlier?.seconds ?? 300,
+  shortened: earlier?.shortened ?? false,
+  misses: [],
+});
+
+/** Return what a request did not read from the cache, and why; null if that is nothing. */
+const findMiss = (cache, event, grace) => {
+  const { message } = event;
+  const { input, cached } = parseUsage(message.usage);
+  const missed = Math.min(cache.sent, input) - cached;
+  if (!input || missed <= 0.05 * cache.sent) return null;
+  const model = message.answered_by || message.model || "";
+  const isLarge = /claude-(opus|haiku)-(4[-.][5-9]|[5-9])/.test(model);
+  const reasons = [
+    ["other model", model !== cache.model],
+    ["too short", cache.sent < (isLarge ? 4096 : 1024)],
+    ["expired", event.at - (event.seconds ?? 0) - cache.ended > cache.seconds],
+    ["shortened", cache.shortened],
+    ["no tools", grace && (message.wire ?? "").startsWith("anthropic")],
+    ["not kept", true],
+  ];
+  return { tokens: missed, reason: reasons.find(([, holds]) => holds)[0], model };
+};
+
+/** Keep what an answer says of the cache; return what its request missed, null for nothing. */
+const addToCache = (fold, cache, event, grace) => {
+  const { message } = event;
+  const { input, cached, written } = parseUsage(message.usage);
+  if (!input) return null;
+  const model = message.answered_by || message.model || "";
+  if (cached || written) fold.cachingModels.add(model);
+  const miss = findMiss(cache, event, grace);
+  if (miss) cache.misses.push(miss);
+  const wire = (message.wire ?? "").split(":")[0];
+  const isHour = message.usage?.cache_hour_tokens || cache.seconds === 3600;
+  const seconds = isHour ? 3600 : (CACHE_SECONDS[wire] ?? 300);
+  Object.assign(cache, { sent: input, model, ended: event.at, seconds, shortened: false });
+  return miss;
+};
+
+/** Return the tokens that the runs' requests missed, by reason. */
+const sumMisses = (fold) => {
+  const sums = {};
+  for (const run of fold.runs.values())
+    for (const { tokens, reason, model } of run.cache.misses) {
+      const isSilent = reason === "not kept" && !fold.cachingModels.has(model);
+      const name = isSilent ? "not reported" : reason;
+      sums[name] = (sums[name] ?? 0) + tokens;
+    }
+  return sums;
+};
+
 class Fold {
   constructor() {
     this.runs = new Map();
+    this.cachingModels = new Set(); // models whose answers reported a use of a cache
     this.roots = [];
     this.last = 0; // position of the last event
     this.events = 0;
@@ -94,6 +153,7 @@ class Fold {
     const run = createRun(brief, event.at);
     run.head = this.addHead(event.head);
     const before = this.runs.get(run.continues);
+    run.cache = makeCache(before?.cache);
     const isSameChild = before && (run.name ? before.name === run.name : before.parent === run.parent);
     run.lane = isSameChild && run.depth ? before.lane : [];
     run.number = run.name && run.lane.length ? before.number + 1 : 1;
@@ -147,6 +207,7 @@ const createRun = (brief, at) => ({
   refused: 0,
   retries: 0,
   usage: NO_USAGE,
+  cache: makeCache(null),
   below: NO_USAGE,
   usd: null, // cost of the run and its descendants, once it has finished
   read: { lines: 0, bytes: 0 },
@@ -270,10 +331,14 @@ const HANDLERS = {
     run.check = null;
   },
 
-  results_cleared: (_, run, event) =>
-    addItem(run, { tokens: 0, ...event, kind: "cleared", turn: run.turn }),
-  compacted: (_, run, event) =>
-    addItem(run, { before: 0, after: 0, parts: {}, ...event, kind: "compacted", turn: run.turn }),
+  results_cleared: (_, run, event) => {
+    run.cache.shortened = true;
+    addItem(run, { tokens: 0, ...event, kind: "cleared", turn: run.turn });
+  },
+  compacted: (_, run, event) => {
+    run.cache.shortened = true;
+    addItem(run, { before: 0, after: 0, parts: {}, ...event, kind: "compacted", turn: run.turn });
+  },
 
   turn_started: (fold, run, event) => {
     run.turn = event.turn ?? 0;
@@ -340,6 +405,7 @@ const HANDLERS = {
     markChanged(
       Object.assign(step, {
         usage,
+        miss: addToCache(fold, run.cache, event, step.grace),
         seconds: event.seconds ?? 0,
         stop: message.stop_reason ?? "end",
         model: message.model ?? "",

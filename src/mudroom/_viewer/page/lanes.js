@@ -1,8 +1,11 @@
 // The lanes of named children, and the arrows of messages between the lanes.
 "use strict";
 
-/** Return the children of all runs of a lane. `first`: its first run. */
-const laneChildren = (first) => first.lane.flatMap((run) => run.children);
+/** Return the children of all runs of a lane, in the order of the calls that started them. */
+const laneChildren = (first) => first.lane.flatMap((run) => run.children).sort(comparePlaces);
+
+/** Compare two run ids such as "1.2.10": run, turn and position of the call that started it. */
+const comparePlaces = (a, b) => a.id.localeCompare(b.id, "en", { numeric: true });
 
 /** Return tool calls, tokens, costs and time of the runs of a lane. */
 const laneFigures = (lane) => {

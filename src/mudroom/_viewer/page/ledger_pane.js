@@ -14,7 +14,8 @@ const ledgerItems = (fold) => {
   const children = [...fold.runs.values()]
     .filter((run) => run.depth > 0)
     .sort((a, b) => b.read.bytes - a.read.bytes);
-  const maximum = Math.max(1, children[0].read.bytes);
+  // Reports of a small project are often longer than what was read.
+  const maximum = children.reduce((all, { read, back }) => Math.max(all, read.bytes, back.bytes), 1);
   return [
     { pane: "picture", fold, ledger, version: fold.last },
     ...children.map((run) => ({ pane: "share", run, maximum, version: run.version })),
@@ -45,10 +46,11 @@ const drawLedger = ({ fold, ledger }) =>
           "parent",
           formatTokens(ledger.parent),
           "in the parent's context",
-          `without children about ${formatTokens(ledger.without)}: ${(ledger.without / Math.max(1, ledger.parent)).toFixed(1)}× as much`,
+          describeWithout(ledger),
         ),
     ),
     computeGrowth(fold).length > 0 && drawGrowthChart(computeGrowth(fold)),
+    ledger.cached > 0 && h("p", { class: "note" }, describeCache(ledger)),
     h(
       "p",
       { class: "note" },
@@ -62,6 +64,20 @@ const drawLedger = ({ fold, ledger }) =>
       h("span", null, "came back"),
     ),
   );
+
+const describeCache = ({ cached, sent, misses }) => {
+  const share = `${formatShare(cached, sent)} of the prompts (${formatTokens(sent)} tokens) came from the providers' caches`;
+  const reasons = Object.entries(misses).map(([name, n]) => `${formatTokens(n)} ${name}`);
+  return reasons.length ? `${share}; missed: ${reasons.join(", ")}.` : `${share}.`;
+};
+
+/** Return how much the parent's context would have had without children. */
+const describeWithout = ({ parent, without }) => {
+  const about = `without children about ${formatTokens(without)}`;
+  return without > parent
+    ? `${about}: ${(without / Math.max(1, parent)).toFixed(1)}× as much`
+    : `${about}: ${formatTokens(parent - without)} less`;
+};
 
 const drawClaim = (kind, figure, words, more) =>
   h(
@@ -91,7 +107,6 @@ const drawGrowthChart = (growth) => {
     .join(" ");
   const end = growth.at(-1);
   const ticks = axisTicks(maximum);
-  const gap = Math.abs(y(end.with) - y(end.without)) < 30;
   return svg(
     "svg",
     {
@@ -112,25 +127,7 @@ const drawGrowthChart = (growth) => {
       d: `M${x(0)},${y(0)} L${steps("with")} L${x(growth.length)},${y(0)} Z`,
     }),
     svg("path", { class: "keptline", d: `M${steps("with")}` }),
-    svgText(
-      wide - right + 8,
-      y(end.without) + (gap ? -6 : 4),
-      `~${formatTokens(end.without)}`,
-      "big stayedword",
-    ),
-    svgText(wide - right + 8, y(end.without) + (gap ? 6 : 17), "without children", "tick"),
-    svgText(
-      wide - right + 8,
-      Math.min(y(end.with) + (gap ? 20 : 0), high - low - 10),
-      formatTokens(end.with),
-      "big keptword",
-    ),
-    svgText(
-      wide - right + 8,
-      Math.min(y(end.with) + (gap ? 32 : 13), high - low + 3),
-      "as it was",
-      "tick",
-    ),
+    ...drawEndLabels(end, { x: wide - right + 8, y, lowest: high - low - 10 }),
     svgText(
       (left + wide - right) / 2,
       high - 4,
@@ -138,6 +135,24 @@ const drawGrowthChart = (growth) => {
       "tick middle",
     ),
   );
+};
+
+const LABEL_HEIGHT = 36; // pixels of a figure and the words below it
+
+/** Return the labels of both curves at their end, the larger value above, never over each other. */
+const drawEndLabels = (end, { x, y, lowest }) => {
+  const labels = [
+    { value: end.without, figure: `~${formatTokens(end.without)}`, words: "without children", kind: "stayedword" },
+    { value: end.with, figure: formatTokens(end.with), words: "as it was", kind: "keptword" },
+  ].sort((a, b) => b.value - a.value);
+  const [above, below] = labels.map(({ value }) => y(value) + 4);
+  const missing = Math.max(0, LABEL_HEIGHT - (below - above)) / 2;
+  const first = Math.max(12, Math.min(above - missing, lowest - LABEL_HEIGHT));
+  const places = [first, Math.max(first + LABEL_HEIGHT, Math.min(below + missing, lowest))];
+  return labels.flatMap(({ figure, words, kind }, n) => [
+    svgText(x, places[n], figure, `big ${kind}`),
+    svgText(x, places[n] + 15, words, "tick"),
+  ]);
 };
 
 /** Return three to six round numbers up to `maximum`. */

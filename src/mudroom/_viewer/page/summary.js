@@ -105,7 +105,7 @@ const drawTiles = ({ fold }) => {
     tile(
       formatSeconds(sums.seconds),
       "time",
-      slowest ? `children: ${formatSeconds(sums.childSeconds)} in all` : "",
+      slowest ? `children: ${formatSeconds(sums.childSeconds)} added up, many at once` : "",
       slowest && place(slowest),
     ),
     tile(

@@ -98,7 +98,7 @@ const ITEM_RENDERERS = {
             class: "figure",
             title: "tokens the provider counted: read (of these from its cache), written",
           },
-          `${formatTokens(item.usage.input)} in${item.usage.cached ? ` (${formatShare(item.usage.cached, item.usage.input)} cached)` : ""} · ${formatTokens(item.usage.output)} out · ${formatSeconds(item.seconds)}`,
+          `${formatTokens(item.usage.input)} in${item.miss ? ` (${formatTokens(item.miss.tokens)} missed the cache: ${item.miss.reason})` : ""}${item.usage.cached ? ` (${formatShare(item.usage.cached, item.usage.input)} cached)` : ""} · ${formatTokens(item.usage.output)} out · ${formatSeconds(item.seconds)}`,
         ),
       !item.usage &&
         !item.error &&

@@ -184,6 +184,10 @@ class Waterfall {
             "div",
             { class: "second" },
             h("span", { class: `state ${displayState(run, app.live)}` }, runOutcome(run)),
+            // The state of a run that is done is only a dot.
+            run.state === "done" &&
+              describeMerge(run) &&
+              h("span", { class: run.merge.state === "merged" ? "merged" : "failed" }, describeMerge(run)),
             h("span", null, figures.join(" · ")),
             errors > 0 && h("span", { class: "failed" }, plural(errors, "error")),
             refused > 0 && h("span", { class: "refused" }, `${refused} refused`),

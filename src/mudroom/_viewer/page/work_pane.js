@@ -8,6 +8,8 @@ const SIDES = {
   both: "both, with conflict marks",
 };
 
+const MAX_CHANGED_RUNS = 100; // runs whose changes are shown together
+
 /** Return what became of the work of a run: "merged 2 files", "conflict in 1 file". */
 const describeMerge = (run) => {
   const { work } = run.report ?? {};
@@ -24,13 +26,40 @@ const hasWork = (fold) => [...fold.runs.values()].some((run) => run.report?.work
 
 /** Return the items of the tab "Changes". What the server has not sent yet is requested. */
 const workItems = (run) => {
-  const work = run.report?.work;
-  if (!work) {
+  if (!run.report?.work) {
+    const changed = runsBelow(run).filter(hasChanges);
+    const shown = changed.slice(0, MAX_CHANGED_RUNS);
+    const items = (run.report?.files_changed?.length && !changed.length ? [run] : shown).flatMap(
+      changesOfRun,
+    );
+    if (changed.length > shown.length)
+      items.push({ pane: "empty", words: `and ${plural(changed.length - shown.length, "more run")} with changes` });
+    if (items.length) return items;
     const words = run.report
-      ? "This run shared the files of its parent: the report lists what it changed."
+      ? "No file was changed by this run or the runs below it."
       : "The changes of a run are shown when it has ended.";
     return [{ pane: "empty", words }];
   }
+  return ownWorkItems(run);
+};
+
+const hasChanges = (run) => run.report?.work || run.report?.files_changed?.length;
+
+/** Return all runs below a run, in the order of the calls that started them. */
+const runsBelow = (run) =>
+  [...run.children].sort(comparePlaces).flatMap((child) => [child, ...runsBelow(child)]);
+
+/** Return what changes when the tab must be drawn again. */
+const workVersion = (run) => [run, ...runsBelow(run)].reduce((sum, each) => sum + each.version, 0);
+
+/** Return the items for the changes of one of many runs, with its name and what became of them. */
+const changesOfRun = (run) => {
+  const head = { pane: "changer", run, version: run.version };
+  return run.report.work ? [head, ...ownWorkItems(run)] : [head];
+};
+
+/** Return the items for the changes that a run made in its isolated workspace. */
+const ownWorkItems = (run) => {
   if (!run.workPage) {
     loadWork(run);
     return [{ pane: "empty", words: "Loading…" }];
@@ -71,6 +100,21 @@ const fetchWork = (run) => {
     for (const [path] of run.merge.conflicts) query.append("conflict", path);
   }
   return fetchJson(`api/sessions/${encodeURIComponent(app.selection.session)}/work?${query}`);
+};
+
+const drawChanger = ({ run }) => {
+  const { work, files_changed: shared = [] } = run.report;
+  return h(
+    "div",
+    { class: "note changer" },
+    goButton(place(run), { class: "line" }, [
+      drawStateDot(run),
+      h("b", { style: { "--hue": String(agentHue(run.agent)) } }, runLabel(run)),
+      " ",
+      oneLine(distinctTitle(app.fold, run), 120),
+    ]),
+    !work && h("p", null, `changed files that it shared: ${oneLine(shared.join(", "), 400)}`),
+  );
 };
 
 const drawMergeHead = ({ run, page }) =>
@@ -132,5 +176,5 @@ const drawConflictSides = (item) =>
     ),
   );
 
-Object.assign(PANES, { merge: drawMergeHead, change: drawChangedFile, sides: drawConflictSides });
-Object.assign(PANE_HEIGHTS, { merge: 60, change: 160, sides: 400 });
+Object.assign(PANES, { changer: drawChanger, merge: drawMergeHead, change: drawChangedFile, sides: drawConflictSides });
+Object.assign(PANE_HEIGHTS, { changer: 48, merge: 60, change: 160, sides: 400 });

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection, Generator
 from contextlib import closing
@@ -128,6 +127,8 @@ async def read_in_batches(
 
     It runs in threads, but only in one at a time, and is closed when no thread is running it.
     """
+    import asyncio  # a list of sessions reads without an event loop, and starts sooner
+
     events = start()
     error: JournalError | None = None
     batch: list[StoredEvent] = []

@@ -68,7 +68,9 @@ class OpenAIModel(WireModel):
             fields["usage"] = {"include": True}
         if facts.limit_field:
             fields[facts.limit_field] = facts.choose_max_tokens(config.max_tokens)
-        fields |= get_sampling(config, facts)
+        fields |= get_sampling(config, facts) | self.encode_cache_key(config)
+        if effort := self.get_effort(config):
+            fields["reasoning_effort"] = effort
         if config.tools and facts.takes_chat_tools:
             if facts.tool_effort:
                 fields["reasoning_effort"] = facts.tool_effort

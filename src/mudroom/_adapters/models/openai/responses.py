@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -33,7 +33,7 @@ from .._http import StreamCut, make_stream_error
 from .._images import make_data_url
 from .._json import clean, encode, make_decoder, read_arguments
 from .._tool_names import ToolNames, fit_call_id
-from .._wire import WireModel, describe_stop, format_result_text, get_sampling
+from .._wire import WireConversation, WireModel, describe_stop, format_result_text, get_sampling
 from ._chat_stream import build_tool_call
 
 WIRE = "openai-responses"
@@ -275,6 +275,8 @@ def _to_usage(usage: _Usage) -> Usage:
 
 # Characters; the API refuses longer ids.
 _MAX_CALL_ID = 64
+_BREAKPOINT_FIELD = "prompt_cache_breakpoint"
+_BREAKPOINT = {_BREAKPOINT_FIELD: {"mode": "explicit"}}
 _CALL_ID = f"(?s).{{1,{_MAX_CALL_ID}}}"
 
 
@@ -300,11 +302,14 @@ class ResponsesModel(WireModel):
             "store": False,
             "max_output_tokens": self.facts.choose_max_tokens(config.max_tokens),
             **get_sampling(config, self.facts),
+            **self.encode_cache_key(config),
         }
         if self.facts.encrypts_reasoning:
             fields["include"] = ["reasoning.encrypted_content"]
+        if effort := self.get_effort(config):
+            fields["reasoning"] = {"effort": effort}
         system = clean(config.system)
-        if system.strip():
+        if system.strip() and not self.facts.bills_cache_writes:
             fields["instructions"] = system
         tools = [_encode_tool(tool, names) for tool in config.tools]
         tools += self.encode_server_tools(config)
@@ -312,13 +317,43 @@ class ResponsesModel(WireModel):
             fields["tools"] = tools
         return encode(fields)[:-1] + b',"input":['
 
+    def start_conversation(self, config: RequestConfig) -> WireConversation:
+        conversation = super().start_conversation(config)
+        if self.facts.bills_cache_writes and (system := clean(config.system)).strip():
+            # `instructions` take no mark, so siblings could not share what is before them.
+            content = [_encode_text(system) | _BREAKPOINT]
+            conversation.append_entry({"type": "message", "role": "developer", "content": content})
+        return conversation
+
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
-        if isinstance(message, UserMessage):
-            return _encode_user_message(message)
-        return _encode_assistant_message(message, names, self.wire)
+        if not isinstance(message, UserMessage):
+            return _encode_assistant_message(message, names, self.wire)
+        items = _encode_user_message(message)
+        if items and self.facts.bills_cache_writes:
+            _mark_end(items[-1])
+        return items
+
+    def fit_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Remove the cache mark, if the server refused it."""
+        if _BREAKPOINT_FIELD in self.facts.refused:
+            for part in _get_parts(entry):
+                part.pop(_BREAKPOINT_FIELD, None)
+        return entry
 
     def make_reader(self, names: ToolNames) -> ResponsesReader:
         return ResponsesReader(self.model, names, self.wire)
+
+
+def _mark_end(item: dict[str, Any]) -> None:
+    """Mark the end of a request: the next one reads the cache up to a mark and no further."""
+    if isinstance(item.get("output"), str):
+        item["output"] = [_encode_text(item["output"])]
+    _get_parts(item)[-1].update(_BREAKPOINT)
+
+
+def _get_parts(item: dict[str, Any]) -> list[dict[str, Any]]:
+    parts = item.get("content") or item.get("output")
+    return cast("list[dict[str, Any]]", parts) if isinstance(parts, list) else []
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:

@@ -20,8 +20,10 @@ _NO_SEARCH = compile_later(
 )
 _FIELD = compile_later(
     r"\b(max_completion_tokens|max_tokens|temperature|top_p|stream_options|tool_choice"
-    r"|reasoning_effort)\b"
+    r"|reasoning_effort|prompt_cache_key|prompt_cache_breakpoint|effort"
+    r"|output_config|thinking_?[lL]evel)\b"
 )
+_EFFORT_FIELDS = frozenset({"reasoning_effort", "output_config", "thinkingLevel", "thinking_level"})
 _MISSING_REASONING = compile_later(
     r"(?i)reasoning_content\b.{0,60}"
     r"\b(passed back|missing|required|must be (set|provided|included))"
@@ -109,10 +111,12 @@ def _learn_field(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | No
     if match is None or not _UNSUPPORTED.search(refusal):
         return None
     field = match[1]
-    if field == "reasoning_effort":
-        if facts.tool_effort or "tools" not in refusal:
-            return None
+    if field == "reasoning_effort" and "tools" in refusal and not facts.tool_effort:
         return replace(facts, tool_effort="none"), "the model does not reason beside tools"
+    if field in _EFFORT_FIELDS:
+        field = "effort"
+        if not facts.takes_effort:
+            return None
     if "cannot both" in refusal and not facts.takes_one_sampling:
         return replace(facts, takes_one_sampling=True), f"only {field} is sent"
     if field in facts.refused:

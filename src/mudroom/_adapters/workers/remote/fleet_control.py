@@ -1,21 +1,222 @@
-"""FleetControl: answers other processes that ask for the worker processes of a session."""
+"""How other processes ask a session about its worker processes, and drain them: by files."""
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import os
 import platform
+import shutil
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from ..fleet_files import FleetFolder, FleetRequest, FleetStatus, WorkerStatus
-from .pool import WorkerPool
-from .worker_handle import WorkerHandle
+import msgspec
+from msgspec import Struct
+
+from ...._core.json_values import get_decoder
+from ...._platform.private_files import make_private_folder
+
+if TYPE_CHECKING:
+    from .pool import WorkerPool
+    from .worker_handle import WorkerHandle
 
 log = logging.getLogger("mudroom")
 
 _POLL_SECONDS = 0.1
+_LOCK = "lock"
+_REQUEST = "request-"
+_ANSWER = "answer-"
+
+T = TypeVar("T")
+
+
+class WorkerStatus(Struct, frozen=True, kw_only=True):
+    """One worker process at one moment.
+
+    Arguments:
+        number: counts the worker processes of the session, from 1.
+        pid: None before the start. host: name of its machine.
+        node: id of its node in a Ray cluster, else "".
+        state: a draining process gets no further runs, and ends after those that it has.
+        running: ids of its runs that have begun, with the runs below them.
+        waiting: number of its runs that have not begun.
+        lease_seconds: time for which it may work without a call; None without a lease.
+        memory_bytes: memory of the process; None if it does not answer.
+    """
+
+    number: int
+    pid: int | None
+    host: str
+    node: str
+    state: Literal["idle", "working", "draining"]
+    running: tuple[str, ...]
+    waiting: int
+    lease_seconds: float | None
+    memory_bytes: int | None
+
+
+class FleetStatus(Struct, frozen=True, kw_only=True):
+    """The worker processes of one session.
+
+    Arguments:
+        kind: "process" or "ray".
+        pid, host: of the session's process.
+        waiting: children that have no worker process yet, because enough others run.
+    """
+
+    session: str
+    kind: str
+    pid: int
+    host: str
+    waiting: int
+    workers: tuple[WorkerStatus, ...]
+
+
+class FleetRequest(Struct, frozen=True):
+    """Request of another process. The answer is a FleetStatus.
+
+    Arguments:
+        drain: numbers of worker processes that get no further runs.
+    """
+
+    drain: tuple[int, ...] = ()
+
+
+class FleetFolder:
+    """The files of one session in the state folder. They are no part of its record."""
+
+    def __init__(self, home: str, session: str) -> None:
+        self.path = Path(home, "fleet", session)
+        self._lock: int | None = None
+
+    def open(self) -> bool:
+        """Make the folder, and mark it as one of a session that works. Raises OSError.
+
+        Return False if another process just looks at the folder: try again.
+        """
+        path = self.path / _LOCK
+        try:
+            make_private_folder(self.path)
+            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:  # a process that found no session has removed the folder
+            return False
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_file(descriptor, path):
+                self._lock = descriptor
+                return True
+        os.close(descriptor)
+        return False
+
+    def close(self) -> None:
+        """Remove the folder."""
+        if self._lock is not None:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._lock)
+            self._lock = None
+
+    def has_session(self) -> bool:
+        """Return whether the session of the folder works. The folder of a killed one is removed."""
+        path = self.path / _LOCK
+        while True:
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            except OSError:
+                return False
+            try:
+                # A shared lock: two processes that look at the same time do not see each other.
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                if _is_file(descriptor, path):
+                    self._remove(descriptor)
+                    return False
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(descriptor)
+            # Another process has removed the file since; a session may have made a new one.
+
+    def _remove(self, descriptor: int) -> None:
+        """Remove the folder of a killed session.
+
+        One process does it at a time, because a second one could remove the next session's folder.
+
+        Arguments:
+            descriptor: the lock file of the killed session, which this process has locked.
+        """
+        with suppress(OSError):
+            parent = os.open(self.path.parent, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(parent, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_file(descriptor, self.path / _LOCK):
+                    shutil.rmtree(self.path, ignore_errors=True)
+            finally:
+                os.close(parent)
+
+    def write_request(self, request: FleetRequest) -> str:
+        """Ask the session; return the name of the request."""
+        name = uuid.uuid4().hex
+        self._write(_REQUEST + name, request)
+        return name
+
+    def take_requests(self) -> dict[str, FleetRequest]:
+        """Return the open requests by name and remove their files."""
+        requests: dict[str, FleetRequest] = {}
+        with suppress(OSError):
+            for file in sorted(os.listdir(self.path)):
+                if file.startswith(_REQUEST) and (request := self._take(file, FleetRequest)):
+                    requests[file.removeprefix(_REQUEST)] = request
+        return requests
+
+    def write_answer(self, name: str, status: FleetStatus) -> None:
+        """Answer a request. Raises OSError."""
+        self._write(_ANSWER + name, status)
+
+    def take_answer(self, name: str) -> FleetStatus | None:
+        """Return the answer to a request and remove its file; None if there is none yet."""
+        return self._take(_ANSWER + name, FleetStatus)
+
+    def withdraw(self, name: str) -> None:
+        """Remove a request that was not answered, and the folder if nothing else is in it."""
+        with suppress(OSError):
+            os.remove(self.path / (_REQUEST + name))
+            os.rmdir(self.path)
+
+    def _write(self, name: str, value: Struct) -> None:
+        new = self.path / f".{name}"
+        new.write_bytes(msgspec.json.encode(value))
+        os.replace(new, self.path / name)
+
+    def _take(self, name: str, kind: type[T]) -> T | None:
+        path = self.path / name
+        try:
+            value = get_decoder(kind).decode(path.read_bytes())
+        except OSError:
+            return None
+        except msgspec.DecodeError:  # of another version
+            value = None
+        with suppress(OSError):
+            os.remove(path)
+        return value
+
+
+def _is_file(descriptor: int, path: Path) -> bool:
+    """Return whether a path still names an open file."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    return False
+
+
+def list_fleets(home: str) -> list[str]:
+    """Return the ids of the sessions that have worker processes."""
+    try:
+        names = sorted(os.listdir(Path(home, "fleet")))
+    except OSError:
+        return []
+    return [name for name in names if FleetFolder(home, name).has_session()]
 
 
 class FleetControl:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
@@ -11,98 +11,40 @@ from .... import errors
 from ...._core.agents import Agent
 from ...._core.budgets import Budget, Grant, Limit, LimitState
 from ...._core.events import AnyEvent, StoredEvent
-from ...._core.listings import ListingLimits
-from ...._core.messages import AssistantMessage, Usage
+from ...._core.messages import AssistantMessage, Message, Usage
 from ...._core.ports import RetryNotice, StreamChunk
-from ...._core.ports.board import BoardOffer
 from ...._core.runs import Brief, InboxMessage, Reason, Report
-from ...._engine.context_policy import CompactionOptions
 from ...._engine.meters.account import RequestPlan
 from ...._engine.meters.meter import SharedTime
-from ...._projections.trace_ids import TraceIds
-from .limiter_messages import LimiterMessage
-from .model_messages import ModelAppend, ModelForget, ModelRequest, ModelStart
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
-    """Everything a worker process needs to build the services of its runs.
+    """The session of a worker process, and the values from which it builds services.
 
     Arguments:
         folder: absolute path of the workspace.
         home: mudroom's state folder.
-        user_home: the user's home folder, for permission rules.
-        environ: variables with keys and addresses; None: those of the process.
-        own_variables: variables that the process takes from its own environment, if `environ` has
-            none of that name.
-        sandbox, allow_net, can_ask: the choices with which the session opened its sandbox.
-        permissions: a Permissions value, encoded.
-        skills: a mapping of skill names to skills, encoded.
-        bridged_models: names of models that the session's process calls for its workers.
         max_children: runs that a worker process executes at once at each depth.
-        windows: context windows that local servers reported, by model string.
-        images: whether a model takes images, as local servers reported it, by model string.
         isolated_bytes: see Quota.
-        isolate: children that may change files have isolated workspaces by default.
-        check, check_seconds: see SessionServices.
-        board_offer: runs that have the tools for the task board; "" without a board.
-        servers: the ServersState of the session, and the configurations of servers that only one
-            agent has, encoded; empty without servers.
-        trace_ids: see SessionServices.
-        versions_folder: see FileVersions; "" if earlier contents of files are not kept.
         server_agents: agents with servers of their own.
-        compaction: when the engine shortens conversations.
-        max_returns: see SessionServices.
         import_path: folders in which modules of the caller are found.
         tool_references: tools of the caller that the process imports: "module:name".
-        session_tools: tools of the caller that the session's process executes, encoded.
+        setup: what only the two programs understand that build services, encoded.
+        is_far: the process may be on another machine.
         has_own_files: the process does not see `folder` and `home` of the session; runs get files.
-        node_folder: folder for these files. The process chooses it.
-        clock_start: see SystemClock; None for a process that may be on another machine.
     """
 
     session: str
     folder: str
     home: str
-    user_home: str
-    environ: dict[str, str] | None
-    sandbox: str
-    allow_net: bool
-    can_ask: bool
-    permissions: bytes
-    agents: dict[str, Agent]
-    skills: bytes
-    spill_folder: str
-    environment_text: str
-    context_texts: dict[str, str]
-    child_models: dict[str, str]
-    child_budget: Budget
-    reports_costs: bool
-    bridged_models: tuple[str, ...]
     max_children: int
-    own_variables: Literal["none", "secrets", "all"] = "none"
-    has_hooks: bool = False
-    isolate: bool = False
     isolated_bytes: int = 0
-    check: str = ""
-    check_seconds: float = 600.0
-    takes_images: bool = False
-    max_output_tokens: int | None = None
-    listing_limits: ListingLimits = ListingLimits()
-    windows: dict[str, int] = {}
-    images: dict[str, bool] = {}
-    trace_ids: TraceIds | None = None
-    versions_folder: str = ""
-    board_offer: BoardOffer = ""
-    servers: bytes = b""
     server_agents: tuple[str, ...] = ()
-    compaction: CompactionOptions = CompactionOptions()
-    max_returns: int = 1
     import_path: tuple[str, ...] = ()
     tool_references: tuple[str, ...] = ()
-    session_tools: bytes = b""
+    setup: bytes = b""
+    is_far: bool = False
     has_own_files: bool = False
-    node_folder: str = ""
-    clock_start: float | None = None
 
 
 class ErrorInfo(Struct, frozen=True, tag=True):
@@ -151,6 +93,20 @@ class ParentMeterState(Struct, frozen=True, tag=True):
 # From the session's process to a worker process.
 
 
+class AskNode(Struct, frozen=True, tag=True):
+    """Ask a process that may be on another machine for missing files and tools; comes first.
+
+    Arguments:
+        nonces: texts of files that the process sees if it sees the folders of the session, by path.
+        import_path: folders in which modules of the caller are found.
+        tools: tools of the caller that the process must be able to import: "module:name".
+    """
+
+    nonces: dict[str, str]
+    import_path: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+
+
 class StartRun(Struct, frozen=True, tag=True):
     """Start a run, or continue one from its events.
 
@@ -188,7 +144,7 @@ class Cancel(Struct, frozen=True, tag=True):
 
 
 class Detach(Struct, frozen=True, tag=True):
-    """Have calls of a run return whose work goes on in the background; see the port."""
+    """Have calls of a run return while their work continues in the background."""
 
     run_id: str
     work_id: str = ""
@@ -243,7 +199,23 @@ ToWorker = (
 )
 
 
+ToProcess = AskNode | WorkerConfig | ToWorker
+"""What a worker process receives: the config comes before the first run."""
+
+
 # From a worker process to the session's process.
+
+
+class NodeFacts(Struct, frozen=True, tag=True):
+    """Reply to AskNode.
+
+    Arguments:
+        unseen: files of the question that are not there or have another text.
+        unloaded: tools of the question that cannot be imported, each with the reason.
+    """
+
+    unseen: tuple[str, ...] = ()
+    unloaded: tuple[str, ...] = ()
 
 
 SENT_BRIEF = Brief(
@@ -276,7 +248,7 @@ class CallSession(Struct, frozen=True, tag=True):
 
 
 class Withdraw(Struct, frozen=True, tag=True):
-    """Give up a CallSession or a ModelRequest: nobody waits for its reply any more."""
+    """Give up a CallSession or a ModelRequest: its reply is not awaited any more."""
 
     id: int
 
@@ -350,6 +322,98 @@ class AddChild(Struct, frozen=True, tag=True):
     run_id: str
 
 
+# About models that the session's process calls for the worker process.
+
+
+class ToolSpec(Struct, frozen=True):
+    """The part of a tool that a model reads."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class ModelStart(Struct, frozen=True, tag=True):
+    """Start a conversation with a bridged model."""
+
+    conversation: int
+    model: str
+    system: str
+    tools: list[ToolSpec]
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int | None
+    server_tools: tuple[str, ...] = ()
+    effort: str | None = None
+    cache_key: str = ""
+
+
+class ModelAppend(Struct, frozen=True, tag=True):
+    """Append a message to a conversation with a bridged model."""
+
+    conversation: int
+    message: Message
+
+
+class ModelRequest(Struct, frozen=True, tag=True):
+    """Request the next answer of a bridged model."""
+
+    id: int
+    conversation: int
+    tools: bool
+    max_tokens: int | None = None
+
+
+class ModelForget(Struct, frozen=True, tag=True):
+    """Forget the conversation of a run that ended."""
+
+    conversation: int
+
+
+# About the rate limiters, which the session's process has.
+
+
+class AcquireSlot(Struct, frozen=True, tag=True):
+    """Ask for a slot of a provider's rate limiter.
+
+    The reply is a `CallReply`: 0.0, or the seconds for which the limiter stays closed.
+    """
+
+    id: int
+    provider: str
+
+
+class RecordAccepted(Struct, frozen=True, tag=True):
+    """The provider accepted a request; a refusal may follow.
+
+    Arguments:
+        id: that of the `AcquireSlot`.
+        room: see `RateLimiter.record_accepted`.
+    """
+
+    id: int
+    room: int | None = None
+
+
+class RecordRefused(Struct, frozen=True, tag=True):
+    """The provider refused a request and wants none for `retry_after` seconds."""
+
+    id: int
+    retry_after: float
+
+
+class ReleaseSlot(Struct, frozen=True, tag=True):
+    """End a request, or give up the wait for its slot."""
+
+    id: int
+
+
+LimiterMessage = AcquireSlot | RecordAccepted | RecordRefused | ReleaseSlot
+
+
+# About runs and the process.
+
+
 class RunReply(Struct, frozen=True, tag=True):
     """A run has ended with a report, or with an exception."""
 
@@ -372,7 +436,8 @@ class MemoryReport(Struct, frozen=True, tag=True):
 
 
 ToSession = (
-    AppendEvents
+    NodeFacts
+    | AppendEvents
     | CallSession
     | Withdraw
     | ShowEvent

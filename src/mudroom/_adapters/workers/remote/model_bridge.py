@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from ...._core.ports import Model, ModelConversation, RequestConfig
 from ...._core.tools import Tool, ToolResult
-from .messages import ErrorInfo, ModelItem
-from .model_messages import (
+from .messages import (
+    ErrorInfo,
     ModelAppend,
     ModelForget,
+    ModelItem,
     ModelRequest,
     ModelStart,
     ToolSpec,
@@ -64,6 +65,8 @@ class ModelBridge:
             top_p=message.top_p,
             max_tokens=message.max_tokens,
             server_tools=message.server_tools,
+            effort=message.effort,
+            cache_key=message.cache_key,
         )
         try:
             return self._get_model(message.model).start_conversation(config)

@@ -55,6 +55,7 @@ class TravellingFiles:
         server_agents: agents with MCP servers of their own, which work in the folder.
         transfers: carries the trees.
         is_hidden: tells which files are not sent, by absolute path; None: all are.
+        can_send: false if no files can be sent to other machines.
     """
 
     def __init__(
@@ -63,7 +64,10 @@ class TravellingFiles:
         server_agents: Collection[str],
         transfers: TreeTransfers,
         is_hidden: Callable[[str], bool] | None = None,
+        *,
+        can_send: bool = True,
     ) -> None:
+        self.can_send = can_send
         self._services = services
         self._server_agents = server_agents
         self.transfers = transfers

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import asyncio
 
+from ...._core.ports import WorkerConnection
 from ...._core.runs import find_parent_id, make_sort_key
 from ...._platform.processes import Activity
 from .assigned_run import AssignedRun
-from .connection import WorkerConnection, WorkerLost
 
 _LOOK_SECONDS = 0.25
 """Longest time between two looks at what a process has sent."""
+
+
+class WorkerLost(Exception):
+    """The worker process ended while it executed a run, or could not execute it. It says why.
+
+    Arguments:
+        is_suspect: false if other runs of the process were more likely the cause.
+        has_hung: true if it was killed because it did not answer.
+    """
+
+    def __init__(self, reason: str, *, is_suspect: bool = True, has_hung: bool = False) -> None:
+        super().__init__(reason)
+        self.is_suspect = is_suspect
+        self.has_hung = has_hung
 
 
 class ProcessRuns:

@@ -10,14 +10,15 @@ import msgspec
 
 from ...._core.ports import RateLimited, RateLimiter, RequestSlot
 from ...._peers import Peer, encode
-from .limiter_messages import (
+from .messages import (
     AcquireSlot,
+    CallReply,
+    ErrorInfo,
     LimiterMessage,
     RecordAccepted,
     RecordRefused,
     ReleaseSlot,
 )
-from .messages import CallReply, ErrorInfo
 from .remote_services import SessionLink
 
 _NO_SECONDS = encode(0.0)
@@ -46,17 +47,17 @@ class RemoteRateLimiter:
 
     def record_accepted(self, slot: RequestSlot, room: int | None = None) -> None:
         """Record that the provider accepted a request, and how many more it accepts at once."""
-        self._link.channel.send(RecordAccepted(slot.number, room))
+        self._link.send(RecordAccepted(slot.number, room))
 
     def record_refused(self, slot: RequestSlot, retry_after: float) -> None:
         """Record that the provider refused a request and wants none for `retry_after` seconds."""
-        self._link.channel.send(RecordRefused(slot.number, retry_after))
+        self._link.send(RecordRefused(slot.number, retry_after))
 
     def release(self, slot: RequestSlot) -> None:
         """End a request, with or without a response."""
         if not slot.is_answered:
             slot.is_answered = True
-            self._link.channel.send(ReleaseSlot(slot.number))
+            self._link.send(ReleaseSlot(slot.number))
 
 
 class LimitedRequests:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +25,6 @@ from ...._engine.meters.account import Admission, RequestPlan
 from ...._engine.meters.meter import SharedTime, is_used
 from ...._peers import Peer, encode
 from ....errors import BudgetExceeded
-from .connection import MessageChannel
 from .messages import (
     SENT_BRIEF,
     AddChild,
@@ -36,27 +35,28 @@ from .messages import (
     Charge,
     EndAdmission,
     ErrorInfo,
+    ModelAppend,
+    ModelForget,
     ModelItem,
+    ModelRequest,
+    ModelStart,
     ParentMeterState,
     Pause,
     RequestAdmission,
     ShowEvent,
-    ToWorker,
-    Withdraw,
-)
-from .model_messages import (
-    ModelAppend,
-    ModelForget,
-    ModelRequest,
-    ModelStart,
     ToolSpec,
+    Withdraw,
 )
 
 _decode = msgspec.msgpack.decode
 
 
 class SessionLink:
-    """The worker process's end of the channel: sends messages, passes replies to their callers.
+    """The worker process's end of the connection: sends messages, passes replies to callers.
+
+    Arguments:
+        send: sends a message to the session's process.
+        check_lease: ends the process if it may not work any more; see `RunLink`.
 
     Attributes:
         ask: sends a request and returns its reply; see `Peer.request`.
@@ -64,9 +64,12 @@ class SessionLink:
         sent_briefs: briefs that the session sent, of runs that have not begun, by run id.
     """
 
-    def __init__(self, channel: MessageChannel[ToWorker]) -> None:
-        self.channel = channel
-        self._peer = Peer[msgspec.Struct, CallReply](channel.send)
+    def __init__(
+        self, send: Callable[[msgspec.Struct], None], check_lease: Callable[[], None]
+    ) -> None:
+        self.send = send
+        self.check_lease = check_lease
+        self._peer = Peer[msgspec.Struct, CallReply](send)
         self._streams: dict[int, asyncio.Queue[ModelItem]] = {}
         self.sent_briefs: dict[str, Brief] = {}
         self.ask = self._peer.request
@@ -82,7 +85,7 @@ class SessionLink:
         """Send a model request and return the queue of its items."""
         queue: asyncio.Queue[ModelItem] = asyncio.Queue()
         self._streams[message.id] = queue
-        self.channel.send(message)
+        self.send(message)
         return queue
 
     def close_stream(self, request_id: int) -> None:
@@ -104,7 +107,7 @@ class SessionLink:
 
     def show(self, event: AnyEvent) -> None:
         """Show an event to the watchers of the session."""
-        self.channel.send(ShowEvent(event))
+        self.send(ShowEvent(event))
 
 
 class RemoteJournal:
@@ -130,7 +133,7 @@ class RemoteJournal:
         # Events on their way are stored whether or not somebody waits: there is no withdrawal.
         reply = await self._link.ask(lambda number: AppendEvents(number, sent, shown))
         # What follows may be an effect, and this process may have been stopped for a while.
-        self._link.channel.check_lease()
+        self._link.check_lease()
         return _decode(reply.result, type=int)
 
     def _leave_brief_out(self, events: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
@@ -202,7 +205,7 @@ class RemoteParentMeter:
     def _charge(self, charge: Charge) -> None:
         self._sent += 1
         self._unconfirmed.append(charge)
-        self._link.channel.send(charge)
+        self._link.send(charge)
 
     def find_shared_limit(self, fraction: float) -> LimitState | None:
         """Return the first shared limit of which this fraction is used."""
@@ -228,7 +231,7 @@ class RemoteParentMeter:
 
     def end_request(self, number: int) -> None:
         """End a request."""
-        self._link.channel.send(EndAdmission(number, self._state.run_id))
+        self._link.send(EndAdmission(number, self._state.run_id))
 
     def compute_amount_left(self, limit: Limit) -> float | None:
         """Return the unspent amount of a shared limit; None if there is no limit."""
@@ -243,7 +246,7 @@ class RemoteParentMeter:
 
     def set_paused(self, paused: bool) -> None:
         """Stop or restart the clocks of the ancestors."""
-        self._link.channel.send(Pause(self._state.run_id, paused))
+        self._link.send(Pause(self._state.run_id, paused))
 
     def find_time_below(self) -> SharedTime | None:
         """Return the time that the runs below have; approvals of other runs do not stop it here."""
@@ -256,7 +259,7 @@ class RemoteParentMeter:
     def learn_seconds(self, seconds: float) -> None:
         """Tell the session's process how long an answer took."""
         if self._state.time is not None:
-            self._link.channel.send(AnswerTime(self._state.run_id, seconds))
+            self._link.send(AnswerTime(self._state.run_id, seconds))
 
     def _sum_unconfirmed(self, limit: Limit) -> float:
         if limit is Limit.USD:
@@ -283,7 +286,7 @@ class RemoteModel:
     def start_conversation(self, config: RequestConfig, /) -> RemoteModelConversation:
         """Start a conversation."""
         conversation = RemoteModelConversation(self._link)
-        self._link.channel.send(
+        self._link.send(
             ModelStart(
                 conversation.id,
                 self.name,
@@ -293,6 +296,8 @@ class RemoteModel:
                 config.top_p,
                 config.max_tokens,
                 config.server_tools,
+                config.effort,
+                config.cache_key,
             )
         )
         return conversation
@@ -309,11 +314,11 @@ class RemoteModelConversation:
         self._link = link
 
     def __del__(self) -> None:
-        self._link.channel.send(ModelForget(self.id))
+        self._link.send(ModelForget(self.id))
 
     def append(self, message: Message) -> None:
         """Append a message."""
-        self._link.channel.send(ModelAppend(self.id, message))
+        self._link.send(ModelAppend(self.id, message))
 
     async def request_answer(
         self, *, tools: bool = True, max_tokens: int | None = None
@@ -332,4 +337,4 @@ class RemoteModelConversation:
         finally:
             self._link.close_stream(request.id)
             if not is_complete:
-                self._link.channel.send(Withdraw(request.id))
+                self._link.send(Withdraw(request.id))

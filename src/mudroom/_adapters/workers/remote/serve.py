@@ -8,9 +8,9 @@ from functools import partial
 from ...._core.ports import RunHandle
 from ...._engine.recorded_conversations import PastEvents
 from ...._engine.session_context import SessionServices
+from ...._peers import MessageStream
 from ...._platform.processes import read_memory
 from ..local import LocalWorker
-from .connection import MessageChannel
 from .messages import (
     AskMemory,
     CallReply,
@@ -53,9 +53,9 @@ class RunServer:
         self._parent_meters: dict[str, RemoteParentMeter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def serve(self, channel: MessageChannel[ToWorker]) -> None:
-        """Handle messages until the session's process closes the channel."""
-        while messages := await channel.receive_all():
+    async def serve(self, stream: MessageStream[ToWorker]) -> None:
+        """Handle messages until the session's process closes the connection."""
+        while messages := await stream.receive_all():
             for message in messages:
                 self._handle(message)
 
@@ -75,7 +75,7 @@ class RunServer:
         elif isinstance(message, SetWatched):
             self._set_watched(message.is_watched)
         elif isinstance(message, AskMemory):
-            self._link.channel.send(MemoryReport(message.id, read_memory()))
+            self._link.send(MemoryReport(message.id, read_memory()))
         elif handle := self._worker.find(message.run_id):
             _control(handle, message)
 
@@ -117,7 +117,7 @@ class RunServer:
             self._link.sent_briefs.pop(handle.run_id, None)  # it was cancelled at its start
             for past_run in message.past:
                 self._past_events.pop(past_run, None)
-        self._link.channel.send(ended)
+        self._link.send(ended)
 
 
 def _control(

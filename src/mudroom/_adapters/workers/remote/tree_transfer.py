@@ -314,7 +314,7 @@ class TreePacks:
         return str(path)
 
     def _remove_old(self) -> None:
-        """Remove the oldest packs that nobody reads, if there are more than may stay."""
+        """Remove the oldest packs without readers, if there are more than may stay."""
         read = set(self._readers.values())
         idle = [key for key, task in self._packs.items() if task.done() and key not in read]
         for key in idle[: max(0, len(self._packs) - _MAX_PACKS)]:

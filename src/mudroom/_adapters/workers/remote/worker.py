@@ -13,19 +13,18 @@ from msgspec.structs import replace
 
 from ...._core.budgets import Grant
 from ...._core.events import MessageSent, StoredEvent
-from ...._core.ports import RateLimiter, RunHandle
+from ...._core.ports import RateLimiter, RunHandle, WorkerTransport
 from ...._core.runs import Brief, InboxMessage, Reason, Report
 from ...._engine.recorded_conversations import PastEvents, find_report
 from ...._engine.session_context import SessionServices
 from ..local import LocalWorker, TaskHandle
-from ..past_end import WORKERS_ENDED, record_past_end
-from ..past_report import charge_past_run, make_past_report
+from ..past_runs import WORKERS_ENDED, charge_past_run, make_past_report, record_past_end
 from .assigned_run import AssignedRun
-from .connection import WorkerLost, WorkerTransport
 from .fleet_control import FleetControl
 from .messages import Cancel, Detach, SendMessage, StopCommand, WorkerConfig, WrapUp
 from .own_files import NEEDS_FOLDER, FilesNotReadyError, TravellingFiles
 from .pool import WorkerPool
+from .process_runs import WorkerLost
 from .tree_transfer import TreeTransfers
 from .worker_handle import WorkerHandle
 
@@ -46,6 +45,7 @@ class RemoteWorker:
         processes: number of worker processes.
         get_rate_limiter: returns the rate limiter of a provider, by name.
         is_hidden: tells which files are not sent to other machines, by absolute path.
+        can_send_files: false if no files can be sent to other machines.
     """
 
     def __init__(
@@ -56,6 +56,8 @@ class RemoteWorker:
         processes: int,
         get_rate_limiter: Callable[[str], RateLimiter],
         is_hidden: Callable[[str], bool] | None = None,
+        *,
+        can_send_files: bool = True,
     ) -> None:
         self._services = services
         self._config = config
@@ -66,7 +68,9 @@ class RemoteWorker:
             partial(asyncio.Semaphore, config.max_children)
         )
         self._transfers = TreeTransfers(services, config.isolated_bytes)
-        self._files = TravellingFiles(services, config.server_agents, self._transfers, is_hidden)
+        self._files = TravellingFiles(
+            services, config.server_agents, self._transfers, is_hidden, can_send=can_send_files
+        )
         self._pool = WorkerPool(self._make_process, processes)
         self._handles: dict[str, RemoteRunHandle] = {}
         self._on_outcome = self._handle_outcome  # one object for thousands of runs
@@ -228,7 +232,7 @@ class RemoteWorker:
     async def _handle_loss(
         self, handle: RemoteRunHandle, assigned: AssignedRun, lost: WorkerLost
     ) -> Report[Any] | None:
-        """Take a run back from a lost process. Return its report if it does not go on."""
+        """Take a run back from a lost process. Return its report if it ends there."""
         handle.loss = str(lost)
         handle.unbind()
         assigned.live.clear()

@@ -11,29 +11,31 @@ from msgspec.structs import replace
 
 from ...._core.budgets import Grant
 from ...._core.events import RunStarted
-from ...._core.ports import RateLimiter
+from ...._core.ports import RateLimiter, WorkerConnection
 from ...._engine.meters.account import Admission
 from ...._engine.session_context import SessionServices
-from ...._peers import Peer, PeerGone, encode
+from ...._peers import MessageStream, Peer, PeerGone, encode
 from ...._platform.time_limits import time_limit
 from ....errors import UsageError
 from .assigned_run import AssignedRun
-from .connection import WorkerConnection, WorkerLost
-from .limiter_messages import LimiterMessage
 from .messages import (
     SENT_BRIEF,
     AddChild,
     AnswerTime,
     AppendEvents,
     AskMemory,
+    AskNode,
     CallReply,
     CallSession,
     Cancel,
     Charge,
     EndAdmission,
     ErrorInfo,
+    LimiterMessage,
     MemoryReport,
     ModelItem,
+    ModelRequest,
+    NodeFacts,
     Pause,
     RequestAdmission,
     RunReply,
@@ -41,14 +43,15 @@ from .messages import (
     ShowEvent,
     StartFailed,
     StartRun,
+    ToSession,
     Withdraw,
     WorkerConfig,
     WrapUp,
 )
 from .model_bridge import ConversationMessage, ModelBridge
-from .model_messages import ModelRequest
+from .node_check import check_node, show_folders
 from .own_files import NEEDS_FOLDER, TravellingFiles
-from .process_runs import ProcessRuns
+from .process_runs import ProcessRuns, WorkerLost
 from .rate_limits import LimitedRequests
 from .session_calls import STORING_CALLS, SessionCalls
 
@@ -77,6 +80,7 @@ class WorkerHandle:
     ) -> None:
         self.number = number
         self._connection = connection
+        self._stream = MessageStream[ToSession](connection, ToSession)
         self._config = config
         self._services = services
         self._calls = SessionCalls(services, files, lambda run_id: self.find(run_id) is not None)
@@ -130,7 +134,7 @@ class WorkerHandle:
     @property
     def sees_folder(self) -> bool | None:
         """Whether the process sees the folder of the session; None before its start."""
-        return None if self._bridge is None else self._connection.sees_folder
+        return None if self._bridge is None else not self._config.has_own_files
 
     @property
     def is_unused(self) -> bool:
@@ -177,6 +181,7 @@ class WorkerHandle:
         cannot be sent.
         """
         self._runs.add(assigned, self._connection)
+        self._connection.note_runs(len(self._runs))
         try:
             await self._prepare(assigned)
             if self.is_lost:
@@ -195,7 +200,7 @@ class WorkerHandle:
             await self.wait_until_open()
         except UsageError as error:
             raise WorkerLost(str(error)) from error
-        if self.is_lost or self._connection.sees_folder:
+        if self.is_lost or not self._config.has_own_files:
             return
         events = assigned.recorded.get(assigned.run_id, ())
         if reason := self._calls.files.explain_need(assigned.brief, events):
@@ -205,6 +210,7 @@ class WorkerHandle:
     def forget(self, assigned: AssignedRun) -> None:
         """Remove a run that has ended here."""
         self._runs.remove(assigned)
+        self._connection.note_runs(len(self._runs))
 
     def find(self, run_id: str) -> AssignedRun | None:
         """Return the run of this process that has the id, or that is above it."""
@@ -212,7 +218,7 @@ class WorkerHandle:
 
     def send(self, message: msgspec.Struct) -> None:
         """Send a message to the process."""
-        self._connection.send(message)
+        self._stream.send(message)
 
     def stop(self, request: Cancel | WrapUp) -> None:
         """Send a request to stop a run. The process is killed if it does not answer soon."""
@@ -222,6 +228,7 @@ class WorkerHandle:
     async def close(self) -> None:
         """End the process; it ends its commands first."""
         self._runs.close()
+        self._stream.flush()
         await self._connection.close()
         await self._storing.finish()
         for task in list(self._tasks):
@@ -235,16 +242,37 @@ class WorkerHandle:
             if self._bridge is not None or self.is_lost:
                 return
             try:
-                await self._connection.open(self._config)
-            except BaseException:
+                await self._connection.open()
+                if self._config.is_far:
+                    self._config = await self._adapt_config()
+                self.send(self._config)
+            except BaseException as error:
                 self.is_lost = True
+                if isinstance(error, UsageError):
+                    self._failure = self._failure or str(error)
+                await self._connection.close()
                 raise
-            if not self._connection.sees_folder:
+            if self._config.has_own_files:
                 self._calls.files.announce(self.host)
             self._bridge = ModelBridge(self._services.get_model, self.send)
             if not self._services.watchers:
                 self.tell_watched()
             self._start_task(self._serve(self._bridge))
+
+    async def _adapt_config(self) -> WorkerConfig:
+        """Find out what the process sees; return the config that fits. Raises UsageError."""
+        config = self._config
+        async with show_folders((config.folder, config.home)) as nonces:
+            self.send(AskNode(nonces, config.import_path, config.tool_references))
+            try:
+                facts = await self._stream.receive()
+            except msgspec.DecodeError as error:
+                raise UsageError(f"no worker process: {error}", where="worker") from error
+        if not isinstance(facts, NodeFacts):
+            reason = facts.reason if isinstance(facts, StartFailed) else self._connection.loss
+            raise UsageError(f"no worker process: {reason or 'it has ended'}", where="worker")
+        check_node(self.host, facts, can_send_files=self._calls.files.can_send)
+        return replace(config, has_own_files=bool(facts.unseen))
 
     def tell_watched(self) -> None:
         """Tell the process whether the session has watchers, if it has started."""
@@ -268,7 +296,7 @@ class WorkerHandle:
     async def _serve(self, bridge: ModelBridge) -> None:
         handlers = self._make_handlers(bridge)
         try:
-            while messages := await self._connection.receive_all():
+            while messages := await self._stream.receive_all():
                 appends: list[AppendEvents] = []
                 for message in messages:
                     if isinstance(message, AppendEvents):
@@ -315,6 +343,7 @@ class WorkerHandle:
             RunReply: self._pass_reply_on,
             MemoryReport: lambda message: self._peer.settle(message.id, message.size),
             StartFailed: self._note_failure,
+            NodeFacts: lambda _: None,
         }
 
     def _note_failure(self, message: StartFailed) -> None:

@@ -121,7 +121,7 @@ class GitStore(TreeStore):
         index = self.find_index(index_name)
         remove_stale_lock(index)
         git = replace(self.git, index=index, files=files.top, prefix=files.prefix)
-        _forget_recent_files(git, files.folder)
+        forget_recent_files(git, files.folder)
         changed = git.run("ls-files", "-z", "-o", "-m", "-d", "--exclude-standard", "--", ".")
         repository = find_repository(files.folder) if is_inside(files.folder, self.source) else None
         forced = ForcedFiles()
@@ -319,7 +319,6 @@ class GitStore(TreeStore):
         return self._write_object("commit", "\n".join(lines).encode())
 
     def _write_object(self, kind: str, data: bytes) -> str:
-        """Write an object as git does."""
         object_id = self.find_id(data, kind)
         path = self._find_loose(object_id)
         if not os.path.exists(path):
@@ -361,7 +360,6 @@ class ForcedFiles(Struct, frozen=True):
     note: str = ""
 
     def list_present(self, folder: str) -> list[str]:
-        """Return the files that are there."""
         return [path for path in self.paths if os.path.lexists(f"{folder}/{path}")]
 
 
@@ -438,7 +436,7 @@ def _trust_index(index: str) -> None:
     os.utime(index, ns=(written, written + _TRUST_NS))
 
 
-def _forget_recent_files(git: Git, folder: str) -> None:
+def forget_recent_files(git: Git, folder: str) -> None:
     """Have git read the files again that changed after `_trust_index`.
 
     Their contents stay in the index: a file that cannot be stored is no file that was removed.

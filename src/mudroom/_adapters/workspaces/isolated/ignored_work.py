@@ -17,7 +17,7 @@ from ...._platform.paths import path_from_text, path_to_text
 from ...._platform.protected_names import find_protected_component
 from .._listing import FOLDER_FLAGS, MAX_DEPTH
 from .git import Git, split_at_nul
-from .git_store import GitStore, read_content, store_contents
+from .git_store import GitStore, forget_recent_files, read_content, store_contents
 from .repository import find_repository
 from .store import MAX_FILE_BYTES, TreeEntry, WorkingFiles, list_parents
 
@@ -52,6 +52,9 @@ def add_named(store: GitStore, files: WorkingFiles, index_name: str, named: Sequ
     if repository and repository.top == os.path.realpath(files.top):
         paths += store.find_forced(repository, files).list_present(files.folder)
     present = [path for path in dict.fromkeys(paths) if _is_storable(files.folder, path)]
+    if present:
+        # Once the index is written again, git trusts its facts about files that just changed.
+        forget_recent_files(git, files.folder)
     store_contents(git, files.folder, present, store.find_id)
 
 

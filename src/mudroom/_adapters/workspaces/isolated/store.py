@@ -164,7 +164,6 @@ class TreeStore(ABC):
 
     @property
     def source_files(self) -> WorkingFiles:
-        """The files of the source."""
         if self.repository is None:
             return WorkingFiles(self.source)
         return WorkingFiles(self.repository.top, self.prefix)
@@ -186,7 +185,6 @@ class TreeStore(ABC):
         return os.path.join(self.directory, "indexes", name)
 
     def find_id(self, data: bytes, kind: str = "blob") -> str:
-        """Return the id of a content."""
         header = b"%s %d\0" % (kind.encode(), len(data))
         return hashlib.new(self.algorithm, header + data).hexdigest()
 

@@ -156,7 +156,6 @@ class IsolatedWorkspaces:
         return store
 
     def _make_store(self) -> GitStore:
-        """Make the store, or open it."""
         return GitStore(os.path.join(self.directory, _STORE), self.source, [self._home])
 
     def _lock_folder(self) -> None:
@@ -166,7 +165,6 @@ class IsolatedWorkspaces:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
 
     def list_folders(self) -> list[str]:
-        """Return the ids of the runs that have a folder."""
         records = Path(self.directory, "runs").glob(f"*/{_RECORD}")
         names = (record.parent.name for record in records)
         return [name for name in names if not name.endswith(REMOVED)]

@@ -109,7 +109,7 @@ async def open_workers(settings: Settings) -> AsyncGenerator[WorkerProcesses | N
     if settings.worker == "local":
         yield None
         return
-    from ...._session.worker_setup.shared import Workers
+    from .... import Workers
 
     async with Workers(settings.worker) as workers:
         yield workers

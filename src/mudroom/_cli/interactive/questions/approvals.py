@@ -23,8 +23,8 @@ from ....permissions.approved_rules import (
     keep_approved,
 )
 from ....permissions.rules import Permissions, Rule, Verdict
+from ...output.child_names import make_child_name
 from ...output.text import wrap
-from ..child_names import make_child_name
 from ..ui import QuestionUI
 from .forms import fill_form
 from .question_lines import format_body, format_call, format_title

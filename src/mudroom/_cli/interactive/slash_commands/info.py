@@ -13,7 +13,7 @@ from ...._projections.run_tree import describe_state, list_idle
 from ...._projections.run_view import RunView, format_name
 from ...._projections.safe_text import sanitize_line
 from ....errors import UnknownName
-from ...output.text import format_tokens, truncate
+from ...output.text import format_tokens, format_total_costs, truncate
 from ...output.tree_lines import describe_outcome, format_figures
 from ..conversation import Conversation
 
@@ -90,13 +90,11 @@ async def cost(conversation: Conversation, _: str) -> None:
     """Show tokens, money, and the context that children saved."""
     tree = conversation.tree
     total = sum(root.total_usage.total_tokens for root in tree.roots)
-    spent = [root.report.usd for root in tree.roots if root.report]
-    prices = [usd for usd in spent if usd is not None]
-    money = f", ${sum(prices):.4f}" if any(prices) else ""
-    if len(prices) < len(spent):
-        money = ", costs not known"  # no sum is shown without the price of one run
+    status = conversation.status
+    costs = format_total_costs(status.usd, is_least=status.has_unknown_costs, decimals=4)
     runs = count_noun(len(tree.runs), "run")
-    conversation.print_text(f"{format_tokens(total)} tokens in {runs}{money}.")
+    text = f"{format_tokens(total)} tokens in {runs}"
+    conversation.print_text(f"{text}, {costs}." if costs else f"{text}.")
     ledger = conversation.ledgers.session
     if ledger.children:
         conversation.print_text(describe_ledger(ledger))
@@ -160,8 +158,8 @@ async def runs(conversation: Conversation, _: str) -> None:
         conversation.print_text(truncate(text, columns))
     if conversation.is_busy or conversation.background_work:
         conversation.print_text(
-            "Up and Down on an empty line select one: enter opens it, m sends a message, w wraps "
-            "it up, x stops it, ctrl+b sends it to the background.",
+            "ctrl+t, up and down select one: enter opens it, m sends a message, w wraps it up, x "
+            "stops it, ctrl+b sends it to the background.",
             "dim",
         )
     conversation.print_text(

@@ -6,18 +6,18 @@ from ....errors import UsageError
 from ....permissions.approved_rules import FOLDER_ORIGIN, format_rule
 from ....permissions.rules import Rule
 from ...actions.load_permissions import LoadedPermissions, load_permissions
-from ..conversation import Conversation, NextStep
-from .session import reopen
+from ..conversation import Conversation
 
 
-async def permissions(conversation: Conversation, arguments: str) -> NextStep | None:
+async def permissions(conversation: Conversation, arguments: str) -> None:
     """Show the permission mode, the sandbox, and the rules; remove an approved rule."""
     session = conversation.session
     loaded = load_permissions(conversation.settings, session.cwd, can_ask=True)
     approved = _list_approved(conversation, loaded)
     action, _, number = arguments.partition(" ")
     if action:
-        return _remove(conversation, approved, action, number.strip())
+        await _remove(conversation, approved, action, number.strip())
+        return
     conversation.print_text(f"mode {loaded.permissions.mode}; sandbox {session.sandbox.tier}")
     others = [rule for rule in loaded.permissions.rules if rule not in approved]
     for rule in others:
@@ -30,7 +30,6 @@ async def permissions(conversation: Conversation, arguments: str) -> NextStep | 
         conversation.print_text("  no rules")
     for notice in loaded.notices:
         conversation.print_text(f"  note: {notice}", "yellow")
-    return None
 
 
 def _list_approved(conversation: Conversation, loaded: LoadedPermissions) -> list[Rule]:
@@ -41,9 +40,9 @@ def _list_approved(conversation: Conversation, loaded: LoadedPermissions) -> lis
     return [*kept, *(rule for rule in of_session if format_rule(rule) not in texts)]
 
 
-def _remove(
+async def _remove(
     conversation: Conversation, approved: list[Rule], action: str, number: str
-) -> NextStep | None:
+) -> None:
     numbers = [str(n) for n in range(1, len(approved) + 1)]
     if action != "remove" or number not in numbers:
         remedy = f"Write /permissions remove N, with N from 1 to {len(approved)}."
@@ -56,4 +55,6 @@ def _remove(
     conversation.approvals.remove(rule)
     conversation.print_text(f"Removed: {rule}", "dim")
     # The rules of a folder are fixed when the session is opened.
-    return reopen(conversation) if rule.origin == FOLDER_ORIGIN else None
+    if rule.origin == FOLDER_ORIGIN:
+        conversation.driver.open_later()
+        await conversation.open_again(conversation.driver.plan)

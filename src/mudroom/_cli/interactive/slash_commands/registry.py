@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
 
 from ...._projections.safe_text import sanitize_line
-from ..conversation import Conversation, SlashAction
-from . import board, files, info, merge, permissions, pins, servers, session, styles, team, terminal
-
-
-class SlashCommand(NamedTuple):
-    """A slash command. `arguments` are for the help text."""
-
-    name: str
-    arguments: str
-    description: str
-    run: SlashAction
+from ..conversation import Conversation, SlashCommand
+from . import files, info, merge, permissions, servers, session, settings, team
 
 
 async def _help(conversation: Conversation, _: str) -> None:
@@ -53,17 +43,18 @@ async def _shortcuts(conversation: Conversation, _: str) -> None:
 
 SLASH_COMMANDS = (
     SlashCommand("/help", "", "show this help", _help),
-    SlashCommand("/clear", "", "start a new session", session.clear),
+    SlashCommand("/clear", "", "start a new session", session.clear, waits=True),
     SlashCommand(
         "/compact",
         "[WHAT TO KEEP]",
         "summarize the conversation to free up context",
         session.compact,
+        waits=True,
     ),
     SlashCommand(
-        "/pin", "[RULE]", "add a rule that every compaction keeps; list the rules", pins.pin
+        "/pin", "[RULE]", "add a rule that every compaction keeps; list the rules", session.pin
     ),
-    SlashCommand("/unpin", "N", "remove a rule of the list that /pin shows", pins.unpin),
+    SlashCommand("/unpin", "N", "remove a rule of the list that /pin shows", session.unpin),
     SlashCommand(
         "/context",
         "[RUN.TURN]",
@@ -71,19 +62,21 @@ SLASH_COMMANDS = (
         info.context,
     ),
     SlashCommand("/cost", "", "token usage, cost, and context saved by children", info.cost),
-    SlashCommand("/model", "[NAME]", "switch model (alt+p)", session.model),
-    SlashCommand("/mode", "[NAME]", "change permission mode (shift+tab)", session.mode),
+    SlashCommand("/model", "[NAME]", "switch model (alt+p)", session.model, waits=True),
+    SlashCommand("/mode", "[NAME]", "change permission mode (shift+tab)", session.mode, waits=True),
     SlashCommand(
         "/output-style",
         "[NAME]",
         "how the model answers: list the output styles, or use one",
-        styles.output_style,
+        settings.output_style,
+        waits=True,
     ),
     SlashCommand(
         "/permissions",
         "[remove N]",
         "permission mode, rules, and their origin; remove an approved rule",
         permissions.permissions,
+        waits=True,
     ),
     SlashCommand("/agents", "", "list agents", info.agents),
     SlashCommand("/skills", "", "list skills", info.skills),
@@ -92,6 +85,7 @@ SLASH_COMMANDS = (
         "[NAME | restart NAME]",
         "MCP servers and their states; the tools of one; start one again",
         servers.servers,
+        waits=True,
     ),
     SlashCommand(
         "/runs", "", "list the runs and background commands of this session (ctrl+t)", info.runs
@@ -108,9 +102,11 @@ SLASH_COMMANDS = (
         "/tasks",
         "[add SUBJECT | done N]",
         "the task board of the project; add a task, or mark one as done",
-        board.tasks,
+        team.tasks,
     ),
-    SlashCommand("/resume", "[ID]", "continue another session of this folder", session.resume),
+    SlashCommand(
+        "/resume", "[ID]", "continue another session of this folder", session.resume, waits=True
+    ),
     SlashCommand("/rename", "[NAME]", "rename this session", session.rename),
     SlashCommand("/diff", "[N or FILE]", "changes of files: all, prompt N, or FILE", files.diff),
     SlashCommand(
@@ -124,8 +120,9 @@ SLASH_COMMANDS = (
         "[N]",
         "remove an earlier prompt and all after it; restore its files",
         files.rewind,
+        waits=True,
     ),
-    SlashCommand("/undo", "", "remove the last prompt; restore its files", files.undo),
+    SlashCommand("/undo", "", "remove the last prompt; restore its files", files.undo, waits=True),
     SlashCommand(
         "/export",
         "[FILE]",
@@ -133,8 +130,8 @@ SLASH_COMMANDS = (
         session.export,
     ),
     SlashCommand("/copy", "", "copy the last answer to the clipboard", session.copy),
-    SlashCommand("/theme", "[NAME]", "colors for a dark or a light terminal", terminal.theme),
-    SlashCommand("/vim", "", "turn the keys of vi on or off", terminal.vim),
+    SlashCommand("/theme", "[NAME]", "colors for a dark or a light terminal", settings.theme),
+    SlashCommand("/vim", "", "turn the keys of vi on or off", settings.vim),
     SlashCommand("/view", "", "open the run viewer in a browser", info.view),
     SlashCommand("/doctor", "", "check your setup", info.doctor),
     SlashCommand("/init", "", "create AGENTS.md and a sample agent", info.init),
@@ -149,27 +146,25 @@ _ALIASES = {
     "/new": "/clear",
 }
 
-_BY_NAME: dict[str, SlashAction] = {command.name: command.run for command in SLASH_COMMANDS}
+_BY_NAME = {command.name: command for command in SLASH_COMMANDS}
 
-COMMANDS: dict[str, SlashAction] = {
+COMMANDS = {
     **_BY_NAME,
     **{alias: _BY_NAME[name] for alias, name in _ALIASES.items()},
-    "?": _shortcuts,
+    "?": SlashCommand("?", "", "list the keys", _shortcuts),
 }
 
 SHORTCUTS = (
     ("/ command", "@ file or agent"),
     ("! shell", "run a shell command; its output is added to the next prompt"),
     ("esc", "stop and keep partial results; twice: clear the line or rewind"),
-    ("enter", "while a run works: queue the line"),
+    ("enter", "while the model works: queue the line; while only children work: send it"),
     ("ctrl+s", "send the line to the working model now"),
-    ("up, down", "history; on an empty line while children work: select one"),
-    ("on a child", "enter: transcript, m: message, w: wrap up, x: stop"),
+    ("ctrl+t", "steer a child: up, down, enter: transcript, m: message, w: wrap up, x: stop"),
     ("ctrl+x ctrl+k", "stop everything"),
     ("shift+tab, alt+p", "next permission mode; switch model"),
     ("ctrl+b", "send what the model waits for to the background: children, commands"),
     ("ctrl+o", "show the last tool result or thinking in full"),
-    ("ctrl+t", "select a child; without one, list the runs"),
     ("ctrl+r", "search the history"),
     ("ctrl+v", "insert the image in the clipboard"),
     ("ctrl+g", "edit the line in $EDITOR"),

@@ -1,4 +1,4 @@
-"""Slash commands that change the session or write something out of it."""
+"""Slash commands that change the session or its rules, or write something out of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import base64
 import os
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ...._core.listings import count_noun
+from ...._projections.safe_text import sanitize_line
+from ...._projections.transcript import ADDED_RULE, REMOVED_RULE
 from ....errors import UsageError
 from ...actions.session_store import find_session, read_session_folder, resolve_replayed
 from ...actions.user_store import open_store
@@ -37,7 +41,7 @@ async def compact(conversation: Conversation, focus: str) -> None:
     await conversation.compact(focus)
 
 
-async def model(conversation: Conversation, name: str) -> NextStep | None:
+async def model(conversation: Conversation, name: str) -> None:
     """Switch to another model, given by name or chosen from a list."""
     from ...._adapters.models.providers import list_usable_models, parse_model_name
 
@@ -53,46 +57,38 @@ async def model(conversation: Conversation, name: str) -> NextStep | None:
             or ""
         )
     if not name:
-        return None
-    # A wrong name must not end this session. The ids of replayed sessions are checked below.
+        return
+    # The ids of replayed sessions are checked below.
     for part in name.split(","):
         if not part.strip().startswith("replay:"):
             parse_model_name(part.strip())
     store = open_store(conversation.settings.home)
     session = conversation.session
     name = await resolve_replayed(store, session.cwd, name, without=session.id)
-    return reopen(conversation, model=name)
+    await conversation.open_again(replace(conversation.driver.plan, model=name))
 
 
-async def mode(conversation: Conversation, name: str) -> NextStep | None:
+async def mode(conversation: Conversation, name: str) -> None:
     """Change the permission mode. Without a name, list the modes; "next" takes the next one."""
     current = conversation.status.mode
     if not name:
         description = MODE_DESCRIPTIONS.get(current, "explained by mudroom permissions")
         conversation.print_text(f"{current}: {description}")
         conversation.ui.scrollback.write_table(MODE_DESCRIPTIONS.items())
-        return None
+        return
     if name == "next":
         name = _get_next_mode(current)
     if name not in MODE_DESCRIPTIONS:
         modes = ", ".join(MODE_DESCRIPTIONS)
         raise UsageError(f"no such mode: {name}", remedy=f"The modes are {modes}.")
     conversation.print_text(f"mode {name}: {MODE_DESCRIPTIONS[name]}", "dim")
-    return reopen(conversation, mode=name)
+    settings = replace(conversation.settings, permission_mode=name)
+    await conversation.open_again(replace(conversation.driver.plan, settings=settings))
 
 
 def _get_next_mode(current: str) -> str:
     modes = list(MODE_DESCRIPTIONS)
     return modes[(modes.index(current) + 1) % len(modes)] if current in modes else modes[0]
-
-
-def reopen(
-    conversation: Conversation, *, model: str = "", mode: str = "", output_style: str = ""
-) -> NextStep:
-    """Return the step that opens this session again with another model, mode or output style."""
-    # A session without a prompt is not recorded, so there is nothing to resume.
-    resume = conversation.session.id if conversation.tree.roots else ""
-    return NextStep(resume=resume, model=model, mode=mode, output_style=output_style)
 
 
 async def resume(conversation: Conversation, session_id: str) -> NextStep | None:
@@ -159,3 +155,42 @@ async def copy(conversation: Conversation, _: str) -> None:
         "terminal.",
         "dim",
     )
+
+
+async def pin(conversation: Conversation, rule: str) -> None:
+    """Send a rule with the next prompt; without a rule, list all of them with numbers."""
+    text = " ".join(rule.split())
+    if not text:
+        _print_rules(conversation)
+        return
+    conversation.add_to_prompt(ADDED_RULE + text)
+    conversation.print_text(
+        "Your next prompt sends this rule. Each compaction keeps it word for word.", "dim"
+    )
+
+
+async def unpin(conversation: Conversation, number: str) -> None:
+    """Say with the next prompt that a rule ends. `number`: of the rule in the list."""
+    rules = conversation.list_rules()
+    if not (number.isdecimal() and 1 <= int(number) <= len(rules)):
+        remedy = "Name a number of the list that /pin shows." if rules else "There are no rules."
+        raise UsageError(f"no rule has the number {number!r}", remedy=remedy)
+    rule = rules[int(number) - 1]
+    conversation.add_to_prompt(REMOVED_RULE + rule)
+    conversation.print_text(
+        f"Your next prompt says that this rule ends: {sanitize_line(rule)}", "dim"
+    )
+
+
+def _print_rules(conversation: Conversation) -> None:
+    rules = conversation.list_rules()
+    if not rules:
+        conversation.print_text(
+            "No rules. /pin RULE adds one; so does a line of a prompt that begins with a word such "
+            "as never or always."
+        )
+        return
+    conversation.ui.scrollback.write_table(
+        (str(number), sanitize_line(rule)) for number, rule in enumerate(rules, 1)
+    )
+    conversation.print_text("Each compaction keeps these rules. /unpin N removes one.", "dim")

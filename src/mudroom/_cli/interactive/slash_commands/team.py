@@ -1,7 +1,8 @@
-"""Slash commands about teams: the named children, and the messages that no run has read."""
+"""Slash commands about the named children, their unread messages, and the tasks of the board."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 
@@ -9,10 +10,12 @@ from msgspec import Struct
 
 from ...._core.listings import count_noun
 from ...._core.runs import InboxMessage
+from ...._projections.board_lines import count_tasks, format_ready, format_task
 from ...._projections.run_tree import list_teammates
 from ...._projections.safe_text import sanitize, sanitize_line
 from ...._projections.team import Teammate, TeammateState, normalize_name
 from ....errors import UsageError
+from ...actions.board import open_board
 from ...output.text import format_tokens
 from ..conversation import Conversation
 
@@ -148,3 +151,30 @@ async def _answer_plan(conversation: Conversation, arguments: str, *, is_approve
             remedy=f"Plans wait from: {', '.join(waiting) or 'no child'}.",
         )
     await conversation.send_message(name, text.strip(), approve=is_approved)
+
+
+_USAGE = "Write /tasks, /tasks add SUBJECT or /tasks done N."
+
+
+async def tasks(conversation: Conversation, arguments: str) -> None:
+    """Show the tasks; add one, or mark one as done."""
+    action, _, value = arguments.partition(" ")
+    lines = await asyncio.to_thread(_act, conversation.session.cwd, action, value.strip())
+    for line in lines:
+        conversation.print_text(line)
+
+
+def _act(cwd: str, action: str, value: str) -> list[str]:
+    """Act on the board; return the lines to show. Raises UsageError, BoardError."""
+    with open_board(cwd) as board:
+        if not action:
+            listed = board.list_tasks()
+            if not listed:
+                return ["The task board of this project is empty. Add a task: /tasks add SUBJECT"]
+            return [*map(format_task, listed), count_tasks(listed)]
+        if action == "add" and value:
+            return [format_task(board.add(value))]
+        number = value.removeprefix("#")
+        if action == "done" and number.isdecimal():
+            return [f"#{number} is done{format_ready(board.mark_done(int(number)))}"]
+    raise UsageError(f"/tasks {action} is not known, or lacks a value", remedy=_USAGE)

@@ -107,7 +107,10 @@ def describe_state(conversation: Conversation) -> dict[str, Any]:
         "version": __version__,
         "model": {"id": status.model, "display_name": status.model.rpartition(":")[2]},
         "workspace": {"current_dir": session.cwd, "project_dir": session.cwd},
-        "cost": {"total_cost_usd": status.usd, "total_tokens": status.total_tokens},
+        "cost": {
+            "total_cost_usd": None if status.has_unknown_costs else status.usd,
+            "total_tokens": status.total_tokens,
+        },
         "context_window": {
             "context_window_size": window or None,
             "used_tokens": used,

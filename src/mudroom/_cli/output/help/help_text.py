@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-SHORT_HELP = """\
+COMMAND_GROUPS = {
+    "sessions": "runs show resume rename delete export record replay journal view",
+    "tasks": "agents plugins batch fleet board workspaces serve",
+    "settings": "init config models mcp acp hooks permissions trust doctor completion",
+}
+
+_LISTING = "\n".join(f"{name:9} {commands}" for name, commands in COMMAND_GROUPS.items())
+
+SHORT_HELP = f"""\
 mudroom splits a large task into small ones, each with its own clean context.
 
   mudroom                 start an interactive session
@@ -19,9 +27,7 @@ mudroom splits a large task into small ones, each with its own clean context.
   -o, --output-format F   text, json, stream-json
   --permission-mode M     default, acceptEdits, plan, dontAsk, bypassPermissions
 
-sessions  runs show resume rename delete export record replay journal view
-tasks     agents plugins batch fleet board workspaces serve
-settings  init config models mcp acp hooks permissions trust doctor completion
+{_LISTING}
 
 mudroom --help-all      every flag; mudroom help COMMAND explains one command
 """

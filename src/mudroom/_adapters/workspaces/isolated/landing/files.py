@@ -71,7 +71,6 @@ class LandingFolder:
         self._top = os.open(root, FOLDER_FLAGS | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Close the folder."""
         os.close(self._top)
 
     def find_missing_folders(self, paths: Iterable[str]) -> list[str]:

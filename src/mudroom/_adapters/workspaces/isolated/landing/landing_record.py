@@ -149,7 +149,6 @@ class LandingRecord:
             sync_folder(path.parent)
 
     def remove(self) -> None:
-        """Forget the landing."""
         for path in (self._path, self._landed, self._undone):
             path.unlink(missing_ok=True)
         sync_folder(self._path.parent)

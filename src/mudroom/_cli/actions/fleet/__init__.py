@@ -1,1 +1,0 @@
-"""Actions for the worker processes of running sessions."""

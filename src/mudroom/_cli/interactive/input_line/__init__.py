@@ -1,1 +1,0 @@
-"""The input line: mentions, history, pastes, early and queued lines."""

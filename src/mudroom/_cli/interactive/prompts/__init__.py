@@ -1,1 +1,0 @@
-"""Names of slash commands that other programs have."""

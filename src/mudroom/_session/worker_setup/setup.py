@@ -1,0 +1,106 @@
+"""What a session sends to its worker processes, from which they build the services of its runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..._adapters import agent_files
+from ..._adapters.integrations.mcp_servers.spec import ServerSpec
+from ..._adapters.models.sent_variables import list_address_variables, list_header_variables
+from ..._adapters.output_filters import is_secret_name
+from ..._adapters.workers.remote.server_calls import ServersState, SessionToolSpec
+from ..._core.agents import Agent
+from ..._core.listings import ListingLimits
+from ..._core.ports.board import BoardOffer
+from ..._projections.trace_ids import TraceIds
+from ...permissions.rules import Permissions
+from ..options import SharedOptions
+
+
+class ProcessSetup(Struct, frozen=True, kw_only=True):
+    """The options of a session, and the facts it knows about its folder and its models.
+
+    A worker process reads no agent files and asks no model servers: another machine has others,
+    and these may have changed.
+
+    Arguments:
+        options: the options of the session that have values; the objects stay in its process.
+        prices, sandbox, permissions: further options.
+        can_ask: whether the session has an approver.
+        environ: variables with keys and addresses; None: those of the process.
+        own_variables: variables that the process takes from its own environment, if `environ` has
+            none of that name.
+        user_home: the user's home folder, for permission rules.
+        agents, skills, context_texts, environment_text, child_models: see SessionServices.
+        listing_limits: what descriptions of tools may list.
+        windows: context windows that local servers reported, by model string.
+        images: whether a model takes images, as local servers reported it, by model string.
+        bridged_models: names of models that the session's process calls for its workers.
+        servers: the servers of the session, None without any.
+        own_servers: the configurations of servers that only one agent has.
+        session_tools: tools of the caller that the session's process executes.
+        has_hooks: whether hooks of the session must be called.
+        spill_folder, trace_ids: see SessionServices.
+        versions_folder: see FileVersions; "" if earlier contents of files are not kept.
+        board_offer: runs that have the tools for the task board; "" without a board.
+        clock_start: see SystemClock; None for a process that may be on another machine.
+    """
+
+    options: SharedOptions
+    prices: bool
+    sandbox: str
+    permissions: Permissions
+    can_ask: bool
+    environ: dict[str, str] | None
+    own_variables: Literal["none", "secrets", "all"] = "none"
+    user_home: str
+    agents: dict[str, Agent]
+    skills: dict[str, agent_files.Skill] = {}
+    context_texts: dict[str, str]
+    environment_text: str
+    child_models: dict[str, str]
+    listing_limits: ListingLimits = ListingLimits()
+    windows: dict[str, int]
+    images: dict[str, bool]
+    bridged_models: tuple[str, ...]
+    servers: ServersState | None
+    own_servers: list[ServerSpec]
+    session_tools: list[SessionToolSpec]
+    has_hooks: bool
+    spill_folder: str
+    trace_ids: TraceIds | None
+    versions_folder: str
+    board_offer: BoardOffer = ""
+    clock_start: float | None = None
+
+
+def leave_secrets_out(setup: ProcessSetup, environ: Mapping[str, str]) -> ProcessSetup:
+    """Leave secrets out for another machine: its environment has its own."""
+    if setup.environ is None:
+        names = list_address_variables()
+        sent = {name: environ[name] for name in names if name in environ}
+        return replace(setup, environ=sent, own_variables="all")
+    sent = {name: text for name, text in setup.environ.items() if not may_be_secret(name)}
+    return replace(setup, environ=sent, own_variables="secrets")
+
+
+def get_environ(setup: ProcessSetup) -> Mapping[str, str]:
+    """Return the variables of a session in this worker process."""
+    if setup.environ is None:
+        return os.environ
+    if setup.own_variables == "all":
+        return {**os.environ, **setup.environ}
+    if setup.own_variables == "secrets":
+        own = {name: text for name, text in os.environ.items() if may_be_secret(name)}
+        return {**own, **setup.environ}
+    return setup.environ
+
+
+def may_be_secret(name: str) -> bool:
+    """Guess by its name whether a variable may have a secret."""
+    return is_secret_name(name) or name in list_header_variables()

@@ -1,0 +1,154 @@
+"""How a session reaches its worker processes: its own, or those that several sessions share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..._adapters.workers.process import ProcessTransport
+from ..._core.ports import WorkerProcesses, WorkerTransport
+from ..._core.type_checks import check_type
+from ...errors import UsageError
+from ..options import MAX_PROCESSES, SessionOptions, WorkerChoice, choose_worker, parse_worker
+
+if TYPE_CHECKING:
+    from mudroom_fleet.shared_processes import SharedProcesses
+
+RUN_PROGRAM = "mudroom._session.worker_setup.process_services:serve"
+"""Executed by a worker process for one session."""
+SHARE_PROGRAM = "mudroom_fleet.shared_program:serve"
+"""Executed by a process that several sessions share."""
+
+
+async def connect(
+    options: SessionOptions, environ: Mapping[str, str]
+) -> tuple[WorkerTransport, int]:
+    """Return the transport to the worker processes of a session, and their number.
+
+    Raises UsageError.
+    """
+    if options.workers is not None:
+        return _connect_to_workers(options.workers)
+    return await _open_transport(choose_worker(options), environ, RUN_PROGRAM)
+
+
+async def _open_transport(
+    choice: WorkerChoice, environ: Mapping[str, str], program: str
+) -> tuple[WorkerTransport, int]:
+    """Return the transport to new worker processes, and their number.
+
+    Without a number in the choice there is one process per processor.
+    """
+    if choice.kind == "process":
+        transport = ProcessTransport(make_command(program))
+        return transport, choice.processes or os.cpu_count() or 1
+    from mudroom_fleet.ray_transport import RayTransport
+
+    transport = RayTransport(program, environ)
+    try:
+        processors = await transport.start()
+    except BaseException:
+        await transport.close()
+        raise
+    return transport, choice.processes or max(1, min(processors, MAX_PROCESSES))
+
+
+def make_command(program: str) -> tuple[str, ...]:
+    """Return the command line of a worker process, without the number of its socket.
+
+    Arguments:
+        program: see `WorkerTransport`.
+    """
+    # Without -P, Python imports modules of the current folder first, which may be a stranger's.
+    return (sys.executable, "-P", "-m", "mudroom._session.worker_process", program)
+
+
+class Workers:
+    """Worker processes that several sessions of a program share.
+
+    A session with the option `worker` has processes of its own. A program with many sessions, such
+    as a server with one for each user, opens the processes once and gives them to each session.
+    The children of all sessions run there; a process that is lost is replaced, and its runs
+    continue from their last recorded step.
+
+    Arguments:
+        worker: "process" (one process per processor) or "process:N"; "ray" or "ray:N". See the
+            option `worker`.
+        environ: variables of the connection to Ray, such as RAY_ADDRESS; default: those of this
+            process.
+
+    Errors: UsageError (another `worker`, no usable cluster).
+
+    Example:
+        async with Workers("process:4") as workers:
+            async with Session(workers=workers) as first, Session(workers=workers) as second:
+                reports = await asyncio.gather(first.task("..."), second.task("..."))
+    """
+
+    def __init__(
+        self, worker: str = "process", *, environ: Mapping[str, str] | None = None
+    ) -> None:
+        check_type("worker", worker, str, "Workers")
+        self.worker = worker
+        self._kind, self._count = parse_worker(worker)
+        if self._kind == "local":
+            raise UsageError(
+                'the worker "local" has no processes',
+                where="Workers",
+                remedy='Use "process" or "ray", or sessions without the option `workers`.',
+            )
+        self._environ: Mapping[str, str] = os.environ if environ is None else environ
+        self._processes: SharedProcesses | None = None
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Ids of the processes that have started, each on its machine."""
+        return self._processes.pids if self._processes else ()
+
+    async def __aenter__(self) -> Workers:
+        from mudroom_fleet.shared_processes import SharedProcesses
+
+        if self._processes is not None:
+            raise UsageError("the worker processes are open already", where="Workers")
+        transport, count = await _open_transport(
+            WorkerChoice(self._kind, self._count), self._environ, SHARE_PROGRAM
+        )
+        self._processes = SharedProcesses(transport, count, RUN_PROGRAM)
+        if transport.is_far:
+            try:
+                await self._processes.open()
+            except BaseException:
+                await self.__aexit__()
+                raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._processes is not None:
+            try:
+                await self._processes.close()
+            finally:
+                self._processes = None
+
+    def _connect(self) -> tuple[WorkerTransport, int]:
+        """Return the transport of a session that uses the processes, and their number."""
+        from mudroom_fleet.shared_processes import SharedTransport
+
+        if self._processes is None:
+            raise UsageError(
+                "the worker processes are not open",
+                where="workers",
+                remedy="Open the session inside `async with Workers(...) as workers:`.",
+            )
+        return SharedTransport(self._processes), self._processes.size
+
+
+def _connect_to_workers(workers: WorkerProcesses) -> tuple[WorkerTransport, int]:
+    if not isinstance(workers, Workers):
+        raise UsageError(
+            f"workers is no mudroom.Workers, but {type(workers).__name__}",
+            where="Session",
+            remedy="Pass what `async with Workers(...) as workers:` gives.",
+        )
+    return workers._connect()  # noqa: SLF001  (same module)

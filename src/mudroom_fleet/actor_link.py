@@ -1,0 +1,249 @@
+"""ActorLink: one actor and the calls to it, in the driver process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+import msgspec
+
+from mudroom.driving import time_limit
+
+from .actor import MAX_DATA, InOrder
+from .driver_messages import (
+    ActorLost,
+    ActorReady,
+    ActorStopped,
+    FromActor,
+    Hello,
+    LeaseState,
+    ToTransport,
+)
+from .lease import MARGIN_SECONDS, read_clock
+
+_MAX_CALLS = 2
+"""Calls of one actor that have not returned: one waits for bytes, one brings bytes."""
+_CALL_GAP = 0.01
+"""Seconds from one call to the next. More frames share a call then; a call costs about 1 ms."""
+_BUSY_GAP = 0.04
+"""The same after a call with more than _BUSY_BYTES: many runs work, and share the next one."""
+_BUSY_BYTES = 8_000
+UNLOADABLE = "a node cannot load mudroom"
+_START_SECONDS = 60.0
+"""Seconds in which an actor must start and answer."""
+
+
+class RemoteMethod(Protocol):
+    """A method of an actor."""
+
+    def remote(self, *arguments: object) -> Awaitable[Any]:
+        """Call the method; wait for its result."""
+        ...
+
+
+class ActorHandle(Protocol):
+    """The handle that Ray has for a WorkerActor."""
+
+    @property
+    def hello(self) -> RemoteMethod:
+        """The method `WorkerActor.hello`."""
+        ...
+
+    @property
+    def stop(self) -> RemoteMethod:
+        """The method `WorkerActor.stop`."""
+        ...
+
+    @property
+    def exchange(self) -> RemoteMethod:
+        """The method `WorkerActor.exchange`."""
+        ...
+
+
+class RayControl(Protocol):
+    """What a link asks of Ray beside the calls to its actor."""
+
+    def kill(self, handle: ActorHandle) -> None:
+        """End the process of an actor."""
+        ...
+
+    def note_silence(self, number: int) -> None:
+        """Note that an actor does not answer; its node may be lost."""
+        ...
+
+    def is_gone(self, error: Exception, node: str) -> bool:
+        """Return whether an error of a call proves that the process of an actor has ended.
+
+        Arguments:
+            node: id of its node.
+        """
+        ...
+
+
+class _Lost(Exception):
+    """The actor has ended or does not answer. `is_gone`: its process has ended."""
+
+    def __init__(self, reason: str, *, is_gone: bool = False) -> None:
+        super().__init__(reason)
+        self.is_gone = is_gone
+
+
+class ActorLink:
+    """One actor and the calls to it.
+
+    Arguments:
+        create: asks Ray for the actor and returns its handle. A thread calls it: it may block.
+        send: sends a message to the session's process.
+        ray: the part of Ray that knows nodes and ends actors.
+        read_clock: see `Lease`.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        create: Callable[[], ActorHandle],
+        send: Callable[[ToTransport], None],
+        ray: RayControl,
+        lease_seconds: float,
+        read_clock: Callable[[], float] = read_clock,
+    ) -> None:
+        self._number = number
+        self._create = create
+        self._send = send
+        self._ray = ray
+        self._read_clock = read_clock
+        self._lease_seconds = lease_seconds
+        self._patience = lease_seconds + MARGIN_SECONDS
+        self._handle: ActorHandle | None = None
+        self._outgoing = bytearray()
+        self._has_outgoing = asyncio.Event()
+        self._calls: set[asyncio.Future[tuple[int, bytes]]] = set()
+        self._sent = 0
+        self._replies = InOrder()
+        self._last_reply_at = 0.0
+        self._next_call_at = 0.0
+        self._node = ""
+
+    def add_data(self, data: bytes) -> None:
+        """Take bytes for the actor."""
+        self._outgoing += data
+        self._has_outgoing.set()
+
+    async def run(self) -> None:
+        """Start the actor and carry bytes until it is lost; then say when it has stopped."""
+        try:
+            await self._start()
+            while True:
+                await self._exchange()
+        except Exception as error:  # noqa: BLE001  the runs continue in another process
+            lost = error if isinstance(error, _Lost) else _Lost(_describe(error))
+        if not lost.is_gone:
+            self._ray.note_silence(self._number)
+        self._send(ActorLost(self._number, str(lost)))
+        self.kill()
+        if not lost.is_gone:
+            await asyncio.sleep(self._last_reply_at + self._patience - self._read_clock())
+        self._send(ActorStopped(self._number))
+
+    def send_lease(self) -> None:
+        """Tell the session's process how long the actor may work without a further call."""
+        seconds = self._last_reply_at + self._lease_seconds - self._read_clock()
+        self._send(LeaseState(self._number, max(0.0, seconds)))
+
+    def kill(self) -> None:
+        """End the process of the actor; its commands end with it.
+
+        Ray may be out of reach: then nothing is raised or awaited. The lease ends the actor.
+        """
+        if self._handle is not None:
+            with suppress(Exception):
+                self._handle.stop.remote()
+            threading.Thread(target=self._kill, args=(self._handle,), daemon=True).start()
+
+    def _kill(self, handle: ActorHandle) -> None:
+        with suppress(Exception):
+            self._ray.kill(handle)
+
+    async def _start(self) -> None:
+        try:
+            async with time_limit(_START_SECONDS):
+                # If this is cancelled, the handle is dropped, and Ray ends the actor.
+                self._handle = await asyncio.to_thread(self._create)
+                reply = await self._handle.hello.remote()
+        except TimeoutError:
+            self._ray.note_silence(self._number)
+            raise _Lost(f"no node started it in {_START_SECONDS:.0f} s", is_gone=True) from None
+        except Exception as error:
+            raise _Lost(_describe(error), is_gone=True) from error
+        self._last_reply_at = self._read_clock()
+        hello = msgspec.msgpack.decode(reply, type=Hello)
+        self._node = hello.node
+        self._send(ActorReady(self._number, hello))
+
+    async def _exchange(self) -> None:
+        """Make the calls that are needed now, and handle the replies that have come."""
+        if not self._calls or (self._outgoing and len(self._calls) < _MAX_CALLS):
+            await asyncio.sleep(self._next_call_at - self._read_clock())
+            self._call()
+            if self._outgoing and len(self._calls) < _MAX_CALLS:
+                return  # a call alone returns late: the next one ends its wait
+        self._has_outgoing.clear()
+        waiting: set[asyncio.Future[Any]] = set(self._calls)
+        if len(self._calls) < _MAX_CALLS and not self._outgoing:
+            waiting.add(asyncio.ensure_future(self._has_outgoing.wait()))
+        patience = self._last_reply_at + self._patience - self._read_clock()
+        done, rest = await asyncio.wait(
+            waiting, timeout=max(patience, 0.0), return_when=asyncio.FIRST_COMPLETED
+        )
+        for other in rest - self._calls:
+            other.cancel()
+        if not done:
+            raise _Lost(f"no reply has come for {self._patience:.1f} s")
+        for call in done & self._calls:
+            self._calls.discard(call)
+            await self._handle_reply(call)
+
+    def _call(self) -> None:
+        data = bytes(self._outgoing[:MAX_DATA])
+        del self._outgoing[:MAX_DATA]
+        self._choose_gap(len(data))
+        self._sent += 1
+        assert self._handle is not None
+        reply = self._handle.exchange.remote(self._sent, self._replies.last, data)
+        self._calls.add(asyncio.ensure_future(reply))
+
+    def _choose_gap(self, size: int) -> None:
+        # After a full call there is more of a large frame: it has no long gap.
+        gap = _BUSY_GAP if _BUSY_BYTES < size < MAX_DATA else _CALL_GAP
+        self._next_call_at = self._read_clock() + gap
+
+    async def _handle_reply(self, call: asyncio.Future[tuple[int, bytes]]) -> None:
+        try:
+            number, data = call.result()
+        except Exception as error:
+            raise _Lost(_describe(error), is_gone=await self._is_gone(error)) from error
+        self._last_reply_at = self._read_clock()
+        self._choose_gap(len(data))
+        if known := self._replies.add(number, data):
+            self._send(FromActor(self._number, known))
+
+    async def _is_gone(self, error: Exception) -> bool:
+        """Return whether the process of the actor has ended for certain."""
+        with suppress(Exception):  # also a TimeoutError: then it is not certain
+            async with time_limit(self._patience):
+                return await asyncio.to_thread(self._ray.is_gone, error, self._node)
+        return False
+
+
+def _describe(error: Exception) -> str:
+    """Return the line of an error of Ray that says most."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("ModuleNotFoundError", "ImportError"))]
+    if errors:
+        return f"{UNLOADABLE}: {errors[0]}"
+    known = [line for line in lines if "died" in line or "dead" in line]
+    text = (known or lines or [type(error).__name__])[-1]
+    return text.split(" Worker exit detail:")[0].split(" Some common causes")[0]

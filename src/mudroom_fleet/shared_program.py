@@ -1,0 +1,114 @@
+"""The program of a worker process that several sessions share."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import traceback
+from collections.abc import Callable, Coroutine
+from importlib import import_module
+from typing import Any, TypeAlias
+
+from mudroom.ports import Arrivals, MessageStream, RunLink
+
+from .shared_messages import (
+    CloseSession,
+    OpenSession,
+    SessionBytes,
+    SessionClosed,
+    SessionOpened,
+    ShareProcess,
+    ToShared,
+)
+
+_CLOSED_PER_COLLECTION = 20
+"""Closed sessions after which garbage is collected; the objects of a session refer to each other,
+and the thresholds of this process are high."""
+_FAILED = 1
+"""Exit code after an error that is none of mudroom."""
+
+Program: TypeAlias = Callable[[RunLink], Coroutine[Any, Any, None]]
+
+
+async def serve(link: RunLink) -> None:
+    """Execute runs of several sessions until the other end closes the link."""
+    stream = MessageStream[ToShared](link, ToShared)
+    first = await stream.receive()
+    if isinstance(first, ShareProcess):
+        module, _, name = first.program.partition(":")
+        await _SharedServer(link, stream, getattr(import_module(module), name)).serve()
+
+
+class _SessionLink(Arrivals):
+    """The port RunLink for one of the sessions of a shared process."""
+
+    def __init__(self, number: int, stream: MessageStream[ToShared], link: RunLink) -> None:
+        super().__init__()
+        self._number = number
+        self._stream = stream
+        self.check_lease = link.check_lease
+
+    def send(self, data: bytes) -> None:
+        """Send bytes; none are sent after `end`."""
+        if not self.has_ended:
+            self._stream.send(SessionBytes(self._number, data))
+
+    def start_beats(self) -> None:
+        """Do nothing: the process does so for all its sessions."""
+
+
+class _SharedServer:
+    """Sessions of one worker process.
+
+    Arguments:
+        program: executes the runs of a session until the end of its link.
+    """
+
+    def __init__(self, link: RunLink, stream: MessageStream[ToShared], program: Program) -> None:
+        self._link = link
+        self._stream = stream
+        self._program = program
+        self._sessions: dict[int, _SessionLink] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed_count = 0
+
+    async def serve(self) -> None:
+        """Handle messages until the process of the sessions closes the link."""
+        self._link.start_beats()
+        while messages := await self._stream.receive_all():
+            for message in messages:
+                self._handle(message)
+
+    def _handle(self, message: ToShared) -> None:
+        if isinstance(message, OpenSession):
+            self._open(message.number)
+        elif isinstance(message, SessionBytes):
+            if session := self._sessions.get(message.number):
+                session.add(message.data)
+        elif isinstance(message, CloseSession) and message.number in self._sessions:
+            self._sessions[message.number].end()
+
+    def _open(self, number: int) -> None:
+        self._sessions[number] = session = _SessionLink(number, self._stream, self._link)
+        task = asyncio.create_task(self._run(number, session))
+        self._tasks.add(task)
+        task.add_done_callback(self._finish)
+
+    async def _run(self, number: int, session: _SessionLink) -> None:
+        self._stream.send(SessionOpened(number))
+        await self._program(session)
+        session.end()
+        del self._sessions[number]
+        self._stream.send(SessionClosed(number))
+        self._closed_count += 1
+        if self._closed_count % _CLOSED_PER_COLLECTION == 0:
+            gc.collect()
+
+    def _finish(self, task: asyncio.Task[None]) -> None:
+        """End the process after an unexpected error: nothing may continue with half a session."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            traceback.print_exception(error)
+            os._exit(_FAILED)

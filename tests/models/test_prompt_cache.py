@@ -1,0 +1,229 @@
+"""What providers' caches serve of the requests that mudroom sends, by the simulator's rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from mudroom import Usage
+from mudroom._adapters.models._http import HttpClient
+from mudroom._adapters.models._wire import WireConversation, WireModel
+from mudroom._adapters.models.anthropic import AnthropicModel
+from mudroom._adapters.models.google import GoogleModel
+from mudroom._adapters.models.openai.chat import OpenAIModel
+from mudroom._adapters.models.openai.responses import ResponsesModel
+from mudroom._core.messages import (
+    AssistantMessage,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    UserMessage,
+    user_message,
+)
+from mudroom._core.ports import RequestConfig
+from mudroom._core.tools import Tool, ToolResult
+from mudroom.testing import PromptCache
+from mudroom.testing.clock import FakeClock
+
+MINUTE = 60.0
+Change = Callable[[list[Any]], object]
+
+
+async def do_nothing(_context: object, _arguments: object) -> ToolResult:
+    return ToolResult("")
+
+
+TOOL = Tool(name="look", description="Look. " * 400, parameters={}, parse=dict, run=do_nothing)
+CONFIG = RequestConfig(system="Be thorough. " * 200, tools=(TOOL,), cache_key="s1:main")
+
+
+class Conversation:
+    """A conversation of one wire beside the cache of its provider."""
+
+    def __init__(self, kind: type[WireModel], name: str, config: RequestConfig = CONFIG) -> None:
+        self.clock = FakeClock()
+        self.model = kind(name, http=HttpClient(clock=self.clock))
+        writes_cost = self.model.facts.bills_cache_writes
+        self.cache = PromptCache(self.model.WIRE, writes_cost=writes_cost)
+        self.calls = 0
+        self.wire: WireConversation = self.model.start_conversation(config)
+        self.wire.append(user_message("Begin."))
+
+    def ask(self, **options: Any) -> Usage:
+        body = self.wire.build_body(**options)
+        return self.cache.send(body, self.clock.monotonic(), self.model.model)
+
+    def answer(self, width: int, size: int = 400) -> None:
+        """Append an answer with this many calls and their results."""
+        ids = [f"call{self.calls + n}" for n in range(width)]
+        self.calls += width
+        calls = tuple(ToolCallBlock(each, "look", {"at": each}) for each in ids)
+        self.wire.append(AssistantMessage((TextBlock("I look."), *calls), model=self.model.model))
+        results = (ToolResultBlock(each, "look", "seen " * (size // 5)) for each in ids)
+        self.wire.append(UserMessage(tuple(results)))
+
+
+KINDS: list[tuple[type[WireModel], str]] = [
+    (AnthropicModel, "claude-sonnet-5-5"),
+    (AnthropicModel, "claude-opus-5-5"),
+    (ResponsesModel, "gpt-6.1-sol"),
+    (ResponsesModel, "gpt-5.1"),
+    (OpenAIModel, "gpt-5.1"),
+    (GoogleModel, "gemini-3-pro-preview"),
+]
+
+
+@pytest.mark.parametrize("width", [1, 9, 10, 25, 120])
+@pytest.mark.parametrize(("kind", "name"), KINDS)
+def test_each_request_reads_all_of_the_one_before_whatever_its_width(
+    kind: type[WireModel], name: str, width: int
+) -> None:
+    conversation = Conversation(kind, name)
+    conversation.answer(4, size=8_000)
+    before = conversation.ask()
+    for calls in (width, 1, width, 2):
+        conversation.answer(calls)
+        usage = conversation.ask()
+        assert usage.cache_read_tokens > before.input_tokens - 128
+        before = usage
+
+
+def test_the_marks_of_anthropic_are_the_four_that_it_allows() -> None:
+    conversation = Conversation(AnthropicModel, "claude-sonnet-5-5")
+    conversation.answer(3)
+    body = json.loads(conversation.wire.build_body())
+    places = [
+        (place, block)
+        for place, message in enumerate(body["messages"])
+        for block in message["content"]
+        if "cache_control" in block
+    ]
+    assert [place for place, _ in places] == [0, 2]
+    assert body["tools"][-1]["cache_control"] == body["system"][-1]["cache_control"]
+
+
+def test_a_wait_that_lost_the_cache_makes_later_entries_live_an_hour() -> None:
+    conversation = Conversation(AnthropicModel, "claude-sonnet-5-5")
+    conversation.answer(4, size=8_000)
+    first = conversation.ask()
+    assert first.cache_hour_tokens == 0
+    conversation.clock.advance(6 * MINUTE)
+    conversation.answer(1)
+    lost = conversation.ask()
+    assert lost.cache_read_tokens == 0
+    assert lost.cache_hour_tokens == lost.cache_write_tokens == lost.input_tokens
+    conversation.clock.advance(50 * MINUTE)
+    conversation.answer(1)
+    kept = conversation.ask()
+    assert kept.cache_read_tokens == lost.input_tokens
+
+
+def test_a_conversation_that_has_outgrown_its_loss_pays_for_five_minutes_again() -> None:
+    conversation = Conversation(AnthropicModel, "claude-sonnet-5-5")
+    conversation.ask()
+    conversation.clock.advance(6 * MINUTE)
+    conversation.answer(1)
+    assert conversation.ask().cache_hour_tokens > 0
+    conversation.answer(9, size=8_000)
+    grown = conversation.ask()
+    assert grown.cache_hour_tokens == 0
+    assert grown.cache_write_tokens > 0
+
+
+@pytest.mark.parametrize("wait", [4 * MINUTE, 70 * MINUTE])
+def test_a_wait_that_an_hour_would_not_help_changes_nothing(wait: float) -> None:
+    conversation = Conversation(AnthropicModel, "claude-sonnet-5-5")
+    conversation.ask()
+    conversation.clock.advance(wait)
+    conversation.answer(1)
+    assert conversation.ask().cache_hour_tokens == 0
+
+
+def test_servers_like_anthropics_are_never_asked_for_an_hour() -> None:
+    clock = FakeClock()
+    http = HttpClient(clock=clock)
+    model = AnthropicModel("claude-sonnet-5-5", http=http, base_url="https://gateway.example")
+    conversation = model.start_conversation(CONFIG)
+    conversation.append(user_message("Begin."))
+    conversation.build_body()
+    clock.advance(6 * MINUTE)
+    assert b'"ttl"' not in conversation.build_body()
+
+
+@pytest.mark.parametrize(("kind", "name"), [each for each in KINDS if "opus" not in each[1]])
+def test_siblings_of_one_agent_read_the_start_that_they_share(
+    kind: type[WireModel], name: str
+) -> None:
+    first = Conversation(kind, name)
+    second = Conversation(kind, name)
+    second.cache = first.cache
+    first.wire.append(user_message("Part 1."))
+    second.wire.append(user_message("Part 2."))
+    first.ask()
+    assert second.ask().cache_read_tokens > 1_000
+
+
+def test_the_cache_key_is_one_for_each_agent_and_session() -> None:
+    def read_key(cache_key: str, kind: type[WireModel] = ResponsesModel) -> str:
+        config = replace(CONFIG, cache_key=cache_key)
+        conversation = Conversation(kind, "gpt-6.1-sol", config)
+        return json.loads(conversation.wire.build_body())["prompt_cache_key"]
+
+    keys = [read_key("s1:main"), read_key("s1:explore"), read_key("s2:main")]
+    assert len(set(keys)) == 3
+    assert read_key("s1:main") == keys[0] == read_key("s1:main", OpenAIModel)
+    assert all(len(key) <= 64 for key in keys)
+
+
+def test_other_hosts_get_neither_key_nor_breakpoints() -> None:
+    http = HttpClient(clock=FakeClock())
+    for kind in (ResponsesModel, OpenAIModel):
+        model = kind("gpt-6.1-sol", http=http, base_url="https://gateway.example/v1")
+        conversation = model.start_conversation(CONFIG)
+        conversation.append(user_message("Begin."))
+        assert b"prompt_cache" not in conversation.build_body()
+
+
+CHANGES: list[tuple[Change, str]] = [
+    (lambda messages: messages[0]["content"][0].pop("cache_control"), ""),
+    (
+        lambda messages: messages[1]["content"][0].update(cache_control={"type": "ephemeral"}),
+        "5 cache marks",
+    ),
+    (
+        lambda messages: messages[2]["content"][-1]["cache_control"].update(ttl="1h"),
+        "a mark for an hour comes after",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "problem"), CHANGES)
+def test_the_simulator_refuses_what_anthropic_refuses(change: Change, problem: str) -> None:
+    conversation = Conversation(AnthropicModel, "claude-sonnet-5-5")
+    conversation.answer(3)
+    body = json.loads(conversation.wire.build_body())
+    change(body["messages"])
+    encoded = json.dumps(body).encode()
+    if not problem:
+        assert conversation.cache.send(encoded, 0.0).cache_write_tokens > 0
+        return
+    with pytest.raises(ValueError, match=problem):
+        conversation.cache.send(encoded, 0.0)
+
+
+def test_the_simulator_looks_no_further_back_than_twenty_blocks() -> None:
+    def make_body(blocks: int) -> bytes:
+        content: list[dict[str, Any]] = [{"type": "text", "text": "x" * 800} for _ in range(blocks)]
+        content[-1]["cache_control"] = {"type": "ephemeral"}
+        message = {"role": "user", "content": content}
+        return json.dumps({"model": "claude-sonnet-5-5", "messages": [message]}).encode()
+
+    for more, is_found in ((19, True), (20, False)):
+        cache = PromptCache("anthropic")
+        first = cache.send(make_body(10), 0.0)
+        usage = cache.send(make_body(10 + more), 1.0)
+        assert usage.cache_read_tokens == (first.input_tokens if is_found else 0)
