@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from mudroom.driving import time_limit
+from mudroom.ports import time_limit
 
 from .actor import MAX_DATA, InOrder
 from .driver_messages import (

@@ -11,9 +11,9 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from mudroom.driving import time_limit
 from mudroom.errors import MudroomError, UnknownName
 from mudroom.events import StoredEvent, encode_event
+from mudroom.ports import time_limit
 from mudroom.views import Redactor, redact_event, stream_events
 
 from .cursors import make_cursor, parse_cursor

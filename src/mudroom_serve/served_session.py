@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from mudroom import Reason, Report, Session
-from mudroom.driving import FairSlots, SessionDriver, SessionStart, Turn, time_limit
+from mudroom.driving import FairSlots, SessionDriver, SessionStart, Turn
 from mudroom.errors import JournalError, MudroomError, UnknownName, UsageError
 from mudroom.events import (
     AnyEvent,
@@ -22,7 +22,7 @@ from mudroom.events import (
     TurnFailed,
     TurnFinished,
 )
-from mudroom.ports import Journal, SessionStore
+from mudroom.ports import Journal, SessionStore, time_limit
 from mudroom.views import is_child_id, stream_events
 
 from .charges import SessionCharges

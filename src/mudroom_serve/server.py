@@ -13,9 +13,9 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from mudroom import __version__
-from mudroom.driving import FairSlots, Listener, ServerAddress, time_limit
+from mudroom.driving import FairSlots, Listener, ServerAddress
 from mudroom.errors import MudroomError
-from mudroom.ports import SessionStore
+from mudroom.ports import SessionStore, time_limit
 
 from .event_stream import EventRoutes
 from .information_routes import InformationRoutes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from mudroom.driving import time_limit
+from mudroom.ports import time_limit
 
 
 class TimedWriter:

@@ -7,8 +7,7 @@ a mapping of messages: each message of its protocol becomes one call, each event
 For what such a server needs besides: `check_prompt`, `check_outputs` and `explain_mismatch` check
 what clients send, `Peer` keeps the requests that are open between a server and its client, in both
 directions, `FairSlots` shares places for work between clients, `Listener` takes the connections of
-an HTTP server, `delete_session` deletes a session with its files, and `time_limit` is
-`asyncio.timeout` for a task that is being cancelled, too.
+an HTTP server, and `delete_session` deletes a session with its files.
 
 Example:
     questions = Questions()
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     from .._core.schemas import explain_mismatch
     from .._peers import Peer, PeerGone
     from .._platform.connection_limits import ConnectionLimits
-    from .._platform.time_limits import time_limit
     from .checks import check_outputs, check_prompt
     from .driver import SessionDriver, SessionStart
     from .fair_slots import FairSlots
@@ -71,7 +69,6 @@ _EXPORTS = {
     "check_prompt": ".checks",
     "delete_session": ".._adapters.journals.sessions",
     "explain_mismatch": ".._core.schemas",
-    "time_limit": ".._platform.time_limits",
 }
 
 __all__ = [
@@ -92,7 +89,6 @@ __all__ = [
     "check_prompt",
     "delete_session",
     "explain_mismatch",
-    "time_limit",
 ]
 
 

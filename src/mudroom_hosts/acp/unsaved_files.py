@@ -12,9 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from mudroom import Tool, ToolContext, ToolResult
-from mudroom.driving import time_limit
 from mudroom.errors import WorkspaceError
-from mudroom.ports import FileInfo, Workspace
+from mudroom.ports import FileInfo, Workspace, time_limit
 from mudroom.views import find_builtin_tool
 
 from .errors import RequestError

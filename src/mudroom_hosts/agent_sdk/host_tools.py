@@ -12,8 +12,7 @@ from itertools import count
 from typing import Any
 
 from mudroom import Effect, ImageBlock, Tool, ToolResult, __version__
-from mudroom.driving import time_limit
-from mudroom.ports import parse_sendable_image
+from mudroom.ports import parse_sendable_image, time_limit
 
 from .channel import ControlChannel, HostError
 from .json_fields import as_list, as_object, as_text

@@ -25,8 +25,9 @@ from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mudroom.driving import Listener, Refusal, time_limit
+from mudroom.driving import Listener, Refusal
 from mudroom.errors import MudroomError
+from mudroom.ports import time_limit
 
 from .host_task import OWNER_KEY, Owner
 from .host_tasks import HostTasks

@@ -24,8 +24,9 @@ from msgspec import Struct
 from pydantic import Field
 
 from mudroom import __version__
-from mudroom.driving import Question, time_limit
+from mudroom.driving import Question
 from mudroom.errors import MudroomError
+from mudroom.ports import time_limit
 
 from .following import Context, Following, answer_question, can_ask, get_owner, make_input_request
 from .host_task import HostTask, Owner

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from mudroom import Reason, Report, TextBlock
-from mudroom.driving import time_limit
 from mudroom.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFinished
+from mudroom.ports import time_limit
 from mudroom.views import is_child_id, stream_events
 
 from ..feed import SessionFeed
