@@ -24,10 +24,8 @@ from .file_writes import RecordedWorkspace, hash_entry, run_from_any_thread
 from .mcp_tools import ask_approver
 from .run_context import RunContext
 
-SHOWN_LINES = 5
-"""Last lines of the output of a call that screens get."""
 _MAX_SHOWN = 2_000
-"""Characters of these lines."""
+"""Last characters of the output of a call that screens get."""
 
 
 class CallWrites:
@@ -236,8 +234,8 @@ class CallContext:
         text = self.redact(text)
         if self.call:
             self.run.batch.outputs[self.call.id] = text
-        lines = text[-_MAX_SHOWN:].rstrip().splitlines()[-SHOWN_LINES:]
-        self.run.recorder.show_delta("output", "\n".join(lines))
+        call_id = self.call.id if self.call else ""
+        self.run.recorder.show_delta("output", text[-_MAX_SHOWN:].rstrip(), call_id)
 
     async def ask_user(self, form: InputForm) -> ApprovalDecision:
         """Ask the user a question for the call; see the port."""
