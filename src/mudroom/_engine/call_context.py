@@ -35,7 +35,7 @@ class CallWrites:
 
     Attributes:
         paths: files that the call wrote.
-        is_in_background: true if the call goes on after its result.
+        is_in_background: true if the call continues after its result.
     """
 
     def __init__(self, run: RunContext, call_id: str) -> None:
@@ -281,7 +281,7 @@ class CallContext:
         work: Coroutine[Any, Any, ToolResult],
         on_detach: Callable[[], object],
     ) -> ToolResult:
-        """Run work that may go on in the background; see the port."""
+        """Run work that may continue in the background; see the port."""
         call_id = self.call.id if self.call else ""
 
         def detach() -> None:

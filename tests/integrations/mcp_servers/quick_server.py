@@ -13,10 +13,11 @@ import signal
 import sys
 import threading
 import time
+from typing import Any
 
 FAULT = sys.argv[1] if len(sys.argv) > 1 else ""
 NUMBER = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
-TOOLS = [
+TOOLS: list[dict[str, Any]] = [
     {
         "name": "add",
         "description": os.environ.get("ADD_TEXT", "Add two numbers."),
