@@ -92,7 +92,7 @@ class McpServers:
         cache_folder: folder for what the servers listed.
         is_allowed: decides whether the session may have a tool of this name.
         make_redact: makes the function that removes a server's secrets from its errors and output.
-        logs_failures: log why a server cannot be used; False if the caller shows it.
+        logs_failures: log why a server, or a tool of it, is not used; False if the caller shows it.
 
     Attributes:
         tools: the tools known so far, by name.
@@ -114,6 +114,7 @@ class McpServers:
         self._cache = ListingCache(cache_folder)
         self._is_allowed = is_allowed
         self._parse_image = parse_image
+        self._logs_failures = logs_failures
         self._servers: dict[str, _Server] = {}
         make_own = partial(
             McpServers,
@@ -292,7 +293,7 @@ class McpServers:
         cached = CachedListing(listing, find_changed(server.cached, listing))
         if cached != server.cached:
             self._cache.store(server.spec, cached)
-            if listing.fault:
+            if listing.fault and self._logs_failures:
                 log.warning("server %s: %s", name, listing.fault)
         server.cached = cached
         self._replace_tools(server)

@@ -223,7 +223,7 @@ def describe_status(status: ServerStatus) -> str:
     if status.pid:
         parts.append(f"process {status.pid}")
     if status.left_out:
-        parts.append(f"not used: {escape_line(status.left_out)}")
+        parts.append(escape_line(status.left_out))
     return ", ".join(parts)
 
 
