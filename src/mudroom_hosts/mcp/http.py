@@ -26,8 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from mudroom.driving import Listener, Refusal
 from mudroom.errors import MudroomError
 
-from .host_task import OWNER_KEY, Owner
-from .host_tasks import HostTasks
+from .host_tasks import OWNER_KEY, HostTasks, Owner
 
 PATH = "/mcp"
 FindOwner = Callable[[str], Awaitable[Owner | Refusal]]
