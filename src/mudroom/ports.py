@@ -191,6 +191,7 @@ from ._engine.structured_output import EMIT_TOOL
 from ._peers import Arrivals, MessageStream, ProgramLink, SocketLink
 from ._platform.processes import Activity
 from ._platform.scratch_dirs import ScratchDir
+from ._platform.time_limits import time_limit
 from .errors import StoppedByHook
 
 __all__ = [
@@ -252,4 +253,5 @@ __all__ = [
     "make_missing_session_error",
     "parse_sendable_image",
     "select_session",
+    "time_limit",
 ]

@@ -33,9 +33,10 @@ Example:
     print(format_arguments(arguments))
     assert len(escape_line("two" + chr(10) + "lines").splitlines()) == 1
 
-    # The same call in the terms of Claude Code.
+    # The same call, and the state of an MCP server, in the terms of Claude Code.
     assert get_claude_name("read") == "Read"
     assert to_claude_arguments("read", arguments, "/work")["file_path"] == "/work/paper.md"
+    print([get_claude_state(status) for status in session.mcp_servers])
 
     # A report for another model: what the engine knows of the run is around its words.
     ended = Report(text="pytest", reason=Reason.TIMEOUT, run_id="1")
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
         sanitize_line,
     )
     from ._projections.session_summary import SummarySaver, find_folder
-    from ._projections.stream_json import StreamJson
+    from ._projections.stream_json import StreamJson, get_claude_state
     from ._projections.transcript import build_transcript
 
 # A screen needs few of them, so each is loaded when it is first used.
@@ -95,6 +96,7 @@ _EXPORTS = {
     "format_arguments": "_projections.safe_text",
     "format_words": "_engine.child_report",
     "get_claude_name": "_projections.claude",
+    "get_claude_state": "_projections.stream_json",
     "is_child_id": "_core.runs",
     "make_call_title": "_projections.safe_text",
     "parse_report": "_engine.child_report",
@@ -128,6 +130,7 @@ __all__ = [
     "format_arguments",
     "format_words",
     "get_claude_name",
+    "get_claude_state",
     "is_child_id",
     "make_call_title",
     "parse_report",

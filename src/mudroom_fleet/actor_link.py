@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from mudroom.ports import time_limit
+
 from .actor import MARGIN_SECONDS, MAX_DATA, InOrder, read_clock
 from .driver_messages import (
     ActorLost,
@@ -166,7 +168,7 @@ class ActorLink:
 
     async def _start(self) -> None:
         try:
-            async with asyncio.timeout(_START_SECONDS):
+            async with time_limit(_START_SECONDS):
                 # If this is cancelled, the handle is dropped, and Ray ends the actor.
                 self._handle = await asyncio.to_thread(self._create)
                 reply = await self._handle.hello.remote()
@@ -230,7 +232,7 @@ class ActorLink:
     async def _is_gone(self, error: Exception) -> bool:
         """Return whether the process of the actor has ended for certain."""
         with suppress(Exception):  # also a TimeoutError: then it is not certain
-            async with asyncio.timeout(self._patience):
+            async with time_limit(self._patience):
                 return await asyncio.to_thread(self._ray.is_gone, error, self._node)
         return False
 

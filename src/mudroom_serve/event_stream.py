@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from mudroom.errors import MudroomError, UnknownName
 from mudroom.events import StoredEvent, encode_event
+from mudroom.ports import time_limit
 from mudroom.views import Redactor, redact_event, stream_events
 
 from .feed import Frame, SessionFeed, get_kind, make_cursor, make_frame, parse_cursor
@@ -165,7 +166,7 @@ class EventRoutes:
     async def _wait(self, change: asyncio.Event, writer: TimedWriter, secret: str) -> bool:
         """Wait for a change; return False if the token was removed."""
         try:
-            async with asyncio.timeout(self._parts.options.keepalive_seconds):
+            async with time_limit(self._parts.options.keepalive_seconds):
                 await change.wait()
         except TimeoutError:
             await writer.write(b":\n\n")
@@ -235,7 +236,7 @@ class TimedWriter:
     async def write(self, data: bytes) -> None:
         """Write data. Raises TimeoutError, ConnectionError."""
         try:
-            async with asyncio.timeout(self._seconds):
+            async with time_limit(self._seconds):
                 await self._response.write(data)
         except TimeoutError:
             if self._request.transport:

@@ -46,7 +46,7 @@ def _escape(value: str) -> str:
 class Faults:
     """Faults that are told, so that each one is told once while it lasts.
 
-    Clients open their streams again every second, and the server tries again what has failed.
+    Clients open their streams again every second, and the server repeats failed work.
 
     Arguments:
         limit: number of faults that are kept; with more, the oldest one is forgotten.
@@ -62,7 +62,7 @@ class Faults:
         """Note a fault, and return whether it must be told.
 
         Arguments:
-            subject: what has failed, such as the id of a session. It has one fault at a time.
+            subject: the failed part, such as the id of a session. It has one fault at a time.
         """
         now = time.monotonic()
         known, when = self._told.get(subject, ("", 0.0))

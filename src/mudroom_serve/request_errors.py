@@ -44,7 +44,7 @@ class RequestError(Exception):
 
     Arguments:
         code: short name, such as "not_found".
-        message: what is wrong and what to do.
+        message: the fault and its remedy.
         param: the field or parameter that is wrong, "" for none.
         headers: more headers of the response.
     """

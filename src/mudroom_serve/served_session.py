@@ -22,7 +22,7 @@ from mudroom.events import (
     TurnFailed,
     TurnFinished,
 )
-from mudroom.ports import Journal, SessionStore
+from mudroom.ports import Journal, SessionStore, time_limit
 from mudroom.views import is_child_id, stream_events
 
 from .charges import SessionCharges
@@ -184,7 +184,7 @@ class ServedSession:
             if item := await self._find_prompt():
                 return item
             try:
-                async with asyncio.timeout(self._parts.options.idle_seconds):
+                async with time_limit(self._parts.options.idle_seconds):
                     await self.woken.wait()
             except TimeoutError:
                 if not (self.driver and self.driver.session.interrupted_run):

@@ -15,7 +15,7 @@ from aiohttp.typedefs import Middleware
 from mudroom import __version__
 from mudroom.driving import FairSlots, Listener, ServerAddress
 from mudroom.errors import MudroomError
-from mudroom.ports import SessionStore
+from mudroom.ports import SessionStore, time_limit
 
 from .event_stream import EventRoutes
 from .information_routes import InformationRoutes
@@ -150,7 +150,7 @@ class HttpServer:
                 "end; the others continue when it is started again."
             )
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._options.drain_seconds):
+            async with time_limit(self._options.drain_seconds):
                 await self._slots.wait_until_idle()
 
 
@@ -348,7 +348,7 @@ def make_endpoint(
         body = b""
         if route.body is not None:
             try:
-                async with asyncio.timeout(options.body_seconds):
+                async with time_limit(options.body_seconds):
                     body = await request.read()
             except TimeoutError:
                 message = f"the body did not come within {options.body_seconds:g} s"

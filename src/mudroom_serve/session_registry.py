@@ -198,7 +198,7 @@ class SessionRegistry:
         self._start_aside(self._parts.inputs.finish(number, CANCELLED_BEFORE))
 
     async def complete(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Return the result of work that goes on to its end if its client disconnects."""
+        """Return the result of work that continues to its end if its client disconnects."""
         task = asyncio.create_task(work)
         self._aside.add(task)
         task.add_done_callback(self._aside.discard)
@@ -220,7 +220,7 @@ class SessionRegistry:
             self._parts.notify(str(error))
 
     def _limit_owner(self, owner: str) -> None:
-        """Limit the sessions of an owner to what is left of the day's budget."""
+        """Limit the sessions of an owner to the rest of the day's budget."""
         for served in self._served.values():
             if served.record.owner == owner and served.charges.has_limits:
                 self._start_aside(served.update_budget())

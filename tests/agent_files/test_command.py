@@ -350,5 +350,6 @@ async def test_json_schema_takes_json_from_the_answer_and_ends_without_it(projec
     assert result["num_turns"] == 1
     code, result = await ask(lambda request: f"I have counted {request.number}.")
     assert (code, result["subtype"]) == (1, "error_max_structured_output_retries")
+    assert "structured_output" not in result
     assert (result["reason"], result["num_turns"]) == ("ERROR", 6)
     assert result["errors"] == ["the model did not emit n after 5 reminders"]

@@ -231,6 +231,22 @@ def test_a_server_that_cannot_start_is_reported_once(project: Path, call: Run) -
     assert (code, err) == (1, "") and out.count("cannot be started") == 1
 
 
+def test_a_list_of_tools_says_what_is_left_out(project: Path, call: Run) -> None:
+    call("mcp", "add", "--scope", "user", "quick", sys.executable, str(QUICK_SERVER), "tasks")
+    code, out, _ = call("mcp", "tools")
+    assert code == 0 and "mcp__quick__pid" in out and "mcp__quick__add" not in out
+    assert "not used: the tool add works only as a task" in " ".join(out.split())
+
+
+def test_a_list_of_tools_names_servers_that_are_not_trusted(project: Path, call: Run) -> None:
+    declare(project)
+    call("mcp", "add", "mine", "touch", str(project / "started"))
+    code, out, _ = call("mcp", "tools")
+    assert code == 0 and not (project / "started").exists()
+    assert ["mine", "not", "used:", "not", "trusted"] in [each.split() for each in out.splitlines()]
+    assert "mudroom trust add" in out and "no MCP servers" not in out
+
+
 def test_add_to_an_untrusted_folder_trusts_nothing(project: Path, call: Run) -> None:
     declare(project)
     _, _, err = call("mcp", "add", "mine", "run", "-e", "A=b")

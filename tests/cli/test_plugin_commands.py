@@ -54,6 +54,20 @@ def test_show_names_the_parts_and_the_programs_of_a_plugin(call: Run, project: P
     assert "Did you mean tools?" in err
 
 
+def test_hooks_of_a_plugin_are_listed_and_tested(call: Run, project: Path) -> None:
+    root = write_plugin(project.parent / "plugin")
+    write(root / "guard.sh", "#!/bin/sh\necho stop >&2; exit 2\n").chmod(0o755)
+    option = ("--plugin-dir", str(root))
+    assert "no hooks" in call("hooks")[1]
+    (listed,) = json.loads(call("hooks", *option, "list", "--json")[1])["hooks"]
+    assert (listed["event"], listed["used"]) == ("PreToolUse", True)
+    for arguments in (["test", "PreToolUse", *option], [*option, "test", "PreToolUse"]):
+        code, out, _ = call("hooks", *arguments, "--json")
+        tested = json.loads(out)
+        assert (code, [run["ending"] for run in tested["runs"]]) == (0, ["exit code 2"])
+        assert (tested["outcome"]["decision"], tested["outcome"]["reason"]) == ("deny", "stop")
+
+
 def test_agents_of_a_plugin_of_the_project_are_listed(call: Run, project: Path) -> None:
     market = project / "market"
     plugins = [{"name": "tools", "source": "./tools"}]

@@ -34,6 +34,14 @@ class EndHooks(Hooks):
         self.ends.append(f"{brief.run_id} {report.reason}")
 
 
+def _cancel_when_resumed(session: Session) -> None:
+    def cancel(event: AnyEvent) -> None:
+        if isinstance(event, RunResumed):
+            session.cancel()
+
+    session.watch(cancel)
+
+
 def answer(request: Request) -> Answer:
     prompt = int(request.prompt.split()[0][1:])
     if request.turn or prompt == 2:
@@ -54,11 +62,7 @@ async def test_they_end_before_it_and_their_tokens_are_charged(tmp_path: Path, l
     model = ScriptedModel(answer)
     resumed = Session(model=model, journal=journal, resume=session.id, hooks=hooks, **options)
 
-    def cancel(event: AnyEvent) -> None:
-        if isinstance(event, RunResumed):
-            resumed.cancel()
-
-    resumed.watch(cancel)
+    _cancel_when_resumed(resumed)
     async with resumed:
         report = await resumed.resume_unfinished()
     assert report and report.reason is Reason.CANCELLED and not model.requests
@@ -133,7 +137,7 @@ async def test_the_files_of_a_background_child_are_told_by_its_stopped_parent(
     journal = MemoryJournal()
     await journal.append(*whole.events[: kinds.index((last, "1.1.1")) + 1])
     resumed = Session(model=model, journal=journal, resume=session.id, **options)
-    resumed.watch(lambda event: resumed.cancel() if isinstance(event, RunResumed) else None)
+    _cancel_when_resumed(resumed)
     async with resumed:
         report = await resumed.resume_unfinished()
     assert report and report.reason is Reason.CANCELLED

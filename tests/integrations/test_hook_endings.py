@@ -153,6 +153,46 @@ async def test_the_run_does_not_wait_for_a_hook_in_the_background(tmp_path: Path
     await hooks.close()
 
 
+@pytest.mark.parametrize("line", ['{"async": true}\\n', ' {"asyncTimeout": 60000, "async": true}'])
+async def test_the_run_does_not_wait_for_a_program_that_goes_to_the_background(
+    tmp_path: Path, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its later output has no effect, like that of a hook that begins in the background."""
+    command = (
+        f"printf '{line}'; until [ -e {tmp_path}/go ]; do sleep 0.05; done;"
+        f""" echo '{{"decision": "block"}}'; touch {tmp_path}/done"""
+    )
+    hooks = make_set(tmp_path, make_spec("PreToolUse", command))
+    assert await hooks.fire("PreToolUse", {}) == HookOutcome()
+    (tmp_path / "go").touch()
+    await wait_until((tmp_path / "done").exists)
+    await wait_until(RunLog(str(tmp_path / "home")).read)
+    await hooks.close()
+    assert [run.ending for run in RunLog(str(tmp_path / "home")).read()] == ["exit code 0"]
+    assert caplog.messages == []
+
+
+async def test_a_program_in_the_background_has_the_time_that_it_names(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    command = """echo '{"async": true, "asyncTimeout": 100}'; sleep 60"""
+    hooks = make_set(tmp_path, make_spec("Stop", command))
+    assert await hooks.fire("Stop", {}) == HookOutcome()
+    await wait_until(lambda: caplog.messages)
+    assert "it did not end within 0.1 s" in caplog.messages[0]
+    await hooks.close()
+
+
+async def test_a_program_in_the_background_ends_with_the_session(tmp_path: Path) -> None:
+    command = f"""echo $$ > {tmp_path}/pid; echo '{{"async": true}}'; sleep 60"""
+    hooks = make_set(tmp_path, make_spec("Stop", command))
+    await hooks.fire("Stop", {})
+    pid = int((tmp_path / "pid").read_text())
+    assert is_alive(pid)
+    await hooks.close()
+    await wait_until(lambda: not is_alive(pid))
+
+
 async def test_a_program_gets_input_folder_and_variables(tmp_path: Path) -> None:
     program = 'cat > input; echo "$CLAUDE_PROJECT_DIR $PWD ${OTEL_X:-none} $1" > facts'
     spec = make_spec("PreToolUse", "/bin/sh", args=("-c", program, "name", "one argument"))

@@ -59,6 +59,27 @@ def names(programs: UsablePrograms) -> list[str]:
     return [*(s.name for s in programs.servers), *(hook.command for hook in programs.hooks)]
 
 
+@pytest.mark.parametrize("trusts_all", [True, False])
+def test_programs_of_sources_that_are_left_out_are_not_used(
+    folder: Folder, trusts_all: bool
+) -> None:
+    """A server of the project that is left out hides none of the user's with its name."""
+    folder.write_servers(folder.project, git="project-server", extra="x")
+    folder.write_hook(folder.project, "Stop", "project-hook")
+    local = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "local-hook"}]}]}}
+    folder.write(folder.project, ".claude/settings.local.json", local)
+    folder.write_hook(folder.user, "Stop", "user-hook")
+    folder.write(folder.user, ".claude.json", {"mcpServers": {"git": {"command": "own"}}})
+    programs = folder.load(trusts_all=trusts_all)
+    user = programs.select(reads_project=False, reads_local=False)
+    assert [server.command for server in user.servers] == ["own"]
+    assert names(user) == ["git", "user-hook"] and user.notices == ()
+    project = programs.select(reads_project=True, reads_local=False)
+    expected = ["git", "extra", "user-hook", "project-hook"] if trusts_all else names(user)
+    assert names(project) == expected
+    assert names(programs.select(reads_project=True, reads_local=True)) == names(programs)
+
+
 def test_programs_of_a_folder_are_used_only_after_trust_and_those_of_the_user_always(
     folder: Folder,
 ) -> None:

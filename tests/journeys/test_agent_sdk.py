@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from claude_agent_sdk import (
@@ -14,6 +14,7 @@ from claude_agent_sdk import (
     ClaudeAgentOptions,
     ClaudeSDKClient,
     ResultMessage,
+    SystemMessage,
     TextBlock,
     create_sdk_mcp_server,
     query,
@@ -110,6 +111,36 @@ async def test_the_sdk_continues_and_forks_sessions(mudroom: Mudroom) -> None:
         assert await ask("Three.", continue_conversation=True) == (fork, "Answer 2.")
         first_answer = {"resume": fork, "resume_session_at": uuids[0]}
         assert await ask("Four.", **first_answer) == (fork, "Answer 1.")
+
+
+@pytest.mark.parametrize("sources", [[], ["user"], ["project"], ["user", "project", "local"]])
+async def test_only_the_files_of_the_named_sources_are_read(
+    mudroom: Mudroom, sources: list[Literal["user", "project", "local"]]
+) -> None:
+    folders = {"user": Path(mudroom.env["HOME"], ".claude"), "project": mudroom.project / ".claude"}
+    for name, folder in folders.items():
+        for path, text in {
+            f"commands/{name}-command.md": "Do it.",
+            f"agents/{name}-agent.md": f"---\nname: {name}-agent\ndescription: Helps.\n---\nHelp.",
+            f"skills/{name}-skill/SKILL.md": f"---\nname: {name}-skill\ndescription: Helps.\n---\n",
+            "settings.json": json.dumps({"permissions": {"deny": [f"Read(/{name}/**)"]}}),
+            "CLAUDE.md": f"Rules of the {name}.",
+        }.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text)
+    (mudroom.project / "CLAUDE.local.md").write_text("Rules of the local.")
+    async with ModelServer(lambda _: "Fine.") as server:
+        options = make_options(mudroom, server.url, setting_sources=sources)
+        messages = [message async for message in query(prompt="Work.", options=options)]
+    first = next(message for message in messages if isinstance(message, SystemMessage))
+    sent = json.dumps(server.requests[0].json)
+    for name in ("user", "project", "local"):
+        is_read = name in sources
+        assert (f"Rules of the {name}." in sent) is is_read, name
+        if name != "local":
+            assert (f"{name}-skill" in sent) is is_read
+            assert (f"{name}-agent" in first.data["agents"]) is is_read
+            assert (f"{name}-command" in first.data["slash_commands"]) is is_read
 
 
 @pytest.mark.filterwarnings("ignore::claude_agent_sdk.types.CanUseToolShadowedWarning")

@@ -49,8 +49,10 @@ async def test_a_server_of_the_folder_is_used_after_trust_and_never_before(
         assert (refused.code, refused.out.strip()) == (0, "no servers")
         assert "not used: 1 MCP server of this folder" in refused.err
         assert count_starts(log) == 0
-        done = await mudroom("-p", "Add.", *MODEL, "--trust", url=server.url)
-    assert (done.code, done.out.strip()) == (0, "done"), done.err
+        done = await mudroom("-p", "Add.", *MODEL, "--trust", "-o", "stream-json", url=server.url)
+    first, *_, last = map(json.loads, done.out.splitlines())
+    assert (done.code, last["result"]) == (0, "done"), done.err
+    assert first["mcp_servers"] == [{"name": "quick", "status": "pending"}]
     assert "not used" not in done.err
     assert "mcp__quick__add" in results[-1]
     assert count_starts(log) == 1

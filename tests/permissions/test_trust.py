@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mudroom import Session
+from mudroom._adapters.agent_files.locations import find_places
 from mudroom._core.agents import Mode
 from mudroom._session.config import load_settings as settings_of
 from mudroom.errors import UsageError
@@ -88,6 +89,24 @@ def test_the_users_settings_apply_in_full_a_projects_only_narrow(tmp_path: Path)
         "may not set the permission mode bypassPermissions" in note for note in loaded.notices
     )
     assert loaded.rules[2].origin == f"{project}/.claude/settings.json:7"
+
+
+def test_settings_of_places_that_are_left_out_are_not_read(tmp_path: Path) -> None:
+    user_home, project = tmp_path / "user", tmp_path / "project"
+    write(user_home / ".claude/settings.json", deny=["Read(user)"])
+    write(project / ".claude/settings.json", deny=["Read(project)"])
+    write(project / ".claude/settings.local.json", deny=["Read(local)"])
+
+    def read(sources: bool | tuple[str, ...]) -> list[str]:
+        folder, home, reads_local = find_places(sources, str(project), str(user_home))
+        loaded = rules.load_permission_files(folder, user_home=home, reads_local=reads_local)
+        return [rule.pattern for rule in loaded.rules]
+
+    assert read(True) == ["user", "project", "local"]
+    assert read(("project", "user")) == ["user", "project"]
+    assert read(("user", "local")) == ["user"]
+    assert read(("project", "local")) == ["project", "local"]
+    assert read(()) == read(False) == []
 
 
 def test_a_project_may_narrow_the_mode(tmp_path: Path) -> None:

@@ -337,7 +337,19 @@ async def test_a_host_reads_json_of_an_answer_and_is_told_when_there_is_none(
         missing = await host.ask("Give five.")
     assert stated["structured_output"] == {"n": 4}
     assert missing["subtype"] == "error_max_structured_output_retries"
-    assert missing["is_error"]
+    assert missing["is_error"] and "structured_output" not in missing
+
+
+async def test_notes_of_mudroom_to_the_model_are_no_words_of_the_user(make_host: MakeHost) -> None:
+    def answer(request: Request) -> Any:
+        return str(request.messages) if request.turn else call("read", path="missing.txt")
+
+    host = make_host(answer)
+    async with host.serve():
+        result = await host.ask("Read it.")
+    assert "All tool calls of this turn failed." in result["result"]
+    assert "All tool calls of this turn failed." not in str(host.list_lines("user"))
+    assert len(host.list_lines("user")) == 1  # the result of the call
 
 
 async def test_prompts_of_files_are_commands(make_host: MakeHost) -> None:

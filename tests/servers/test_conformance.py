@@ -182,6 +182,7 @@ class EditorClient(Client):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.session = ""
+        self._answered: set[int] = set()
 
     @asynccontextmanager
     async def serve(self, *, resumes: bool = False) -> AsyncGenerator[None]:
@@ -212,17 +213,19 @@ class EditorClient(Client):
 
     async def cancel(self) -> None:
         self.editor.notify("session/cancel", sessionId=self.session)
+        for line in self.questions:  # the protocol asks this of a client that cancels
+            if line["id"] not in self._answered:
+                self._choose(line, "cancelled")
 
     async def decide(self, *, allow: bool) -> None:
-        self.editor.choose(self.questions[-1], "allow" if allow else "reject")
+        self._choose(self.questions[-1], "allow" if allow else "reject")
+
+    def _choose(self, line: Any, choice: str) -> None:
+        self._answered.add(line["id"])
+        self.editor.choose(line, choice)
 
     async def count_open_questions(self) -> int:
-        withdrawn = [
-            line["params"]["requestId"]
-            for line in self.editor.lines
-            if line.get("method") == "$/cancel_request"
-        ]
-        return len([line for line in self.questions if line["id"] not in withdrawn])
+        return len([line for line in self.questions if line["id"] not in self._answered])
 
     def stop(self) -> None:
         self.server.pause()

@@ -372,10 +372,12 @@ class Delta(Event, frozen=True, tag="delta"):
         kind: "text", "thinking", "call", "search_start", "search_end", "progress" for a line about
             the progress of a tool call, "output" for the last lines that a call has printed so
             far, or "waiting" for the limit that holds back a request.
+        call_id: the call that "output" is of, "" for other kinds.
     """
 
     kind: str
     text: str
+    call_id: str = ""
 
 
 class Overlap(Struct, frozen=True, omit_defaults=True):

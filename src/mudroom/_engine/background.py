@@ -30,7 +30,7 @@ _COMMANDS_NOTE = (
 
 
 class WorkHandle(Struct, frozen=True):
-    """Background work that goes on, and the task that waits for its end.
+    """Background work that continues, and the task that waits for its end.
 
     Arguments:
         handle: of a child; None for a command.
@@ -51,7 +51,7 @@ class BackgroundWork:
 
     Attributes:
         worker: executes all children of the run.
-        open: the work that goes on by id, in the order in which it started.
+        open: the work that continues by id, in the order in which it started.
         interrupted: calls of an earlier process, by the id of their work; it had not ended.
         titles: titles of all work so far by id: agent and task of a child, or the command.
         waited_for: the work that calls wait for, by id, with the function that ends the wait.
@@ -201,7 +201,7 @@ class BackgroundWork:
             await self._inbox.wait_for_next()
 
     def detach(self, work_id: str = "") -> bool:
-        """End the wait of a call, or of all; the work goes on. Return False if none waits."""
+        """End the wait of a call, or of all; the work continues. Return False if none waits."""
         ids = [work_id] if work_id else list(self.waited_for)
         releases = [self.waited_for[each] for each in ids if each in self.waited_for]
         for release in releases:

@@ -24,10 +24,8 @@ from .file_writes import RecordedWorkspace, hash_entry, run_from_any_thread
 from .mcp_tools import ask_approver
 from .run_context import RunContext
 
-SHOWN_LINES = 5
-"""Last lines of the output of a call that screens get."""
 _MAX_SHOWN = 2_000
-"""Characters of these lines."""
+"""Last characters of the output of a call that screens get."""
 
 
 class CallWrites:
@@ -37,7 +35,7 @@ class CallWrites:
 
     Attributes:
         paths: files that the call wrote.
-        is_in_background: true if the call goes on after its result.
+        is_in_background: true if the call continues after its result.
     """
 
     def __init__(self, run: RunContext, call_id: str) -> None:
@@ -236,8 +234,8 @@ class CallContext:
         text = self.redact(text)
         if self.call:
             self.run.batch.outputs[self.call.id] = text
-        lines = text[-_MAX_SHOWN:].rstrip().splitlines()[-SHOWN_LINES:]
-        self.run.recorder.show_delta("output", "\n".join(lines))
+        call_id = self.call.id if self.call else ""
+        self.run.recorder.show_delta("output", text[-_MAX_SHOWN:].rstrip(), call_id)
 
     async def ask_user(self, form: InputForm) -> ApprovalDecision:
         """Ask the user a question for the call; see the port."""
@@ -283,7 +281,7 @@ class CallContext:
         work: Coroutine[Any, Any, ToolResult],
         on_detach: Callable[[], object],
     ) -> ToolResult:
-        """Run work that may go on in the background; see the port."""
+        """Run work that may continue in the background; see the port."""
         call_id = self.call.id if self.call else ""
 
         def detach() -> None:

@@ -242,7 +242,7 @@ async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
     """Return the ending of a run that reached its goal.
 
     None continues the run: its outputs are refused, a hook has a note, a message is new, or
-    background commands go on. While a background child works, wait for a message first. The run
+    background commands work. While a background child works, wait for a message first. The run
     has not reached its goal if its check fails.
     """
     if await run.background.wait_for_message():

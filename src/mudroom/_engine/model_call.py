@@ -293,7 +293,7 @@ def _must_stay(run: RunContext, block: AssistantBlock) -> bool:
 class _Stream:
     """The streamed answer on its way to the watchers: a secret in several chunks is found, too.
 
-    A context manager; at its end it shows what it held back.
+    A context manager; at its end it shows the text held back.
     """
 
     def __init__(self, run: RunContext) -> None:
@@ -326,13 +326,13 @@ class _Stream:
             self._pending = self._pending[end:]
 
     def flush(self) -> None:
-        """Show what was held back."""
+        """Show the text held back."""
         if self._pending:
             self._show(self._kind, self._services.redact(self._pending))
         self._pending = ""
 
     def discard(self) -> None:
-        """Forget what was held back."""
+        """Forget the text held back."""
         self._pending = ""
 
 

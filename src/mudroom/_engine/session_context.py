@@ -124,10 +124,10 @@ class Recorder:
         elif self._watching:
             self._watchers.show(event)
 
-    def show_delta(self, kind: str, text: str) -> None:
+    def show_delta(self, kind: str, text: str, call_id: str = "") -> None:
         """Show streamed text to the watchers."""
         if self._watching:
-            self._watchers.show(self.make_event(Delta, kind=kind, text=text))
+            self._watchers.show(self.make_event(Delta, kind=kind, text=text, call_id=call_id))
 
 
 # Stands where a tool's name would in permission decisions.

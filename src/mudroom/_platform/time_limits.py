@@ -40,7 +40,21 @@ _kind: type[asyncio.Timeout] = asyncio.Timeout if IS_FIXED else PatchedTimeout
 
 
 def time_limit(seconds: float | None) -> asyncio.Timeout:
-    """Return a context manager that raises TimeoutError after some seconds; None for no limit."""
+    """Return a context manager that raises TimeoutError after some seconds.
+
+    `asyncio.timeout` raises CancelledError instead in a task that is being cancelled, until Python
+    3.11.2.
+
+    Arguments:
+        seconds: from now; None for no limit.
+
+    Example:
+        try:
+            async with time_limit(0.01):
+                await asyncio.sleep(1)
+        except TimeoutError:
+            print("it took too long")
+    """
     return _kind(None if seconds is None else asyncio.get_running_loop().time() + seconds)
 
 

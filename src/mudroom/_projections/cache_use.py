@@ -1,7 +1,7 @@
 """How much of the prompts came from the providers' caches, and why the rest did not.
 
 Each request repeats the one before it, so the provider could have read all of that from its cache.
-What it did not read is a miss. What is new in a request is none.
+The part that it did not read is a miss; new text is none.
 """
 
 from __future__ import annotations

@@ -26,7 +26,8 @@ from .._core.events import (
     TurnFinished,
 )
 from .._core.messages import ToolCallBlock, Usage, append_placeholders
-from .._core.ports import Sandbox
+from .._core.ports import Sandbox, ServerStatus
+from .._core.ports.servers import ServerState
 from .._core.runs import Brief, Reason, Report
 from .._version import __version__
 from .anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason, to_anthropic_usage
@@ -44,6 +45,12 @@ _SUBTYPES: dict[Reason | Limit, str] = {
 
 _STATUS = {Reason.GOAL: "completed", Reason.CANCELLED: "stopped"}
 _TERMINAL = {Reason.GOAL: "completed", Reason.CANCELLED: "aborted_streaming"}
+_SERVER_STATES: dict[ServerState, str] = {
+    "not started": "pending",
+    "starting": "pending",
+    "ready": "connected",
+    "failed": "failed",
+}
 _DELTA_SUBTYPES = {"progress": "tool_progress", "waiting": "limit_wait"}
 
 
@@ -80,6 +87,8 @@ class OpenSession(Protocol):
     def sandbox(self) -> Sandbox: ...
     @property
     def output_style(self) -> str: ...
+    @property
+    def mcp_servers(self) -> Sequence[ServerStatus]: ...
 
 
 class StreamJson:
@@ -92,6 +101,7 @@ class StreamJson:
         tools, agents: names of the available tools and agents.
         sandbox: tier of the sandbox.
         mode: permission mode. output_style: name of the output style.
+        servers: states of the MCP servers.
         cost: returns US dollars for a model string and its usage; None if the price is unknown.
         new_id: returns the `uuid` of a line.
 
@@ -123,6 +133,7 @@ class StreamJson:
         sandbox: str = "",
         mode: str = "default",
         output_style: str = "default",
+        servers: Sequence[ServerStatus] = (),
         cost: Callable[[str, Usage], float | None] = lambda model, usage: None,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
@@ -137,6 +148,9 @@ class StreamJson:
             "sandbox": sandbox,
             "permissionMode": mode,
             "output_style": output_style,
+            "mcp_servers": [
+                {"name": status.name, "status": get_claude_state(status)} for status in servers
+            ],
         }
         self._runs: dict[str, _Run] = {}
         self._models: dict[str, tuple[str, Usage]] = {}
@@ -170,6 +184,7 @@ class StreamJson:
             sandbox=session.sandbox.tier,
             mode=mode,
             output_style=session.output_style,
+            servers=session.mcp_servers,
             cost=cost,
         )
 
@@ -181,9 +196,7 @@ class StreamJson:
 
     def make_init_line(self) -> dict[str, Any]:
         """Make the first line: `system/init`."""
-        empty: dict[str, Any] = {
-            name: [] for name in ("mcp_servers", "slash_commands", "skills", "plugins")
-        }
+        empty: dict[str, Any] = {name: [] for name in ("slash_commands", "skills", "plugins")}
         fixed = {"apiKeySource": "none", "mudroom_version": __version__}
         return self._make_line("system", subtype="init", **self._session_fields, **empty, **fixed)
 
@@ -242,9 +255,12 @@ class StreamJson:
         Arguments:
             report: report of the root run.
             ledger: the ledger as JSON values.
-            has_value: true if the outputs are a value, even an empty one.
+            has_value: true if the outputs of a run that reaches its goal are a value, even an empty
+                one.
         """
         root = self._runs.get(report.run_id)
+        # The outputs of a run that failed need not match the requested schema.
+        has_value = report.ok and bool(has_value or report.outputs)
         error = [] if report.ok else [report.error or f"The run ended with {report.reason.value}."]
         outcome: dict[str, Any] = {"errors": error} if error else {}
         if report.ok or report.text:
@@ -254,7 +270,7 @@ class StreamJson:
             subtype=_find_subtype(report),
             is_error=not report.ok,
             **outcome,
-            **({"structured_output": report.outputs} if has_value or report.outputs else {}),
+            **({"structured_output": report.outputs} if has_value else {}),
             duration_ms=round(report.seconds * 1000),
             duration_api_ms=round(self._api_seconds * 1000),
             num_turns=report.turns,
@@ -408,6 +424,11 @@ class StreamJson:
 
     def _make_line(self, type: str, **fields: object) -> dict[str, Any]:
         return {"type": type, **fields, "session_id": self._session, "uuid": self._new_id()}
+
+
+def get_claude_state(status: ServerStatus) -> str:
+    """Look up Claude Code's name for the state of an MCP server."""
+    return "needs-auth" if status.needs_login else _SERVER_STATES[status.state]
 
 
 def _find_subtype(report: Report) -> str:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._adapters import agent_files
+from .._adapters.agent_files.locations import find_places
 from .._adapters.tools import BOARD_TOOLS, BUILTIN_TOOLS
 from .._adapters.tools._sources import load_tools
 from .._core.agents import Agent, Mode
@@ -96,9 +97,10 @@ def _apply_style(
     styles: Mapping[str, agent_files.OutputStyle] = {}
     remedy = ""
     if options.agent_files:
+        places = find_places(options.agent_files, folder, user_home)
         loaded = agent_files.load_output_styles(
-            folder,
-            user_home=user_home,
+            places.folder,
+            user_home=places.user_home,
             plugins=options.plugins,
             trusts_folder=options.trusted,
         )
@@ -134,15 +136,19 @@ def _collect_agents(
         agents = {agent.name: agent for agent in (*builtin, *options.agents)}
         return AgentCatalog(root_agent=_find_root_agent(options.agent, agents), agents=agents)
     tools = (*KNOWN_TOOLS, *(tool.name for tool in load_tools(options.tools)))
+    places = find_places(options.agent_files, folder, user_home)
     loaded = agent_files.load_agent_files(
-        folder,
-        user_home=user_home,
+        places.folder,
+        user_home=places.user_home,
         tools=tools,
         plugins=options.plugins,
         trusts_folder=options.trusted,
     )
     context = agent_files.load_context_files(
-        folder, user_home=user_home, trusts_folder=options.trusted
+        places.folder,
+        user_home=places.user_home,
+        trusts_folder=options.trusted,
+        reads_local=places.reads_local,
     )
     personal = None if options.trusted else loaded.personal_names
     from_files: dict[str, Agent] = {}

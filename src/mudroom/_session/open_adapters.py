@@ -408,7 +408,7 @@ def make_servers(
         return None
     from .._adapters.integrations.mcp_servers.servers import McpServers
     from .._adapters.output_filters import Redactor
-    from .._adapters.tools._image_files import parse_sendable_image
+    from .._adapters.tools._image_files import parse_image_or_reason
 
     return McpServers(
         specs,
@@ -416,6 +416,6 @@ def make_servers(
         environ=environ,
         cache_folder=os.path.join(home, "mcp"),
         is_allowed=lambda name: not permissions.denies_tool(name),
-        parse_image=parse_sendable_image,
+        parse_image=parse_image_or_reason,
         make_redact=Redactor,
     )

@@ -119,7 +119,8 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
             replaces it.
         agent: the agent that runs the prompts, or its name; default: the built-in one.
         agent_files: read agent files, skills and context files (AGENTS.md, CLAUDE.md, ...) of the
-            folder and of the user's HOME in `environ`.
+            folder and of the user's HOME in `environ`; or whose: "user", "project" (with the user's
+            own CLAUDE.local.md, if "local" is there, too).
         journal: "sqlite" (a file below `home`), "memory", or a Journal object.
         store: where the session is created or resumed instead of the files in `home`: a
             SessionStore, or the address of a PostgreSQL database,
@@ -168,7 +169,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     tools: Sequence[Tool | str] = ()
     agents: Sequence[Agent] = ()
     agent: str | Agent = ""
-    agent_files: bool = False
+    agent_files: bool | Sequence[str] = False
     journal: str | Journal = "sqlite"
     store: SessionStore | str | None = None
     approver: Approver | None = None

@@ -38,6 +38,7 @@ class ListenOptions(Struct, frozen=True, kw_only=True):
         tls_cert, tls_key: PEM files; "" for none.
         is_behind_proxy: a proxy receives the requests and does TLS.
         host_names: names of this server beside its address.
+        allowed_origins: other sites whose pages may send requests, such as "https://app.example".
         connection_limits: of the connections that clients open.
 
     Example:
@@ -50,7 +51,13 @@ class ListenOptions(Struct, frozen=True, kw_only=True):
     tls_key: str = ""
     is_behind_proxy: bool = False
     host_names: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
     connection_limits: ConnectionLimits = ConnectionLimits()
+
+    @property
+    def is_local(self) -> bool:
+        """True if only programs on this machine can connect."""
+        return self.host in LOOPBACK and not self.is_behind_proxy
 
 
 class ServerAddress(Struct, frozen=True):
@@ -74,7 +81,7 @@ class Refusal(Struct, frozen=True):
     Arguments:
         status: status of HTTP.
         code: short name of the reason, such as "wrong_host".
-        message: what is wrong, and what to do.
+        message: the fault and its remedy.
 
     Example:
         Refusal(401, "wrong_token", "the token is missing or wrong")
@@ -210,8 +217,7 @@ def check_listen_options(options: ListenOptions) -> None:
         raise UsageError(
             "the name that clients use for the proxy is missing", remedy="Name it with --host-name."
         )
-    is_local = options.host in LOOPBACK
-    if not (is_local or options.tls_cert or options.is_behind_proxy):
+    if not (options.is_local or options.tls_cert or options.is_behind_proxy):
         raise UsageError(
             "tokens and answers would cross the network as plain text",
             where=f"--listen {_join(options.host, options.port)}",
@@ -285,7 +291,8 @@ def find_refusal(
             "the server is not known by this host name. Use its address, or start it with "
             "--host-name",
         )
-    if origin is not None and origin != f"http{'s' if is_tls else ''}://{host}":
+    own_origin = f"http{'s' if is_tls else ''}://{host}"
+    if origin is not None and origin not in (own_origin, *options.allowed_origins):
         return Refusal(403, "wrong_origin", "a page of another site sent this request")
     return None
 

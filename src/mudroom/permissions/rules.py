@@ -274,6 +274,7 @@ class Permissions(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         }
 
 
+# The second one is the user's own.
 PROJECT_FILES = (".claude/settings.json", ".claude/settings.local.json")
 USER_FILE = ".claude/settings.json"
 
@@ -307,14 +308,18 @@ class _SettingsFile(Struct, rename="camel"):
     hooks: Any = None
 
 
-def load_permission_files(folder: str, *, user_home: str) -> PermissionSettings:
+def load_permission_files(
+    folder: str, *, user_home: str, reads_local: bool = True
+) -> PermissionSettings:
     """Load the rules of the user's file and of the project's files.
 
     Project files are searched for in `folder` and its parents, up to the root of the repository. A
     file that cannot be read is skipped and reported in the notices.
 
     Arguments:
+        folder: "" leaves the project's files out.
         user_home: the user's home folder, "" for none.
+        reads_local: read the user's own file in the project, `settings.local.json`, too.
     """
     rules: list[Rule] = []
     notices: list[str] = []
@@ -322,7 +327,8 @@ def load_permission_files(folder: str, *, user_home: str) -> PermissionSettings:
     forbids_bypass = False
     user_file = Path(user_home, USER_FILE) if user_home else None
     paths = [user_file] if user_file else []
-    paths += [path for path in _list_project_files(folder) if path != user_file]
+    names = PROJECT_FILES if reads_local else PROJECT_FILES[:1]
+    paths += [path for path in _list_project_files(folder, names) if path != user_file]
     for path in paths:
         is_user_file = path == user_file
         settings, text = _read(path, notices)
@@ -333,10 +339,12 @@ def load_permission_files(folder: str, *, user_home: str) -> PermissionSettings:
     return PermissionSettings(tuple(rules), mode, forbids_bypass, tuple(notices))
 
 
-def _list_project_files(folder: str) -> Iterator[Path]:
+def _list_project_files(folder: str, names: Iterable[str]) -> Iterator[Path]:
+    if not folder:
+        return
     start = Path(os.path.realpath(folder))
     for place in (start, *start.parents):
-        yield from (place / name for name in PROJECT_FILES)
+        yield from (place / name for name in names)
         if (place / ".git").exists():
             return
 

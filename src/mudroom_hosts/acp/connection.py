@@ -83,12 +83,14 @@ class Connection:
     async def request(self, method: str, params: Params) -> dict[str, Any]:
         """Send a request and return its result.
 
-        If the caller is cancelled, the request is withdrawn. Raises RequestError.
+        If the caller is cancelled, a later answer is ignored. Raises RequestError.
         """
+        # It is not withdrawn with `$/cancel_request`: no capability says whether a client knows
+        # that notification, and the official Python client reports it as an unknown method. A
+        # client ends its own questions of a prompt that it cancels.
         try:
             return await self._peer.request(
-                lambda number: {"id": number, "method": method, "params": params},
-                lambda number: {"method": CANCEL_METHOD, "params": {"requestId": number}},
+                lambda number: {"id": number, "method": method, "params": params}
             )
         except PeerGone:
             raise ClientGone(method) from None

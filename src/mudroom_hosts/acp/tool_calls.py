@@ -180,6 +180,8 @@ def _get_path(tool: Tool | None, arguments: Mapping[str, Any]) -> str:
 
 _CHUNKS = {"text": "agent_message_chunk", "thinking": "agent_thought_chunk"}
 """Updates by the kind of the text."""
+_OUTPUT_SECONDS = 0.2
+"""Seconds between two updates with the output of a call."""
 
 
 class OpenCall(Struct):
@@ -190,6 +192,7 @@ class OpenCall(Struct):
         content: what the client shows of it.
         write: the write of a whole file that it makes, None for no write.
         is_detached: it has returned, and the child that it started works on.
+        shown_at: when its output so far was sent last, seconds since 1970.
     """
 
     id: str
@@ -198,6 +201,7 @@ class OpenCall(Struct):
     content: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     write: FileWriteIntended | None = None
     is_detached: bool = False
+    shown_at: float = 0.0
 
 
 class RunStream:
@@ -226,11 +230,20 @@ class RunStream:
         self._send(self.session, {"sessionUpdate": update, **fields})
 
     def add_delta(self, event: Delta) -> None:
-        """Send streamed text."""
+        """Send streamed text, or the output of a call that works."""
+        if event.kind == "output":
+            self._show_output(event)
         if event.kind not in _CHUNKS or not event.text:
             return
         self._streamed[event.kind] += event.text
         self._send_chunk(event.kind, event.text, event.turn)
+
+    def _show_output(self, event: Delta) -> None:
+        call = self.calls.get(event.call_id)
+        if call and event.text and event.at - call.shown_at >= _OUTPUT_SECONDS:
+            call.shown_at = event.at
+            output = make_content(make_text(event.text))
+            self.send_call(call, content=[*call.content, output])
 
     def discard_streamed(self) -> None:
         """Begin a new message: the next text does not belong to the one before."""

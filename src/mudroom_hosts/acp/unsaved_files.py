@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mudroom import Tool, ToolContext, ToolResult
 from mudroom.errors import WorkspaceError
-from mudroom.ports import FileInfo, Workspace
+from mudroom.ports import FileInfo, Workspace, time_limit
 from mudroom.views import find_builtin_tool
 
 from .errors import RequestError
@@ -81,7 +81,7 @@ class UnsavedFiles:
     async def _fetch(self, path: str) -> str | None:
         """Return the text that the editor has for a file, None if it gives none."""
         try:
-            async with asyncio.timeout(self._seconds):
+            async with time_limit(self._seconds):
                 params = {"sessionId": self._find_session(), "path": path}
                 answer = await self._ask(READ_METHOD, params)
         except RequestError:

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from mudroom import Effect, ImageBlock, Tool, ToolResult, __version__
-from mudroom.ports import parse_sendable_image
+from mudroom.ports import parse_sendable_image, time_limit
 
 from .channel import ControlChannel, HostError
 from .json_fields import as_list, as_object, as_text
@@ -58,7 +58,7 @@ class HostToolSource:
         """Greet the server and list its tools. Raises HostError or TimeoutError."""
         self.fault = ""
         try:
-            async with asyncio.timeout(_HANDSHAKE_SECONDS):
+            async with time_limit(_HANDSHAKE_SECONDS):
                 await self._greet()
                 self._tools = await self._list_tools()
         except TimeoutError:
@@ -99,7 +99,7 @@ class HostToolSource:
         if self._settled is None:  # no session follows the changes: it could not open the source
             return
         with suppress(TimeoutError):
-            async with asyncio.timeout(_HANDSHAKE_SECONDS):
+            async with time_limit(_HANDSHAKE_SECONDS):
                 await self._settled.wait()
 
     def _use_manifest(self, manifest: Mapping[str, Any]) -> bool:

@@ -14,6 +14,7 @@ from mudroom.driving import SessionDriver, SessionStart
 from mudroom.errors import UnknownName
 from mudroom.permissions import Rule
 from mudroom.ports import HookCallback, ServerStatus
+from mudroom.views import get_claude_state
 
 from ..file_prompts import FilePrompt
 from .approver import HostApprover
@@ -229,12 +230,6 @@ class HostedSession:
         return self._planned
 
 
-_STATES = {
-    "not started": "pending",
-    "starting": "pending",
-    "ready": "connected",
-    "failed": "failed",
-}
 _SCOPES = {"option": "dynamic", "": "dynamic"}
 """Names of the SDKs for servers of a flag; other scopes have the same name."""
 
@@ -280,7 +275,7 @@ def describe_servers(
     return disabled + [
         {
             "name": status.name,
-            "status": "needs-auth" if status.needs_login else _STATES[status.state],
+            "status": get_claude_state(status),
             "scope": _SCOPES.get(scope := scopes.get(status.name, ""), scope),
             **({} if status.tools is None else {"tools": tools_by_server.get(status.name, [])}),
             **({"error": status.reason} if status.reason else {}),

@@ -33,6 +33,9 @@ from .setup import ServerOptions
 PROTOCOL_LEVEL = "2.1.248"
 """Version of Claude Code whose protocol mudroom follows. The SDKs warn below 2.0.0."""
 
+_OWN_NOTES = ("engine", "mudroom")
+"""Origins of notes to the model that a host would show as words of its user."""
+
 _CHILD_BLOCKS = ("tool_use", "tool_result")
 """Blocks of children that are sent unless the host asks for their texts, too."""
 
@@ -156,7 +159,13 @@ class HostOutput:
                 self._send(shown)
 
     def _select(self, line: dict[str, Any]) -> dict[str, Any] | None:
-        """Return a line without the texts of a child; None if nothing remains."""
+        """Return a line as the host gets it; None if it gets none.
+
+        Without the texts of a child, unless the host asked for them, and without mudroom's notes
+        to the model.
+        """
+        if line.get("isSynthetic") and line["origin"]["kind"] in _OWN_NOTES:
+            return None
         is_message = line["type"] in ("assistant", "user")
         if self._shows_child_text or not is_message or not line.get("parent_tool_use_id"):
             return line

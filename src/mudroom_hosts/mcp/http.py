@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -19,12 +20,14 @@ from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import INVALID_REQUEST
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mudroom.driving import Listener, Refusal
 from mudroom.errors import MudroomError
+from mudroom.ports import time_limit
 
 from .host_tasks import OWNER_KEY, HostTasks, Owner
 
@@ -38,6 +41,8 @@ _BODY_SECONDS = 30.0
 """Seconds for a message to arrive."""
 _CLEANUP_SECONDS = 1
 """Seconds that responses have to end after their tasks have ended."""
+_LOCAL_ORIGIN = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
+"""Pages of this machine, of any port. They need a token like all others."""
 _HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
@@ -67,6 +72,17 @@ class _Access:
         find_owner: FindOwner,
         notify: Callable[[str], object],
     ) -> None:
+        options = listener.options
+        self._local_origin = _LOCAL_ORIGIN if options.is_local else None
+        # Browsers ask first, without a token, whether a page may send the headers of a request.
+        self._app = CORSMiddleware(
+            self._answer,
+            allow_origins=options.allowed_origins,
+            allow_origin_regex=self._local_origin,
+            allow_methods=("GET", "POST", "DELETE"),
+            allow_headers=("*",),
+            expose_headers=("Mcp-Session-Id",),
+        )
         self._manager = manager
         self._listener = listener
         self._find_owner = find_owner
@@ -75,7 +91,7 @@ class _Access:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         with self._listener.work(scope["client"]):
-            await self._answer(scope, receive, send)
+            await self._app(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -99,7 +115,10 @@ class _Access:
     async def _check(self, scope: Scope) -> Owner | Refusal:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if refusal := self._listener.find_refusal(host=host, origin=headers.get("origin")):
+        origin = headers.get("origin")
+        if origin and self._local_origin and re.fullmatch(self._local_origin, origin):
+            origin = None
+        if refusal := self._listener.find_refusal(host=host, origin=origin):
             return refusal
         if scope["path"] != PATH:
             return Refusal(404, "not_found", f"the address of the server ends with {PATH}")
@@ -163,7 +182,7 @@ async def _read_body(receive: Receive) -> bytes | Refusal:
     parts: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
+        async with time_limit(_BODY_SECONDS):
             while (message := await receive())["type"] == "http.request":
                 part = message.get("body", b"")
                 size += len(part)

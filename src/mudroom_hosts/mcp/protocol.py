@@ -26,6 +26,7 @@ from pydantic import Field
 from mudroom import __version__
 from mudroom.driving import Question
 from mudroom.errors import MudroomError
+from mudroom.ports import time_limit
 
 from .following import Context, Following, answer_question, can_ask, get_owner, make_input_request
 from .host_tasks import (
@@ -469,7 +470,7 @@ class TaskNotifications:
                     await changed.wait()
                 else:
                     with suppress(TimeoutError):
-                        async with asyncio.timeout(rest):
+                        async with time_limit(rest):
                             await changed.wait()
 
 

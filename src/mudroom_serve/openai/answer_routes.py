@@ -13,6 +13,7 @@ from aiohttp import web
 
 from mudroom import Reason, Report, TextBlock
 from mudroom.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFinished
+from mudroom.ports import time_limit
 from mudroom.views import is_child_id, stream_events
 
 from ..event_stream import TimedWriter
@@ -200,7 +201,7 @@ class PromptFollower:
                 message = "the server stops; the session continues when it is started again"
                 raise RequestError(503, "draining", f"{message}: {self._record.id}")
             try:
-                async with asyncio.timeout(self._parts.options.keepalive_seconds):
+                async with time_limit(self._parts.options.keepalive_seconds):
                     await change.wait()
             except TimeoutError:
                 yield ""

@@ -161,7 +161,7 @@ class StateFile:
     def _run_change(self, change: _Change) -> None:
         """Run a change in the open transaction. Undo it alone if it fails.
 
-        Raises an error if the transaction cannot go on.
+        Raises an error if the transaction cannot continue.
         """
         self._connection.execute("SAVEPOINT change")
         try:

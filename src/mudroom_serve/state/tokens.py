@@ -1,4 +1,4 @@
-"""Bearer tokens: who a client is, and what it may do."""
+"""Bearer tokens: the owner and the rights of a client."""
 
 from __future__ import annotations
 

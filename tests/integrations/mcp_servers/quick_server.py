@@ -13,10 +13,11 @@ import signal
 import sys
 import threading
 import time
+from typing import Any
 
 FAULT = sys.argv[1] if len(sys.argv) > 1 else ""
 NUMBER = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
-TOOLS = [
+TOOLS: list[dict[str, Any]] = [
     {
         "name": "add",
         "description": os.environ.get("ADD_TEXT", "Add two numbers."),
@@ -35,6 +36,9 @@ if FAULT == "echoes":
 if FAULT == "gives":
     TOOLS.append({"name": "give", "description": "Give it.", "inputSchema": {"type": "object"}})
     TOOLS.append({"name": "request", "description": "Ask.", "inputSchema": {"type": "object"}})
+if FAULT == "tasks":
+    TOOLS[0]["execution"] = {"taskSupport": "required"}
+TASKS = {"tasks": {"requests": {"tools": {"call": {}}}}} if FAULT == "tasks" else {}
 OFFERS = {"prompts": {}, "resources": {}} if "offers" in FAULT else {}
 PROMPT = {
     "name": "summarize",
@@ -161,7 +165,7 @@ for line in sys.stdin:
             number,
             {
                 "protocolVersion": version,
-                "capabilities": {"tools": {"listChanged": True}, **OFFERS},
+                "capabilities": {"tools": {"listChanged": True}, **OFFERS, **TASKS},
                 "serverInfo": info,
                 "instructions": "Adds numbers quickly.",
             },

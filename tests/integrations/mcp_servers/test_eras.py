@@ -85,7 +85,7 @@ async def test_a_server_that_reports_no_changes_lists_its_tools_again_once_for_a
         environ={},
         cache_folder=str(tmp_path / "cache"),
         is_allowed=allow,
-        parse_image=lambda _: None,
+        parse_image=lambda _: "it is none",
         make_redact=lambda _: str,
     )
     try:

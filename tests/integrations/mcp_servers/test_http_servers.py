@@ -83,7 +83,7 @@ async def test_secrets_of_a_helper_and_of_a_login_are_replaced_in_errors(tmp_pat
             environ=dict(os.environ),
             cache_folder=str(tmp_path),
             is_allowed=bool,
-            parse_image=lambda _: None,
+            parse_image=lambda _: "it is none",
             make_redact=Redactor,
         )
         try:

@@ -64,6 +64,8 @@ async def test_each_kind_of_content_reaches_the_model(tmp_path: Path) -> None:
         {"content": [text("line\n" * 20_000 + "end")]},
         {"content": []},
         {"content": [{"type": "image", "data": "%%%", "mimeType": "image/png"}]},
+        {"content": [{"type": "image", "data": encode(image[:-9]), "mimeType": "image/png"}]},
+        {"content": [{"type": "image", "data": encode(b"<svg/>"), "mimeType": "image/svg+xml"}]},
     )  # fmt: skip
     texts = [each.text for each in seen]
     assert texts[0] == "one\ntwo"
@@ -78,6 +80,10 @@ async def test_each_kind_of_content_reaches_the_model(tmp_path: Path) -> None:
     assert [each.error for each in seen].count(True) == 1
     # A provider refuses larger images, and the conversation would keep this one.
     assert not seen[7].images and read_file(texts[7], ".png") == wide
+    assert "cannot be shown to you: a side has more than 8,000 pixels]" in texts[7]
+    assert not seen[12].images and "to you: the file is incomplete or damaged]" in texts[12]
+    assert not seen[13].images and "to you: it is no PNG, JPEG, GIF or WebP file]" in texts[13]
+    assert "cannot be shown" not in texts[2] + texts[3] + texts[5]
     assert SECRET not in texts[8] and "[redacted: $TEST_TOKEN]" in texts[8]
     assert len(texts[9]) < 51_000 and read_file(texts[9], ".txt").endswith(b"\nend")
     assert texts[10] == "(no output)"

@@ -261,7 +261,7 @@ class Editor:
         elif "result" in line and (model := RESULTS.get(self._methods[line["id"]])):
             check_with_package(model, line["result"])
         else:
-            assert method == "$/cancel_request" or "result" in line or "error" in line
+            assert "result" in line or "error" in line
 
     async def _notify(self) -> None:
         async with self._written:

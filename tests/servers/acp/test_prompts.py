@@ -78,6 +78,29 @@ async def test_calls_have_kinds_places_and_differences(make_editor: MakeEditor) 
     assert "42" in str(editor.list_updates("tool_call_update"))
 
 
+async def test_the_output_of_a_command_is_shown_while_it_runs(make_editor: MakeEditor) -> None:
+    command = "seq 9; until [ -e go ]; do sleep 0.05; done; echo end"
+    editor = make_editor([call("bash", command=command), "Done."])
+
+    def list_texts() -> list[tuple[str, str]]:
+        return [
+            (update.get("status", ""), part["content"]["text"])
+            for update in editor.list_updates("tool_call_update")
+            for part in update.get("content", [])
+        ]
+
+    async with editor.serve():
+        session = await editor.open()
+        prompt = editor.start_prompt(session, "Work.")
+        await editor.wait_until(list_texts)
+        assert list_texts()[0] == ("", "\n".join(map(str, range(1, 10))))
+        (editor.folder / "go").touch()
+        await editor.wait_for_answer(prompt)
+    status, text = list_texts()[-1]
+    assert status == "completed" and text.split() == [*"123456789", "end"]
+    assert len({update["toolCallId"] for update in editor.list_updates("tool_call_update")}) == 1
+
+
 async def test_todos_are_a_plan(make_editor: MakeEditor) -> None:
     todos = [
         {"content": "Look.", "status": "completed"},

@@ -96,8 +96,15 @@ async def test_requests_without_rights_are_refused(make_http_host: MakeHttpHost)
         (elsewhere, {}, 403, "not for the workspace default"),
         (token, {"Host": "evil.example:80"}, 421, "not known by this host name"),
         (token, {"Origin": "http://evil.example"}, 403, "a page of another site"),
+        (token, {"Origin": "http://localhost.evil.example"}, 403, "a page of another site"),
+        (token, {"Origin": "http://localhost:18912"}, 200, "supportedVersions"),
+        (token, {"Origin": "https://app.example"}, 200, "supportedVersions"),
+        ("", {"Origin": "https://app.example"}, 401, "mudroom serve token add"),
     ]
-    async with host.serve(), httpx2.AsyncClient(timeout=SECONDS) as http:
+    async with (
+        host.serve(allowed_origins=("https://app.example",)),
+        httpx2.AsyncClient(timeout=SECONDS) as http,
+    ):
         for secret, more, status, text in cases:
             shown = {"Authorization": f"Bearer {secret}"} if secret else {}
             headers = {**HEADERS, **shown, **more}
@@ -108,6 +115,23 @@ async def test_requests_without_rights_are_refused(make_http_host: MakeHttpHost)
         other = host.url.removesuffix("mcp")
         answer = await http.post(other, headers={"Authorization": f"Bearer {token}"})
         assert answer.status_code == 404
+
+
+async def test_pages_of_allowed_sites_may_send_their_token(make_http_host: MakeHttpHost) -> None:
+    host = make_http_host([])
+    asked = "authorization,mcp-protocol-version"
+    question = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": asked}
+    async with host.serve(allowed_origins=("https://app.example",)), httpx2.AsyncClient() as http:
+        for origin, is_allowed in {
+            "https://app.example": True,
+            "http://127.0.0.1:5173": True,
+            "https://app.example.evil": False,
+            "null": False,
+        }.items():
+            answer = await http.options(host.url, headers={**question, "Origin": origin})
+            allowed = answer.headers.get("access-control-allow-origin")
+            assert (answer.status_code, allowed) == ((200, origin) if is_allowed else (400, None))
+            assert answer.headers["access-control-allow-headers"] == asked
 
 
 async def test_a_session_of_the_older_revision_belongs_to_its_owner(

@@ -63,12 +63,17 @@ class ContextFiles(Struct, frozen=True):
         return "\n".join([title, *map(_format, files)])
 
 
+# The user's own instructions in a project, which its repository does not have.
+_LOCAL = "CLAUDE.local.md"
+
+
 def load_context_files(
     folder: str,
     *,
     user_home: str,
     max_bytes: int = MAX_TOTAL_BYTES,
     trusts_folder: bool = True,
+    reads_local: bool = True,
 ) -> ContextFiles:
     """Load the context files that apply to a folder.
 
@@ -76,14 +81,17 @@ def load_context_files(
     take precedence, and a long project file does not push them out.
 
     Arguments:
-        user_home: "" leaves it out.
+        folder: the project's folder. user_home: the user's home. "" leaves either out.
         max_bytes: for all files together; those of the lowest precedence are cut first.
+        reads_local: read CLAUDE.local.md.
     """
     files: list[ContextFile] = []
     diagnostics: list[Diagnostic] = []
     seen_paths = set[str]()
     seen_texts = set[str]()
     for path, boundary, is_personal in _find_files(folder, user_home):
+        if not reads_local and path.endswith(_LOCAL):
+            continue
         import_home = find_real_path(user_home) if is_personal else ""
         imports = _Imports(boundary, import_home, FileDiagnostics(path), seen_paths)
         text = _load(path, imports)
@@ -118,7 +126,7 @@ def _list_project_files(folder: str) -> list[str]:
     candidates = [
         _find_existing(folder, "AGENTS.override.md", "AGENTS.md"),
         _find_existing(folder, "CLAUDE.md", ".claude/CLAUDE.md"),
-        _find_existing(folder, "CLAUDE.local.md"),
+        _find_existing(folder, _LOCAL),
     ]
     paths = [path for path in candidates if path]
     if paths:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, Protocol
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -70,6 +70,36 @@ STYLE_LOCATIONS = (
 )
 
 
+SOURCES = ("user", "project", "local")
+"""Whose files are read: the user's, the project's, and the user's own files in the project."""
+
+
+class Places(NamedTuple):
+    """Where files are read; "" for a place that is left out.
+
+    Arguments:
+        reads_local: read the user's own files in the project, too.
+    """
+
+    folder: str
+    user_home: str
+    reads_local: bool
+
+
+def find_places(sources: bool | Collection[str], folder: str, user_home: str) -> Places:
+    """Find the places of sources; files of "local" are only read with those of "project".
+
+    Arguments:
+        sources: True for all, False for none.
+    """
+    names = (SOURCES if sources else ()) if isinstance(sources, bool) else sources
+    return Places(
+        folder if "project" in names else "",
+        user_home if "user" in names else "",
+        "local" in names,
+    )
+
+
 class Location(Struct, frozen=True):
     """An existing folder with agent files or skills.
 
@@ -99,7 +129,12 @@ class Location(Struct, frozen=True):
 
 
 def list_project_folders(folder: str) -> list[str]:
-    """Return the real paths from `folder` up to its git root, or only `folder` without one."""
+    """Return the real paths from `folder` up to its git root, or only `folder` without one.
+
+    None for "".
+    """
+    if not folder:
+        return []
     start = find_real_path(folder)
     folders = [start]
     while not os.path.exists(os.path.join(folders[-1], ".git")):
@@ -116,7 +151,7 @@ def find_locations(
     """Yield the existing folders, highest precedence first, each once.
 
     Arguments:
-        folder: the project's folder. user_home: "" leaves it out.
+        folder: the project's folder. user_home: the user's home. "" leaves either out.
     """
     project = list_project_folders(folder)
     home = os.path.realpath(user_home) if user_home else ""
@@ -222,7 +257,7 @@ def list_locations(
     A project's folders come first because they are nearest, those of plugins last.
 
     Arguments:
-        folder: the project's folder. user_home: "" leaves it out.
+        folder: the project's folder. user_home: the user's home. "" leaves either out.
     """
     locations = [
         *find_locations(kinds, folder, user_home),

@@ -70,7 +70,7 @@ def find_files(
     """Yield the sorted paths of files that end with `suffix`, or of folders with such a name.
 
     Links to folders are not followed. Yields at most MAX_FILES files, MAX_DEPTH folders deep, and
-    adds to `diagnostics` what is left out.
+    adds the omitted files to `diagnostics`.
 
     Arguments:
         boundary: see `read_text`.

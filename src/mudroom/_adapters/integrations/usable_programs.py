@@ -107,6 +107,39 @@ class UsablePrograms(Struct, frozen=True):
             listed_prompts=tuple(ListedPrompt(item.spec) for item in self.listed_prompts),
         )
 
+    def select(self, *, reads_project: bool, reads_local: bool) -> UsablePrograms:
+        """Leave out what the project's files declare, or what the user's own files in it do."""
+        local_plugins = [
+            f"{item.plugin.root}/"
+            for item in self.listed_plugins
+            if item.plugin and item.plugin.place and ".local." in item.plugin.origin
+        ]
+
+        def is_used(spec: Program) -> bool:
+            is_local = not isinstance(spec, PromptRights) and (
+                spec.scope == "local" or any(map(spec.origin.startswith, local_plugins))
+            )
+            return reads_local if is_local else reads_project or not spec.place
+
+        programs = (*self.listed_servers, *self.listed_hooks)
+        trusted = {item.spec.place for item in programs if item.reason != NOT_TRUSTED}
+        servers = [item.spec for item in self.listed_servers if is_used(item.spec)]
+        hooks = [item.spec for item in self.listed_hooks if is_used(item.spec)]
+        plugins = [
+            item
+            for item in self.listed_plugins
+            if item.plugin is None
+            or not item.plugin.place
+            or (reads_local if f"{item.plugin.root}/" in local_plugins else reads_project)
+        ]
+        return replace(
+            self,
+            listed_servers=tuple(_judge_servers(servers, trusted)),
+            listed_hooks=tuple(_judge_hooks(hooks, trusted)),
+            listed_plugins=tuple(plugins),
+            listed_prompts=tuple(item for item in self.listed_prompts if is_used(item.spec)),
+        )
+
     def add_prompts(
         self, prompts: Iterable[PromptRights], home: str, *, trusts_all: bool = False
     ) -> UsablePrograms:

@@ -185,7 +185,7 @@ class WireModel(ABC):
         return tuple(name for name in self.SERVER_TOOLS if name in self.facts.server_tools)
 
     def get_effort(self, config: RequestConfig) -> str | None:
-        """Return how thoroughly the model shall think, None if it has no such setting."""
+        """Return the requested effort, None if the model has no such setting."""
         takes_effort = self.facts.takes_effort and "effort" not in self.facts.refused
         return config.effort if takes_effort else None
 

@@ -464,7 +464,7 @@ class AnthropicConversation(WireConversation):
         return None
 
     def _forget_pause(self) -> None:
-        """Remove what was sent of a paused answer: the whole answer will be appended."""
+        """Remove the sent part of a paused answer: the whole answer will be appended."""
         if self._paused is None:
             return
         del self._messages[self._paused_at :]

@@ -163,7 +163,7 @@ def _list_anthropic_reads(blocks: list[_Block]) -> list[int]:
 
 
 def _make_block(value: dict[str, Any], *, is_input: bool = False) -> _Block:
-    """Encode a part of a prompt without its mark, which is no part of what is compared."""
+    """Encode a part of a prompt without its mark, which the comparison ignores."""
     mark = _read_mark(value)
     parts: Any = value.get("content") or value.get("output")
     if isinstance(parts, list) and "prompt_cache_breakpoint" in cast("list[Any]", parts)[-1]:

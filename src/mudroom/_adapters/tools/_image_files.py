@@ -51,9 +51,21 @@ def parse_sendable_image(data: bytes) -> ImageBlock | None:
     Arguments:
         data: content of a PNG, JPEG, GIF or WebP file.
     """
-    image = parse_image(data) if len(data) <= MAX_IMAGE_BYTES else None
-    if image is None or max(image.width, image.height) > MAX_PIXELS_PER_SIDE:
-        return None
+    image = parse_image_or_reason(data)
+    return None if isinstance(image, str) else image
+
+
+def parse_image_or_reason(data: bytes) -> ImageBlock | str:
+    """Parse an image file; the reason, as a clause, if it cannot be sent to providers."""
+    if len(data) > MAX_IMAGE_BYTES:
+        return f"it has more than {MAX_IMAGE_BYTES:,} bytes"
+    if not is_image(data):
+        return "it is no PNG, JPEG, GIF or WebP file"
+    image = parse_image(data)
+    if image is None:
+        return "the file is incomplete or damaged"
+    if max(image.width, image.height) > MAX_PIXELS_PER_SIDE:
+        return f"a side has more than {MAX_PIXELS_PER_SIDE:,} pixels"
     return image
 
 

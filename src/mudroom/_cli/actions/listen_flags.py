@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from msgspec import Struct
 
 from ...driving import ListenOptions
@@ -14,6 +16,7 @@ class ListenFlags(Struct, frozen=True, kw_only=True):
     Arguments:
         listen: HOST:PORT. tls_cert, tls_key: files, "" for none.
         is_behind_proxy: a proxy does TLS. host_names: names of this server.
+        allowed_origins: other sites whose pages may send requests.
     """
 
     listen: str
@@ -21,11 +24,18 @@ class ListenFlags(Struct, frozen=True, kw_only=True):
     tls_key: str
     is_behind_proxy: bool
     host_names: tuple[str, ...]
+    allowed_origins: tuple[str, ...] = ()
 
     @property
     def has_details(self) -> bool:
         """True if a flag beside the address was given."""
-        return bool(self.tls_cert or self.tls_key or self.is_behind_proxy or self.host_names)
+        return bool(
+            self.tls_cert
+            or self.tls_key
+            or self.is_behind_proxy
+            or self.host_names
+            or self.allowed_origins
+        )
 
 
 def make_listen_options(flags: ListenFlags) -> ListenOptions:
@@ -38,7 +48,21 @@ def make_listen_options(flags: ListenFlags) -> ListenOptions:
         tls_key=flags.tls_key,
         is_behind_proxy=flags.is_behind_proxy,
         host_names=tuple(name.lower() for name in flags.host_names),
+        allowed_origins=tuple(map(_check_origin, flags.allowed_origins)),
     )
+
+
+def _check_origin(text: str) -> str:
+    """Return an origin as browsers write it. Raises UsageError."""
+    parts = urlsplit(text.lower())
+    origin = f"{parts.scheme}://{parts.netloc}"
+    if parts.scheme not in ("http", "https") or not parts.netloc or origin != text.lower():
+        raise UsageError(
+            f"{text!r} is no origin",
+            where="--allow-origin",
+            remedy="Use SCHEME://HOST or SCHEME://HOST:PORT, https://app.example.com.",
+        )
+    return origin
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..._adapters.agent_files.locations import SOURCES, find_places
 from ..._core.agents import Mode
 from ..._core.tool_names import SERVER_PREFIX, is_known_elsewhere, make_server_pattern
 from ..._session.config import Settings
@@ -34,7 +35,7 @@ def load_permissions(
     default_mode: Mode = Mode.DEFAULT,
     accepts_unknown: bool = False,
     servers: Iterable[str] | None = None,
-    reads_files: bool = True,
+    sources: Collection[str] = SOURCES,
 ) -> LoadedPermissions:
     """Load the permissions of files and flags.
 
@@ -43,15 +44,15 @@ def load_permissions(
         default_mode: permission mode if neither a flag nor a file sets one.
         accepts_unknown: a flag's rule for an unknown tool is a notice, not an error.
         servers: names of the MCP servers that the session uses, None if they are not known yet.
-        reads_files: use the rules and modes of settings files.
+        sources: whose settings files are read.
 
     Raises UsageError for a wrong rule or an unknown tool in a flag, or for a mode that settings
     files forbid.
     """
-    from_files = permission_files.PermissionSettings()
-    if reads_files:
-        user_home = os.environ.get("HOME", "")
-        from_files = permission_files.load_permission_files(cwd, user_home=user_home)
+    places = find_places(sources, cwd, os.environ.get("HOME", ""))
+    from_files = permission_files.load_permission_files(
+        places.folder, user_home=places.user_home, reads_local=places.reads_local
+    )
     approved = load_approved(settings.home, cwd)
     allowed = _parse_setting(settings, "allowed_tools", Verdict.ALLOW)
     denied = _parse_setting(settings, "disallowed_tools", Verdict.DENY)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from ..._adapters.agent_files import load_commands, load_skills
 from ..._adapters.agent_files.commands import CommandFile, find_by_name
+from ..._adapters.agent_files.locations import SOURCES, Places, find_places
 from ..._adapters.agent_files.prompt_template import PromptTemplate
 from ..._adapters.agent_files.skills import Skill
 from ..._adapters.integrations.plugins.spec import Plugin
@@ -62,9 +63,9 @@ def find_rights(file: PromptFile, template: PromptTemplate) -> PromptRights:
     )
 
 
-def list_rights(folder: str, plugins: Iterable[Plugin]) -> list[PromptRights]:
+def list_rights(places: Places, plugins: Iterable[Plugin]) -> list[PromptRights]:
     """List the rights of the files that the user has not written, without files that have none."""
-    files = load_prompt_files(folder, plugins).values()
+    files = _load_prompt_files(places, plugins).values()
     found = [find_rights(file, file.source.load_template()) for file in files]
     return [each for each in found if each.place and (each.commands or each.rules)]
 
@@ -79,7 +80,14 @@ def load_prompt_files(
     Arguments:
         trusts_folder: false if the user's files win over the folder's.
     """
-    user_home = os.environ.get("HOME", "")
+    places = find_places(True, folder, os.environ.get("HOME", ""))
+    return _load_prompt_files(places, plugins, trusts_folder=trusts_folder)
+
+
+def _load_prompt_files(
+    places: Places, plugins: Iterable[Plugin], *, trusts_folder: bool = True
+) -> dict[str, PromptFile]:
+    folder, user_home = places.folder, places.user_home
     plugins = tuple(plugins)
     skills = load_skills(folder, user_home=user_home, plugins=plugins, trusts_folder=trusts_folder)
     commands = load_commands(
@@ -97,12 +105,18 @@ def load_prompt_files(
     }
 
 
-def list_file_prompts(session: Session) -> list[FilePrompt]:
-    """List the prompts from files in an open session, for the clients of servers."""
+def list_file_prompts(session: Session, sources: Collection[str] = SOURCES) -> list[FilePrompt]:
+    """List the prompts from files in an open session, for the clients of servers.
+
+    Arguments:
+        sources: whose files are read.
+    """
     from mudroom_hosts.file_prompts import FilePrompt
 
     from ..._projections.safe_text import sanitize_line
 
+    places = find_places(sources, session.cwd, os.environ.get("HOME", ""))
+    files = _load_prompt_files(places, session.plugins, trusts_folder=session.trusted)
     return [
         FilePrompt(
             name=file.name.removeprefix("/"),
@@ -111,7 +125,7 @@ def list_file_prompts(session: Session) -> list[FilePrompt]:
             format_prompt=file.format_prompt,
             find_problem=file.find_problem,
         )
-        for file in load_session_prompts(session).values()
+        for file in files.values()
     ]
 
 

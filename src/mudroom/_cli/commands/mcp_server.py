@@ -24,14 +24,21 @@ from ._options import (
 @click.option(
     "--listen",
     metavar="HOST:PORT",
-    help="Serve over HTTP at this address; the next four flags need it.",
+    help="Serve over HTTP at this address; the next five flags need it.",
 )
 @listen_details
+@click.option(
+    "--allow-origin",
+    "allowed_origins",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let pages of this site connect, such as https://app.example.com.",
+)
 @value_option("-m --model", "MODEL", "provider:model, e.g. anthropic:claude-sonnet-4-5, offline.")
 @value_option("--child-model", "MODEL", "Model of the runs below a task (default: as the task).")
 @value_option("--agents", "JSON", 'More agents: {"name": {"description": …, "prompt": …}}.')
 @value_option("--parallel", "N", "Tasks at the same time; more wait (default: 16).", COUNT)
-@value_option("--max-turns", "N", "Maximum number of model calls of a task.", COUNT)
+@value_option("--max-turns", "N", "Maximum model calls of a task; one more for a summary.", COUNT)
 @value_option("--max-minutes", "N", "Time limit of a task in minutes.", AMOUNT)
 @value_option("--max-tokens", "N", "Token limit of a task (input + output).", COUNT)
 @value_option("--max-budget-usd", "USD", "Spending limit of a task.", AMOUNT)
@@ -71,6 +78,7 @@ def serve(
     tls_key: str | None,
     behind_proxy: bool,
     host_names: tuple[str, ...],
+    allowed_origins: tuple[str, ...],
     parallel: int | None,
     total_tokens: int | None,
     total_usd: float | None,
@@ -96,6 +104,7 @@ def serve(
         tls_key=tls_key or "",
         is_behind_proxy=behind_proxy,
         host_names=host_names,
+        allowed_origins=allowed_origins,
         parallel=parallel,
         total_tokens=total_tokens,
         total_usd=total_usd,

@@ -152,13 +152,14 @@ def log_out_of_server(cwd: str, name: str) -> int:
 
 @click.group(invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
 @folder_option("Work in this folder.")
+@plugin_dir_option
 @click.pass_context
-def hooks(ctx: click.Context, cwd: str) -> int | None:
+def hooks(ctx: click.Context, cwd: str, plugin_dirs: str | None) -> int | None:
     """List hooks and their files.
 
     Nothing is started. Hooks of a folder are used only when you trust them: mudroom trust.
     """
-    ctx.obj = cwd
+    ctx.obj = (cwd, plugin_dirs)
     return None if ctx.invoked_subcommand else ctx.invoke(list_hooks, as_json=False)
 
 
@@ -168,7 +169,7 @@ def list_hooks(as_json: bool) -> int:
     """List the hooks of all files, and why one is not used (the default)."""
     from ..actions.programs.print_programs import print_hooks
 
-    return print_hooks(click.get_current_context().obj, as_json=as_json)
+    return print_hooks(*click.get_current_context().obj, as_json=as_json)
 
 
 @hooks.command("test", context_settings=CONTEXT_SETTINGS)
@@ -176,8 +177,16 @@ def list_hooks(as_json: bool) -> int:
 @click.option("--tool", default="Bash", metavar="NAME", help="Tool of the call [Bash].")
 @click.option("--input", "input_text", default="{}", metavar="JSON", help="Input of the tool.")
 @json_option
+@plugin_dir_option
 @click.pass_obj
-def test_hooks(cwd: str, event: str, tool: str, input_text: str, as_json: bool) -> int:
+def test_hooks(
+    group: tuple[str, str | None],
+    event: str,
+    tool: str,
+    input_text: str,
+    plugin_dirs: str | None,
+    as_json: bool,
+) -> int:
     """Run the used hooks of EVENT with an example, and show the outcome.
 
     Without a tool, such as for Stop, --input has the fields of the event.
@@ -187,7 +196,8 @@ def test_hooks(cwd: str, event: str, tool: str, input_text: str, as_json: bool) 
     """
     from ..actions.programs.run_hooks import run_hooks
 
-    return run_hooks(cwd, event, tool, input_text, as_json=as_json)
+    cwd, of_group = group
+    return run_hooks(cwd, event, tool, input_text, plugin_dirs or of_group, as_json=as_json)
 
 
 @click.group(invoke_without_command=True, context_settings=CONTEXT_SETTINGS)

@@ -153,7 +153,9 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 @value_option(
     "--json-schema", "JSON|FILE", "Return structured output that matches this JSON Schema."
 )
-@value_option("--max-turns", "N", "Maximum number of model calls of the main run.", COUNT)
+@value_option(
+    "--max-turns", "N", "Maximum model calls of the main run; one more for a summary.", COUNT
+)
 @value_option("--max-minutes", "N", "Time limit in minutes, child runs included.", AMOUNT)
 @value_option("--max-tokens", "N", "Token limit (input + output), child runs included.", COUNT)
 @value_option(

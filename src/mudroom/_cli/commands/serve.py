@@ -63,7 +63,7 @@ from ._options import (
 )
 @value_option("-m --model", "MODEL", "provider:model, e.g. anthropic:claude-sonnet-4-5, offline.")
 @value_option("--child-model", "MODEL", "Model of child runs (default: as the prompt).")
-@value_option("--max-turns", "N", "Maximum number of model calls of a prompt.", COUNT)
+@value_option("--max-turns", "N", "Maximum model calls of a prompt; one more for a summary.", COUNT)
 @value_option("--max-minutes", "N", "Time limit of a prompt in minutes.", AMOUNT)
 @value_option("--max-tokens", "N", "Token limit of a prompt (input + output).", COUNT)
 @value_option("--max-budget-usd", "USD", "Spending limit of a prompt.", AMOUNT)

@@ -10,6 +10,7 @@ from ..._projections.run_view import RunView
 from ..._projections.safe_text import sanitize, sanitize_line
 from ..output.text import Glyphs, Line, wrap, wrap_line
 from ..output.transcript_lines import format_transcript
+from ..output.tree_lines import MAX_OUTPUT_LINES
 
 
 class TranscriptPager:
@@ -45,7 +46,7 @@ class TranscriptPager:
             for line in self.run.streamed_tail.splitlines()
             for part in wrap(line, columns - 2)
         ]
-        for row in self.run.output_tail.splitlines():
+        for row in self.run.output_tail.splitlines()[-MAX_OUTPUT_LINES:]:
             streaming += wrap_line([(f"    {sanitize(row).expandtabs(4)}", "dim")], columns)
         lines = [*self._body, *streaming, *self._format_unread(columns)]
         self.lines_from_end = max(0, min(self.lines_from_end, len(lines) - height))

@@ -184,9 +184,8 @@ class RunReporter:
 
         ledger = self._ledger.ledger
         if self._lines:
-            has_value = self._as_json and report.ok
             result = self._lines.make_result_line(
-                report, msgspec.to_builtins(ledger), has_value=has_value
+                report, msgspec.to_builtins(ledger), has_value=self._as_json
             )
             self._write_line(result)
         elif not self._answer:

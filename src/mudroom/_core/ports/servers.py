@@ -27,6 +27,7 @@ class ServerStatus(Struct, frozen=True):
         starts: number of starts in this session.
         last_lines: the end of its error output.
         needs_login: true if it failed because it wants a login or a token.
+        left_out: why tools, prompts or resources of it are not used, "" if all are.
 
     Example:
         statuses: tuple[ServerStatus, ...] = session.mcp_servers
@@ -43,6 +44,7 @@ class ServerStatus(Struct, frozen=True):
     starts: int = 0
     last_lines: str = ""
     needs_login: bool = False
+    left_out: str = ""
 
 
 class ServerPrompt(Struct, frozen=True):

@@ -123,7 +123,7 @@ class ChildRun:
     async def wait_for_result(self) -> ToolResult:
         """Wait for the end of the child and return the result of the call.
 
-        If the child is detached before its end, it goes on in the background.
+        If the child is detached before its end, it continues in the background.
         """
         run = self._context.run
         windows = run.evidence.open_windows

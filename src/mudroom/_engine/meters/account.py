@@ -1,4 +1,4 @@
-"""Account: one limit, with what is spent and held; the requests that it holds for."""
+"""Account: one limit with the amounts spent and held, and the requests it holds for."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class HookSet:
         self._log = run_log
         self._call_tool = call_tool
         self._threads = ThreadPoolExecutor(MAX_PROCESSES, "hook")
-        self._background: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[HookOutcome]] = set()
         self._finished_once: set[int] = set()
         self._acted_for: set[str] = set()
 
@@ -137,18 +137,42 @@ class HookSet:
     async def _run_spec(
         self, spec: HookSpec, fields: Mapping[str, Any], seconds: float | None
     ) -> HookOutcome:
-        if not spec.in_background:
+        """Run a hook; one in the background, or one that goes there itself, has no outcome."""
+        if spec.in_background:
+            self._keep(asyncio.create_task(self._run_to_end(spec, fields, None)))
+            return HookOutcome()
+        if spec.kind != "command":
             return await self._run_to_end(spec, fields, seconds)
-        task = asyncio.create_task(self._run_in_background(spec, fields))
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def release(*_: object) -> None:
+            if not released.done():
+                released.set_result(None)
+
+        task = asyncio.create_task(self._run_to_end(spec, fields, seconds, release))
+        task.add_done_callback(release)
+        try:
+            await released
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task})
+            raise
+        if task.done():
+            return task.result()
+        self._keep(task)
         return HookOutcome()
 
-    async def _run_in_background(self, spec: HookSpec, fields: Mapping[str, Any]) -> None:
-        await self._run_to_end(spec, fields, None)
+    def _keep(self, task: asyncio.Task[HookOutcome]) -> None:
+        """Let a hook go on in the background, until the session ends."""
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
     async def _run_to_end(
-        self, spec: HookSpec, fields: Mapping[str, Any], seconds: float | None
+        self,
+        spec: HookSpec,
+        fields: Mapping[str, Any],
+        seconds: float | None,
+        release: Callable[[], object] = lambda: None,
     ) -> HookOutcome:
         is_gemini = spec.dialect == "gemini"
         data = msgspec.json.encode(to_gemini_input(spec, fields) if is_gemini else fields)
@@ -161,7 +185,7 @@ class HookSet:
         elif spec.kind == "mcp_tool":
             outcome, ending = await call_hook_tool(spec, fields, limit, self._call_tool)
         else:
-            outcome, ending = await self._run_program(spec, fields, data, limit)
+            outcome, ending = await self._run_program(spec, fields, data, limit, release)
         self._log.append(
             HookRun(
                 at=started_at,
@@ -186,11 +210,21 @@ class HookSet:
         return msgspec.structs.replace(outcome, origin=f"hook:{spec.event} {spec.origin}".strip())
 
     async def _run_program(
-        self, spec: HookSpec, fields: Mapping[str, Any], data: bytes, seconds: float
+        self,
+        spec: HookSpec,
+        fields: Mapping[str, Any],
+        data: bytes,
+        seconds: float,
+        release: Callable[[], object],
     ) -> tuple[HookOutcome, str]:
         command = spec.command if spec.args is None else (spec.command, *spec.args)
-        program = HookProgram(command, self._folder, {**self._environ, **spec.env})
         loop = asyncio.get_running_loop()
+        program = HookProgram(
+            command,
+            self._folder,
+            {**self._environ, **spec.env},
+            on_async=lambda: loop.call_soon_threadsafe(release),
+        )
         running = loop.run_in_executor(self._threads, program.run, data, seconds)
         try:
             ending = await asyncio.shield(running)
@@ -327,6 +361,8 @@ def from_gemini_output(
 # Bytes of one output that are kept; the program may write more.
 MAX_OUTPUT = 8 << 20
 _CHUNK = 1 << 16
+# Bytes in which the announcement of a program in the background must end.
+_MAX_ANNOUNCEMENT = 4096
 # Between two looks at whether the program has ended or must be ended.
 _CHECK_SECONDS = 0.05
 # For output of other processes after the program itself has ended.
@@ -349,16 +385,60 @@ class ProgramEnding(Struct, frozen=True):
     failure: str = ""
 
 
+class Announcement:
+    """The first line of a program that goes on in the background: `{"async": true}`.
+
+    Attributes:
+        is_read: true if it is known whether the program announces that.
+        size: bytes of the line, 0 without an announcement.
+        seconds: time that the program wants from then on; 0 for the limit that it has.
+    """
+
+    def __init__(self) -> None:
+        self.is_read = False
+        self.size = 0
+        self.seconds = 0.0
+
+    def read(self, output: bytearray) -> bool:
+        """Read it in the output so far. Return whether it is there."""
+        end = output.find(b"\n", 0, _MAX_ANNOUNCEMENT)
+        self.is_read = end >= 0 or len(output) >= _MAX_ANNOUNCEMENT
+        line = output[: end if end >= 0 else _MAX_ANNOUNCEMENT]
+        if not line.lstrip().startswith(b"{"):
+            return False
+        try:
+            value = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeError):
+            return False  # an object of several lines, or one that is not written whole
+        if value.get("async") is not True:
+            return False
+        self.is_read = True
+        self.size = len(line)
+        wanted = value.get("asyncTimeout")
+        if isinstance(wanted, int | float) and wanted > 0:
+            self.seconds = wanted / 1000
+        return True
+
+
 class HookProgram:
-    """Runs a program in a thread; `stop` may be called from another one."""
+    """Runs a program in a thread; `stop` may be called from another one.
+
+    Arguments:
+        on_async: called in that thread if the program announces that it goes on in the background.
+    """
 
     def __init__(
-        self, command: str | Sequence[str], folder: str, environ: Mapping[str, str]
+        self,
+        command: str | Sequence[str],
+        folder: str,
+        environ: Mapping[str, str],
+        on_async: Callable[[], object] = lambda: None,
     ) -> None:
         is_line = isinstance(command, str)
         self._command = [_find_shell(), "-c", command] if is_line else list(command)
         self._folder = folder
         self._environ = environ
+        self._on_async = on_async
         self._stopped = threading.Event()
 
     def stop(self) -> None:
@@ -388,23 +468,35 @@ class HookProgram:
             return ProgramEnding(failure=f"it cannot be started: {error}")
         pipes = _Pipes(process, data)
         try:
-            failure = self._wait(process, pipes, time.monotonic() + seconds)
+            announcement = Announcement()
+            failure = self._wait(process, pipes, announcement, seconds)
             if failure:
-                failure = failure.format(seconds=seconds)
                 _kill_group(process)
             return ProgramEnding(
                 None if failure else process.returncode,
-                bytes(pipes.outputs[process.stdout]),
+                bytes(pipes.outputs[process.stdout])[announcement.size :],
                 bytes(pipes.outputs[process.stderr]),
                 failure,
             )
         finally:
             pipes.close()
 
-    def _wait(self, process: subprocess.Popen[bytes], pipes: _Pipes, deadline: float) -> str:
+    def _wait(
+        self,
+        process: subprocess.Popen[bytes],
+        pipes: _Pipes,
+        announcement: Announcement,
+        seconds: float,
+    ) -> str:
         """Wait for the end; return "" or why the program must be killed."""
+        deadline = time.monotonic() + seconds
+        output = pipes.outputs[process.stdout]
         while True:
             pipes.transfer(_CHECK_SECONDS)
+            if not announcement.is_read and announcement.read(output):
+                seconds = announcement.seconds or seconds
+                deadline = time.monotonic() + seconds
+                self._on_async()
             if process.poll() is not None:
                 rest = time.monotonic() + _REST_SECONDS
                 while pipes.is_open and time.monotonic() < rest:
@@ -413,7 +505,7 @@ class HookProgram:
             if self._stopped.is_set():
                 return "it was stopped"
             if time.monotonic() >= deadline:
-                return "it did not end within {seconds:g} s"
+                return f"it did not end within {seconds:g} s"
 
 
 @cache

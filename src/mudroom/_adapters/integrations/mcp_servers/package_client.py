@@ -318,6 +318,12 @@ async def list_offers(client: Client) -> Listing:
         first_by_name: dict[str, mcp_types.Tool] = {}
         for tool in listed:
             first_by_name.setdefault(tool.name, tool)
+        # Servers without the capability never get tasks, whatever their tools say.
+        if capabilities.tasks is not None:
+            only_as_task = [name for name, tool in first_by_name.items() if _needs_task(tool)]
+            for name in only_as_task:
+                del first_by_name[name]
+                faults.append(f"the tool {name} works only as a task, which mudroom does not start")
         tools = [_convert_tool(tool) for tool in first_by_name.values()]
     prompts: list[ListedPrompt] = []
     resources: list[ListedResource] = []
@@ -418,6 +424,10 @@ async def _list_resources(client: Client, faults: list[str]) -> list[ListedResou
         ListedResource(each.uri_template, each.title or each.name, is_template=True)
         for each in templates
     ]
+
+
+def _needs_task(tool: mcp_types.Tool) -> bool:
+    return tool.execution is not None and tool.execution.task_support == "required"
 
 
 def _convert_tool(tool: mcp_types.Tool) -> ListedTool:

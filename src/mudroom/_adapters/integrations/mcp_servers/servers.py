@@ -274,6 +274,7 @@ class McpServers:
                 server.connection.starts,
                 server.connection.last_lines,
                 needs_login=server.connection.needs_login,
+                left_out=server.cached.listing.fault if server.cached else "",
             )
             for server in self._servers.values()
         ]
@@ -454,8 +455,8 @@ class OwnServers:
         await asyncio.gather(*(servers.close() for servers in list(self._opened)))
 
 
-ParseImage = Callable[[bytes], ImageBlock | None]
-"""Reads an image file, None if it cannot be sent to models."""
+ParseImage = Callable[[bytes], ImageBlock | str]
+"""Reads an image file; returns the reason if it cannot be sent to models."""
 
 
 def make_tool_result(
@@ -472,9 +473,13 @@ def make_tool_result(
         if not part.data:
             parts.append(part.text)
             continue
-        parts.append(_store(part, context, number))
-        if part.media_type.startswith("image/") and (image := parse_image(part.data)):
+        stored = _store(part, context, number)
+        image = parse_image(part.data) if part.media_type.startswith("image/") else None
+        if isinstance(image, ImageBlock):
             images.append(image)
+        elif image:
+            stored += f"; the image cannot be shown to you: {image}"
+        parts.append(f"[{stored}]")
     has_text = any(part.text for part in result.content)
     if not has_text and result.structured is not None:
         parts.insert(0, msgspec.json.encode(result.structured).decode())
@@ -498,7 +503,7 @@ def _store(part: Content, context: ToolContext, number: int) -> str:
     write_private_file(path, part.data)
     if path != created:
         created.unlink()
-    return f"[{part.media_type}, {len(part.data):,} bytes, in {path}]"
+    return f"{part.media_type}, {len(part.data):,} bytes, in {path}"
 
 
 class CachedListing(Struct, frozen=True):

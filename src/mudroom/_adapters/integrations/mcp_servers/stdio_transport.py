@@ -101,8 +101,14 @@ _KEPT_LINES = 20
 """Lines of a server that are no messages and are kept, for diagnosis."""
 _KEPT_CHARACTERS = 200
 """Characters of each."""
+_LISTEN = "subscriptions/listen"
+"""Request that a server answers when it ends, and not before."""
 _MAY_HAVE_ACTED = "the call may have had an effect"
 _TOO_LONG = f"its answer is a line of more than {MAX_LINE >> 20} MiB; {_MAY_HAVE_ACTED}"
+_TOO_LONG_FOR_ANY = (
+    f"it sent a line of more than {MAX_LINE >> 20} MiB that does not say which call it answers, "
+    f"so this call ended, too; {_MAY_HAVE_ACTED}"
+)
 _BROKEN = f"its answer is no valid message of JSON-RPC; {_MAY_HAVE_ACTED}"
 
 
@@ -150,22 +156,22 @@ class StdioTransport:
         on_end: called when the server sends nothing more.
 
     Attributes:
-        fault: why the output is not read any more, "" for its end.
+        fault: "", as the output is read to its end.
         has_lost_session: False, as only HTTP has sessions. needs_login: the same for logins.
         ignored_lines: the last lines that are no messages.
     """
 
+    fault = ""
     has_lost_session = False
     needs_login = False
 
     def __init__(self, process: ServerProcess, on_end: Callable[[], object]) -> None:
-        self.fault = ""
         self.ignored_lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._process = process
         self._on_end = on_end
         self._probe: asyncio.Task[None] | None = None
         self._probe_id: object = None
-        self._open_requests: dict[str, mcp_types.RequestId] = {}
+        self._open_requests: dict[str, mcp_types.JSONRPCRequest] = {}
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator[TransportStreams]:
@@ -199,7 +205,7 @@ class StdioTransport:
             return
         if not isinstance(message, mcp_types.JSONRPCRequest):
             return
-        self._open_requests[str(message.id)] = message.id
+        self._open_requests[str(message.id)] = message
         if message.method == "server/discover":
             self._probe_id = message.id
             self._probe = asyncio.create_task(self._answer_probe(message.id, sender))
@@ -219,19 +225,17 @@ class StdioTransport:
             async with sender:
                 while line := await read_line(self._process.stdout):
                     if isinstance(line, LongLine):
-                        message = self._fail_long(line)
+                        messages = self._fail_long(line)
                     else:
-                        message = self._parse(line)
-                    if message:
+                        messages = self._parse(line)
+                    for message in messages:
                         await sender.send(message)
-                    if self.fault:
-                        return
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             pass
         finally:
             self._on_end()
 
-    def _parse(self, line: bytes) -> SessionMessage | None:
+    def _parse(self, line: bytes) -> list[SessionMessage]:
         try:
             message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
@@ -245,30 +249,29 @@ class StdioTransport:
             and message.id == self._probe_id
         ):
             self._probe.cancel()
-        return SessionMessage(message)
+        return [SessionMessage(message)]
 
-    def _fail_long(self, line: LongLine) -> SessionMessage | None:
-        """Return an error in place of an answer that is too long: other calls continue."""
+    def _fail_long(self, line: LongLine) -> list[SessionMessage]:
+        """Return errors in place of an answer that is too long: the server continues."""
         self._keep_ignored(line.head)
         members = read_members(line)
         if members or not line.head.lstrip().startswith(b"{"):
             return self._fail_request(members, _TOO_LONG)
-        if len(self._open_requests) == 1:
-            (request_id,) = self._open_requests
-            return self._fail_request({"id": request_id}, _TOO_LONG)
-        # Any of the calls may wait for it, and would wait in vain.
-        self.fault = f"it sent a line of more than {MAX_LINE >> 20} MiB"
-        return None
+        # Any of the calls may wait for it, and would wait in vain. What the server tells of
+        # changes is never that long.
+        waiting = [key for key, each in self._open_requests.items() if each.method != _LISTEN]
+        reason = _TOO_LONG if len(waiting) == 1 else _TOO_LONG_FOR_ANY
+        return [each for key in waiting for each in self._fail_request({"id": key}, reason)]
 
-    def _fail_request(self, members: dict[str, Any], reason: str) -> SessionMessage | None:
-        """Return an error for the request that a message answers, None if it answers none."""
+    def _fail_request(self, members: dict[str, Any], reason: str) -> list[SessionMessage]:
+        """Return an error for the request that a message answers, if it answers one."""
         if "method" in members:
             self._refuse(members)
-            return None
-        request_id = self._open_requests.pop(str(members.get("id")), None)
-        if request_id is None:
-            return None
-        return _make_error(request_id, mcp_types.INTERNAL_ERROR, reason)
+            return []
+        request = self._open_requests.pop(str(members.get("id")), None)
+        if request is None:
+            return []
+        return [_make_error(request.id, mcp_types.INTERNAL_ERROR, reason)]
 
     def _refuse(self, members: dict[str, Any]) -> None:
         """Answer a request of the server that cannot be read: it would wait for the answer."""

@@ -291,7 +291,7 @@ _REMEDY = "Remove it, or let the run share the folder."
 
 
 class KilledGitError(WorkspaceError):
-    """A git that was killed: it made no progress, or nobody waits for it. It is not run again."""
+    """A git that was killed: it made no progress, or nothing waits for it. It is not run again."""
 
 
 class ProgressCheck:

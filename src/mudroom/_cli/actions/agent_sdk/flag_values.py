@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...._adapters import agent_files
+from ...._adapters.agent_files.locations import SOURCES
 from ...._core.agents import Agent, Mode
 from ...._core.tool_names import parse_tool_patterns
 from ...._session.agent_catalog import KNOWN_TOOLS
@@ -31,7 +32,7 @@ class SdkValues(Struct, frozen=True, kw_only=True):
         rules: permission rules of `--settings`. mode: its permission mode, or "".
         host_servers: names of the MCP servers that run in the host.
         other_servers: configuration of other MCP servers, by name.
-        reads_files: whether settings, agents and context files are read.
+        sources: whose settings, agents and context files are read.
     """
 
     system_prompt: str = ""
@@ -41,7 +42,7 @@ class SdkValues(Struct, frozen=True, kw_only=True):
     mode: str = ""
     host_servers: tuple[str, ...] = ()
     other_servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    reads_files: bool = True
+    sources: tuple[str, ...] = SOURCES
 
     def make_root_agent(self, system_prompt: str, appended_prompt: str) -> Agent | None:
         """Return the agent that runs the prompts, or None if neither flags nor host change it.
@@ -76,9 +77,6 @@ def parse_sdk_values(flags: Mapping[str, Sequence[str]], cwd: str, notices: list
     servers: dict[str, Any] = {}
     for text in flags.get("--mcp-config", ()):
         servers |= _read_servers(text, cwd)
-    sources = last.get("--setting-sources")
-    if sources and not {"user", "project"} <= set(sources.split(",")):
-        notices.append(f"mudroom reads all settings files or none: --setting-sources={sources}")
     in_host = [name for name, entry in servers.items() if _get_type(entry) == "sdk"]
     return SdkValues(
         system_prompt=prompt,
@@ -88,9 +86,20 @@ def parse_sdk_values(flags: Mapping[str, Sequence[str]], cwd: str, notices: list
         mode=mode,
         host_servers=tuple(in_host),
         other_servers={name: servers[name] for name in servers if name not in in_host},
-        # An empty --setting-sources asks for no files at all.
-        reads_files=sources is None or bool(sources.strip()),
+        sources=_parse_sources(last.get("--setting-sources"), notices),
     )
+
+
+def _parse_sources(text: str | None, notices: list[str]) -> tuple[str, ...]:
+    if text is None:
+        return SOURCES
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    notices += [
+        f"mudroom has no {name} of --setting-sources" for name in names if name not in SOURCES
+    ]
+    if "local" in names and "project" not in names:
+        notices.append("mudroom reads the files of local with those of project only")
+    return tuple(name for name in SOURCES if name in names)
 
 
 def _parse_tools(text: str | None, notices: list[str]) -> tuple[str, ...] | None:

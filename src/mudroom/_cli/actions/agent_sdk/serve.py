@@ -22,6 +22,7 @@ from mudroom_hosts.agent_sdk.setup import (
 from mudroom_hosts.line_streams import LineInput, LineOutput
 
 from ...._adapters.agent_files import load_output_styles
+from ...._adapters.agent_files.locations import SOURCES, find_places
 from ...._adapters.integrations.hook_programs.events import RULES
 from ...._adapters.models.providers import list_usable_models
 from ...._core.agents import Agent
@@ -145,10 +146,11 @@ async def _serve_until_signal(
     return 128 + signals[0] if signals else 0
 
 
-def _list_styles(session: Session) -> list[str]:
+def _list_styles(session: Session, sources: Sequence[str]) -> list[str]:
+    places = find_places(sources, session.cwd, session.user_home)
     loaded = load_output_styles(
-        session.cwd,
-        user_home=session.user_home,
+        places.folder,
+        user_home=places.user_home,
         plugins=session.plugins,
         trusts_folder=session.trusted,
     )
@@ -172,8 +174,8 @@ class _SessionPlanner:
         self._options = options
         self._values = values
         self._programs = None
-        if values.reads_files:
-            self._programs = load_programs(options.settings, options.cwd)
+        if values.sources:
+            self._programs = load_programs(options.settings, options.cwd, values.sources)
         elif options.settings.plugin_dirs:
             self._notices.append("--plugin-dir is not used without --setting-sources")
         self._servers = self._load_servers(self._notices)
@@ -189,7 +191,7 @@ class _SessionPlanner:
             self._options.cwd,
             can_ask=self.asks_host,
             accepts_unknown=True,
-            reads_files=values.reads_files,
+            sources=values.sources,
         )
         rules = (*loaded.permissions.rules, *values.rules, *plan.rules)
         permissions = replace(loaded.permissions, rules=rules)
@@ -216,8 +218,10 @@ class _SessionPlanner:
             session=session,
             outputs=outputs,
             servers=servers,
-            load_prompts=partial(list_file_prompts, session) if values.reads_files else tuple,
-            list_styles=partial(_list_styles, session),
+            load_prompts=(
+                partial(list_file_prompts, session, values.sources) if values.sources else tuple
+            ),
+            list_styles=partial(_list_styles, session, values.sources),
         )
 
     def _load_servers(self, notices: list[str]) -> list[ServerSpec]:
@@ -252,8 +256,9 @@ class _SessionPlanner:
         options: dict[str, Any] = {"prices": True}
         if plan.model:
             options["model"] = plan.model
-        if not self._values.reads_files:
-            options["agent_files"] = False
+        options["agent_files"] = self._values.sources
+        if self._values.sources != SOURCES:  # a settings file that is left out may name one
+            options["output_style"] = settings.output_style
         agents: list[Agent] = []
         servers = [*chosen]
         if settings.agents:  # its notices and servers are those of the settings

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ...._adapters.agent_files import may_declare_servers, may_have_rights
+from ...._adapters.agent_files.locations import SOURCES, Places, find_places
 from ...._adapters.integrations.file_names import has_program_files
 from ...._session.config import Settings, find_user_file
 from ..load_permissions import is_trusted
@@ -24,15 +26,23 @@ def find_own_servers() -> str:
     return str(find_user_file(os.environ).with_name(OWN_SERVERS))
 
 
-def load_programs(settings: Settings, cwd: str) -> UsablePrograms | None:
-    """Load the programs that files declare; None if there is no such file."""
-    user_home = os.environ.get("HOME", "")
+def load_programs(
+    settings: Settings, cwd: str, sources: Collection[str] = SOURCES
+) -> UsablePrograms | None:
+    """Load the programs that files declare; None if there is no such file.
+
+    Arguments:
+        sources: whose files are used.
+    """
+    places = find_places(sources, cwd, os.environ.get("HOME", ""))
+    user_home = places.user_home
+    own_file = find_own_servers() if "user" in sources else ""
     plugin_dirs = list_plugin_dirs(settings)
     has_agent_servers = may_declare_servers(cwd, user_home)
     has_rights = may_have_rights(cwd, user_home)
     # Most folders have no such files: look first whether they exist, because reading them imports a
     # lot.
-    has_files = has_agent_servers or has_program_files(cwd, user_home, find_own_servers())
+    has_files = has_agent_servers or has_program_files(cwd, user_home, own_file)
     if not (plugin_dirs or has_files or has_rights):
         return None
     from ...._adapters.integrations.usable_programs import load_usable_programs
@@ -45,29 +55,34 @@ def load_programs(settings: Settings, cwd: str) -> UsablePrograms | None:
         home=settings.home,
         user_home=user_home,
         environ=os.environ,
-        own_file=find_own_servers(),
+        own_file=own_file,
         plugin_dirs=plugin_dirs,
-        agent_servers=_load_agent_servers(settings, cwd, user_home) if has_agent_servers else (),
+        agent_servers=_load_agent_servers(settings, cwd, places) if has_agent_servers else (),
         trusts_all=trusts_all,
     )
+    if tuple(sources) != SOURCES:
+        programs = programs.select(
+            reads_project=bool(places.folder),
+            reads_local=bool(places.folder) and places.reads_local,
+        )
     if not (has_rights or any(plugin.place for plugin in programs.plugins)):
         return programs
     from ..prompt_files import list_rights
 
     return programs.add_prompts(
-        list_rights(cwd, programs.plugins), settings.home, trusts_all=trusts_all
+        list_rights(places, programs.plugins), settings.home, trusts_all=trusts_all
     )
 
 
-def _load_agent_servers(settings: Settings, cwd: str, user_home: str) -> list[ServerEntry]:
+def _load_agent_servers(settings: Settings, cwd: str, places: Places) -> list[ServerEntry]:
     from ...._adapters.agent_files import load_agent_files
     from ...._adapters.integrations.mcp_servers.files import ServerEntry
     from ...._session.agent_catalog import KNOWN_TOOLS
 
     # The session reads the files again and reports what is wrong with them.
     declared = load_agent_files(
-        cwd,
-        user_home=user_home,
+        places.folder,
+        user_home=places.user_home,
         tools=KNOWN_TOOLS,
         trusts_folder=is_trusted(settings, cwd),
     ).servers

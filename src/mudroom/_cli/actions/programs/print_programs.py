@@ -78,8 +78,8 @@ def print_server(cwd: str, name: str, *, as_json: bool) -> int:
     return 0
 
 
-def print_hooks(cwd: str, *, as_json: bool) -> int:
-    settings = load_settings(cwd)
+def print_hooks(cwd: str, plugin_dirs: str | None, *, as_json: bool) -> int:
+    settings = load_settings(cwd, plugin_dirs=plugin_dirs)
     programs = require_programs(settings, cwd)
     runs = RunLog(settings.home).find_last_runs() if programs.listed_hooks else {}
     if as_json:

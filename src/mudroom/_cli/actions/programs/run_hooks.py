@@ -30,7 +30,9 @@ from .load_programs import require_programs
 _NEEDS_SESSION = "(type mcp_tool: its server works in a session only)"
 
 
-def run_hooks(cwd: str, event: str, tool: str, input_text: str, *, as_json: bool) -> int:
+def run_hooks(
+    cwd: str, event: str, tool: str, input_text: str, plugin_dirs: str | None, *, as_json: bool
+) -> int:
     """Run the used hooks of an event, and print input and outcome.
 
     Hooks of type mcp_tool are listed and not run: their servers only work in a session.
@@ -38,13 +40,14 @@ def run_hooks(cwd: str, event: str, tool: str, input_text: str, *, as_json: bool
     Arguments:
         tool: of the example call, for events of tools.
         input_text: a JSON object with the tool's input, or the fields of another event.
+        plugin_dirs: folders of plugins that are used, too; None for those of the settings.
 
     Raises UnknownName for the event, UsageError for the input.
     """
     if event not in RULES:
         raise UnknownName("hook event", event, RULES)
     folder = os.path.realpath(cwd)
-    settings = load_settings(cwd)
+    settings = load_settings(cwd, plugin_dirs=plugin_dirs)
     programs = require_programs(settings, cwd)
     fields = _make_fields(event, folder, get_claude_name(tool), _parse_input(input_text))
     run_log = RunLog(settings.home)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ...._adapters.integrations.mcp_servers.servers import McpServers
 from ...._adapters.integrations.mcp_servers.spec import ServerSpec
+from ...._adapters.integrations.usable_programs import NOT_TRUSTED
 from ...._core.listings import count_noun
 from ...._core.ports import ApprovalDecision, ServerStatus, ToolContext
 from ...._core.ports.approval import FormField, InputForm, list_fields, parse_value
@@ -25,10 +26,11 @@ from ...._core.tools import Tool
 from ...._projections.safe_text import escape_hidden, escape_line, sanitize, sanitize_line
 from ...._session.config import Settings
 from ....errors import UnknownName, UsageError
-from ...output.listing import print_rows
+from ...output.listing import print_entry, print_rows
 from ...output.progress import print_notice
 from ..load_settings import load_settings
 from .load_programs import require_programs
+from .print_programs import TRUST_HINT
 
 _YES_OR_NO = FormField("answer", "boolean", is_required=True)
 
@@ -175,17 +177,25 @@ def print_tools(cwd: str, name: str) -> int:
     Arguments:
         name: of one server, "" for all.
     """
-    return asyncio.run(_print_tools(_open_servers(cwd, name)))
+    settings = load_settings(cwd)
+    programs = require_programs(settings, cwd)
+    waiting = [each.name for each in programs.untrusted if isinstance(each, ServerSpec)]
+    servers = _open_servers(programs.servers, settings, cwd, name)
+    return asyncio.run(_print_tools(servers, [] if name else waiting))
 
 
-async def _print_tools(servers: McpServers) -> int:
+async def _print_tools(servers: McpServers, waiting: Sequence[str]) -> int:
+    """Print the tools of servers. `waiting`: names of the servers that are not trusted."""
     try:
         await servers.refresh()
         rows: list[tuple[str, str]] = []
         for status in servers.list_states():
             rows.append((escape_line(status.name), describe_status(status)))
             rows += list_tool_rows(servers.tools.values(), status.name)
+        rows += [(escape_line(name), f"not used: {NOT_TRUSTED}") for name in waiting]
         print_rows(rows or [("no MCP servers. To add one: mudroom mcp add", "")])
+        if waiting:
+            print_entry(TRUST_HINT)
         return int(any(status.state == "failed" for status in servers.list_states()))
     finally:
         await servers.close()
@@ -212,6 +222,8 @@ def describe_status(status: ServerStatus) -> str:
         parts.append(f"protocol {status.protocol}")
     if status.pid:
         parts.append(f"process {status.pid}")
+    if status.left_out:
+        parts.append(f"not used: {escape_line(status.left_out)}")
     return ", ".join(parts)
 
 
@@ -229,7 +241,9 @@ def call_tool(cwd: str, server: str, tool: str, arguments: str) -> int:
             remedy=f"""Write for example: mudroom mcp call {server} {tool} '{{"path": "."}}'""",
         ) from error
     name = make_server_tool_name(server, tool)
-    return asyncio.run(_call_tool(_open_servers(cwd, server), name, parsed))
+    settings = load_settings(cwd)
+    servers = _open_servers(require_programs(settings, cwd).servers, settings, cwd, server)
+    return asyncio.run(_call_tool(servers, name, parsed))
 
 
 async def _call_tool(servers: McpServers, name: str, arguments: dict[str, Any]) -> int:
@@ -251,10 +265,10 @@ async def _call_tool(servers: McpServers, name: str, arguments: dict[str, Any]) 
         await servers.close()
 
 
-def _open_servers(cwd: str, name: str) -> McpServers:
-    """Open the servers that a session in the folder would use, or one of them."""
-    settings = load_settings(cwd)
-    specs = require_programs(settings, cwd).servers
+def _open_servers(
+    specs: Sequence[ServerSpec], settings: Settings, cwd: str, name: str
+) -> McpServers:
+    """Open servers, or the one of this name. Raises UnknownName."""
     if name and name not in (known := {spec.name for spec in specs}):
         raise UnknownName("MCP server", name, known, remedy="See why one is not used: mudroom mcp.")
     return make_servers([spec for spec in specs if name in ("", spec.name)], settings, cwd)
@@ -263,7 +277,7 @@ def _open_servers(cwd: str, name: str) -> McpServers:
 def make_servers(specs: Sequence[ServerSpec], settings: Settings, cwd: str) -> McpServers:
     """Make servers for one command."""
     from ...._adapters.output_filters import Redactor
-    from ...._adapters.tools._image_files import parse_sendable_image
+    from ...._adapters.tools._image_files import parse_image_or_reason
 
     return McpServers(
         # No agent runs here, so the servers that only one agent has are used, too.
@@ -273,7 +287,7 @@ def make_servers(specs: Sequence[ServerSpec], settings: Settings, cwd: str) -> M
         cache_folder=os.path.join(settings.home, "mcp"),
         # The user types the call, which is all the permission it needs.
         is_allowed=lambda _: True,
-        parse_image=parse_sendable_image,
+        parse_image=parse_image_or_reason,
         make_redact=Redactor,
         # The command itself shows why a server cannot be used.
         logs_failures=False,

@@ -175,7 +175,7 @@ class LandingFolder:
         return check(self._read(file, folder, name))
 
     def stage_again(self, file: LandingFile) -> None:
-        """Stage a file of a landing that was killed, if somebody removed what was staged."""
+        """Stage a file of a landing that was killed, if the staged file was removed."""
         if file.after:
             with self._open_folder(file, makes_folders=True) as (folder, _):
                 present = stat_entry(folder, file.temporary)
@@ -212,7 +212,7 @@ class LandingFolder:
                 set_aside_checked(folder, name, file.temporary, check)
 
     def _write_old(self, folder: int, name: str, file: LandingFile) -> None:
-        """Write the old file again, from the store: somebody removed it, such as `git clean`."""
+        """Write the old file again, from the store: a program removed it, such as `git clean`."""
         if file.old_files is not None:
             write_folder(folder, file.temporary, file.old_files, self._contents.read)
         else:
