@@ -19,6 +19,7 @@ from mudroom import (
     ToolCallBlock,
     UsageError,
 )
+from mudroom._replay import replay
 from mudroom.errors import UnknownName
 from mudroom.events import (
     RunFinished,
@@ -264,3 +265,13 @@ async def test_a_session_without_any_key_uses_the_offline_model_and_says_so(
         assert session.model.startswith("offline")
         assert "ANTHROPIC_API_KEY" in session.notices[0]
         assert "offline" in session.notices[0]
+
+
+async def test_a_model_for_one_prompt_answers_this_prompt_only(tmp_path: Path) -> None:
+    journal = MemoryJournal()
+    model = ScriptedModel(lambda request: "scripted")
+    async with Session(model=model, cwd=str(tmp_path), journal=journal) as session:
+        models = [(await session.run("help", model=name)).model for name in ("", "offline", "")]
+    assert [name.partition(":")[0] for name in models] == ["scripted", "offline", "scripted"]
+    assert len(model.requests) == 2
+    assert await replay(journal.events) == journal.events

@@ -1,7 +1,7 @@
 """Events: the only record of a session. They nest like brackets: session > run > turn > tool call.
 
 SessionOpened
-  RunStarted                      the brief: the whole input of the run
+  RunStarted | RunResumed         the brief: the whole input of the run; or the run continues
     MessageSent                   a message to the run; stored before it is delivered
     NoteInjected                  text for the model from the engine or a hook
     MessageDelivered              text of a message, added to the next request
@@ -10,11 +10,15 @@ SessionOpened
       ModelCallRetried …          the call failed and is repeated; its streamed text is void
     TurnFinished | TurnFailed     the complete answer, stored before any of its tool calls starts
     ResultsCleared | Compacted    the next request has less of the earlier conversation
+    ConversationRewound           the next prompt continues from an earlier one
     PermissionDecided             a tool call was denied, or the approver was asked
     ToolCallStarted               intent: stored before the tool acts
       FileWriteIntended           stored before the file is written
+      InputAnswered               the user answered a question of an MCP server
     ToolCallFinished              result: stored before the next step depends on it
     TeamMessageSent               a message to a named child; its run reads it, or its next run
+    CheckStarted … CheckFinished  the command that checks the work of children
+    WorkMerged                    files of a child came to the folder of its parent
     RunWaiting                    the run waits for its background children; no request is sent
   RunFinished                     the report
 SessionClosed
@@ -577,7 +581,7 @@ StoredEvent = (
 )
 """One event of the journal: every event except streamed text."""
 AnyEvent = StoredEvent | Delta
-"""One event as a watcher receives it. The page "journal and ledger" lists all of them.
+"""One event as a watcher receives it. The classes above are all kinds there are.
 
 Example:
     def print_event(event: AnyEvent) -> None:

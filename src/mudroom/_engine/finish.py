@@ -97,11 +97,11 @@ UNUSED_CHECK = (
 )
 
 WRAP_UP_NOTE = f"{_EXPLANATIONS[Reason.CANCELLED]} {SUMMARY_REQUEST}"
+"""Note of a run that is asked for its summary by `wrap_up`, or at the limit of a run above."""
 OWN_LIMIT_NOTES = [
     f"{_EXPLANATIONS[reason]} {SUMMARY_REQUEST}" for reason in (Reason.MAX_TURNS, Reason.BUDGET)
 ]
 """What a run reads that finds a limit used up before its next turn."""
-"""Note of a run that is asked for its summary by `wrap_up`, or at the limit of a run above."""
 
 
 class Ending(Struct, frozen=True):

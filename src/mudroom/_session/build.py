@@ -1,7 +1,7 @@
 """Builds a session's services: chooses the adapters that the options ask for.
 
 `model_registry.py` chooses model adapters, `worker_setup` those of a worker process, and
-`replay/` those of a replay.
+`_replay/` those of a replay.
 """
 
 from __future__ import annotations

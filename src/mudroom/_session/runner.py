@@ -120,7 +120,7 @@ class SessionRunner:
             report = await self._continue_interrupted(prompt, request)
             if report is None:
                 limits = self._options.prompt_budget.with_defaults(agent.budget)
-                brief = self.briefs.continue_conversation(prompt, agent, limits)
+                brief = self.briefs.continue_conversation(prompt, agent, limits, model)
                 report = await self._run_in_conversation(brief, request)
         return convert_report(report, output_type)
 

@@ -1,4 +1,4 @@
-"""The command without a name and its flags, the `help` command, and the table of all commands.
+"""The command without a name and its flags, and the `help` command.
 
 Slow imports happen inside the commands, so that mudroom starts quickly.
 """
