@@ -12,7 +12,7 @@ import msgspec
 
 from mudroom.ports import time_limit
 
-from .actor import MAX_DATA, InOrder
+from .actor import MARGIN_SECONDS, MAX_DATA, InOrder, read_clock
 from .driver_messages import (
     ActorLost,
     ActorReady,
@@ -22,7 +22,6 @@ from .driver_messages import (
     LeaseState,
     ToTransport,
 )
-from .lease import MARGIN_SECONDS, read_clock
 
 _MAX_CALLS = 2
 """Calls of one actor that have not returned: one waits for bytes, one brings bytes."""

@@ -28,7 +28,7 @@ from msgspec import Struct
 
 from mudroom.ports import MessageStream, SocketLink
 
-from .actor import WorkerActor
+from .actor import WorkerActor, read_clock
 from .actor_link import ActorHandle, ActorLink
 from .driver_messages import (
     ActorLost,
@@ -42,7 +42,6 @@ from .driver_messages import (
     ToDriver,
     ToTransport,
 )
-from .lease import read_clock
 
 _STORE_BYTES = 80_000_000
 """Size of the object store of a cluster on this machine; Ray wants at least 75 MB. Not used."""

@@ -14,7 +14,7 @@ import msgspec
 from mudroom.errors import UsageError
 from mudroom.ports import Arrivals, MessageStream, ProgramLink, ScratchDir
 
-from .actor import compute_code_digest
+from .actor import LEASE_SECONDS, MARGIN_SECONDS, compute_code_digest
 from .actor_link import UNLOADABLE
 from .driver_messages import (
     ActorLost,
@@ -33,7 +33,6 @@ from .driver_messages import (
     ToDriver,
     ToTransport,
 )
-from .lease import LEASE_SECONDS, MARGIN_SECONDS
 
 # Without -P, Python would import modules of the current folder first, which may be a stranger's.
 _COMMAND = (sys.executable, "-P", "-m", "mudroom_fleet.driver")

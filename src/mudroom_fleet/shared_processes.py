@@ -23,7 +23,7 @@ from mudroom.ports import (
     WorkerTransport,
 )
 
-from .shared_messages import (
+from .shared_program import (
     CloseSession,
     FromShared,
     OpenSession,

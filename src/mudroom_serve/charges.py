@@ -11,8 +11,7 @@ from mudroom.events import RunStarted, StoredEvent, TurnFailed, TurnFinished
 from mudroom.ports import SessionStore
 from mudroom.views import calculate_cost, stream_events
 
-from .state.sessions import SessionRecord
-from .state.spending import Amounts, SpendingRecords
+from .state.sessions import Amounts, SessionRecord, SpendingRecords
 
 
 class SessionCharges:

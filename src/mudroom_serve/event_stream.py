@@ -16,11 +16,9 @@ from mudroom.events import StoredEvent, encode_event
 from mudroom.ports import time_limit
 from mudroom.views import Redactor, redact_event, stream_events
 
-from .cursors import make_cursor, parse_cursor
-from .feed import Frame, SessionFeed, get_kind, make_frame
-from .metrics import Metrics
+from .feed import Frame, SessionFeed, get_kind, make_cursor, make_frame, parse_cursor
+from .monitoring import Faults, Metrics
 from .request_errors import make_not_found, make_wrong_request
-from .request_log import Faults
 from .response_bodies import EventPage, RecordedEvent
 from .route import Call
 from .served_session import ServerParts
@@ -28,7 +26,6 @@ from .session_registry import SessionRegistry
 from .session_routes import SessionRoutes, parse_count, respond
 from .state.sessions import SessionRecord
 from .state.tokens import TokenRecords
-from .timed_writer import TimedWriter
 
 _MAX_PAGE = 1_000
 _PAGE_BYTES = 2 << 20
@@ -221,3 +218,27 @@ def check_kinds(kinds: Iterable[str]) -> None:
         if kind not in KINDS:
             known = ", ".join(sorted(KINDS))
             raise make_wrong_request(f"there is no event {kind!r}; known: {known}", "kinds")
+
+
+class TimedWriter:
+    """Writer to a client that may read slowly.
+
+    Arguments:
+        seconds: time for one write. Then the connection is cut; the client continues with its last
+            cursor.
+    """
+
+    def __init__(self, request: web.Request, response: web.StreamResponse, seconds: float) -> None:
+        self._request = request
+        self._response = response
+        self._seconds = seconds
+
+    async def write(self, data: bytes) -> None:
+        """Write data. Raises TimeoutError, ConnectionError."""
+        try:
+            async with time_limit(self._seconds):
+                await self._response.write(data)
+        except TimeoutError:
+            if self._request.transport:
+                self._request.transport.abort()
+            raise

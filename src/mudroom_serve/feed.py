@@ -1,8 +1,13 @@
-"""SessionFeed: the newest events of a session, encoded once for all streams that show them."""
+"""SessionFeed: the newest events of a session, encoded once for all streams that show them.
+
+A cursor is an opaque text for a position in the record of a session, or in a list.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 from collections import deque
 from collections.abc import Sequence
 from itertools import islice
@@ -12,7 +17,7 @@ from msgspec import Struct
 
 from mudroom.events import Delta, StoredEvent, encode_event
 
-from .cursors import make_cursor
+from .request_errors import make_wrong_request
 
 MAX_BYTES = 4 << 20
 """Bytes of events that a feed keeps. A stream that is further behind reads the journal."""
@@ -155,3 +160,33 @@ def make_delta_frame(event: Delta, position: int, number: int) -> Frame:
 def get_kind(event: StoredEvent) -> str:
     """Return the type of an event, as its JSON has it."""
     return str(type(event).__struct_config__.tag)
+
+
+_CHECKED = 8
+"""Characters of a session's id that a cursor has."""
+
+
+def make_cursor(session: str, position: int) -> str:
+    """Return the cursor of an event. `session`: id, or "" for a place in a list."""
+    text = f"{session[:_CHECKED]}.{position}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def parse_cursor(session: str, cursor: str) -> int:
+    """Return the position of a cursor; "" is 0. Raises RequestError for a wrong one."""
+    if not cursor:
+        return 0
+    try:
+        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
+        text = base64.b64decode(padded, b"-_", validate=True).decode("ascii")
+    except (binascii.Error, ValueError):
+        text = ""
+    start, dot, position = text.partition(".")
+    is_number = position.isascii() and position.isdecimal() and len(position) < 19
+    if not (dot and start == session[:_CHECKED] and is_number):
+        raise make_wrong_request(
+            "the cursor is not one of this list or session. Use one that the server sent, or none "
+            "to begin at the start",
+            "after",
+        )
+    return int(position)

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from mudroom import __version__
 
-from .metrics import Metrics
+from .monitoring import Metrics
 from .request_bodies import DEFAULT_AGENT
 from .request_errors import RequestError
 from .response_bodies import AgentPage, AgentView, Health, ModelPage, ModelView

@@ -32,8 +32,7 @@ from .request_bodies import make_prompt, parse_answer, read_message
 from .request_errors import may_work_later
 from .setup import CommandLine, ServerOptions, SessionPlan
 from .state.inputs import CANCELLED_BEFORE, PROMPT, Input, InputRecords, InputResult
-from .state.sessions import SessionRecord, SessionRecords
-from .state.spending import SpendingRecords
+from .state.sessions import SessionRecord, SessionRecords, SpendingRecords
 
 Status = Literal["idle", "waiting", "working", "asking"]
 

@@ -19,13 +19,12 @@ from mudroom.ports import SessionStore, time_limit
 
 from .event_stream import EventRoutes
 from .information_routes import InformationRoutes
-from .metrics import Metrics
+from .monitoring import Faults, Metrics, make_request_log
 from .openai.chat import ChatRoutes
 from .openai.responses import ResponseRoutes
 from .proxy_login import ProxyLogin, make_proxy_login
 from .request_bodies import parse_body
 from .request_errors import ErrorBody, RequestError, convert_error, make_error_response
-from .request_log import Faults, make_request_log
 from .route import Call, Route
 from .route_table import (
     make_information_routes,
@@ -37,8 +36,7 @@ from .session_registry import SessionRegistry
 from .session_routes import SessionRoutes
 from .setup import CommandLine, ServerOptions
 from .state.inputs import InputRecords
-from .state.sessions import SessionRecords
-from .state.spending import SpendingRecords
+from .state.sessions import SessionRecords, SpendingRecords
 from .state.state_file import StateFile
 from .state.tokens import Token, TokenRecords, is_token
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from mudroom.errors import JournalBusy, MudroomError
 
 from .feed import SessionFeed
-from .request_log import Faults
+from .monitoring import Faults
 from .served_session import ServedSession, ServerParts
 from .state.inputs import CANCELLED_BEFORE, PROMPT, Input, InputResult
 from .state.sessions import SessionRecord, SessionRecords

@@ -16,7 +16,7 @@ from mudroom.errors import MudroomError
 from mudroom.ports import make_busy_error
 
 from .charges import explain_used_up
-from .cursors import make_cursor, parse_cursor
+from .feed import make_cursor, parse_cursor
 from .questions import Asking, list_questions
 from .request_bodies import (
     DEFAULT_AGENT,

@@ -23,11 +23,10 @@ from mudroom.ports import Approver
 from mudroom.testing import Request, ScriptedModel, call
 from mudroom_hosts.mcp import protocol
 from mudroom_hosts.mcp.following import Context, get_owner
-from mudroom_hosts.mcp.host_task import Owner
+from mudroom_hosts.mcp.host_tasks import Owner, TaskArguments
 from mudroom_hosts.mcp.protocol import EXTENSION, CallResult, McpProtocol, accepts_tasks
 from mudroom_hosts.mcp.results import ToolAnswer
 from mudroom_hosts.mcp.server import McpServer, ServerOptions
-from mudroom_hosts.mcp.task_request import TaskArguments
 
 TOOLS = (
     "greet",

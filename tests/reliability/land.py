@@ -21,13 +21,13 @@ from types import FrameType
 from typing import Any
 
 from mudroom import MudroomError
-from mudroom._adapters.workspaces import _atomic_write, _checked_rename
+from mudroom._adapters.workspaces import _atomic_write
 from mudroom._adapters.workspaces.isolated import landing
 from mudroom._adapters.workspaces.isolated.kept_work import find_kept
 from mudroom._cli.actions.workspaces import merge_kept
 
 FOLDER = os.path.dirname(landing.__file__)
-FILES = (_atomic_write.__file__, _checked_rename.__file__)
+FILES = (_atomic_write.__file__, _atomic_write.__file__)
 
 
 class Lines:

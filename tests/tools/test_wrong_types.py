@@ -26,7 +26,7 @@ from mudroom._session.config import SETTING_NAMES, validate_value
 from mudroom._session.options import make_options
 from mudroom_hosts.acp import params as acp_params
 from mudroom_hosts.acp.errors import RequestError as AcpError
-from mudroom_hosts.mcp import task_request
+from mudroom_hosts.mcp import host_tasks
 from mudroom_serve import request_bodies
 from mudroom_serve.request_errors import RequestError as HttpError
 
@@ -128,7 +128,7 @@ WIRES: dict[ModuleType, Callable[[Any, Any], object]] = {
     request_bodies: lambda kind, values: request_bodies.parse_body(
         kind, msgspec.json.encode(values)
     ),
-    task_request: lambda kind, values: task_request.parse_arguments(kind, values, "task"),
+    host_tasks: lambda kind, values: host_tasks.parse_arguments(kind, values, "task"),
 }
 
 

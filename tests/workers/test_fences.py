@@ -24,7 +24,7 @@ from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, ca
 from mudroom._adapters.workers.remote.worker_handle import WorkerHandle
 from mudroom._core.events import RunFinished, RunStarted
 from mudroom.testing.invariants import find_violations
-from mudroom_fleet.lease import LEASE_SECONDS, MARGIN_SECONDS
+from mudroom_fleet.actor import LEASE_SECONDS, MARGIN_SECONDS
 
 from ..waiting import is_alive, wait_until
 from ..worker_kinds import NEEDS_RAY

@@ -25,7 +25,7 @@ from mudroom._adapters.workers.remote.fleet_control import (
 )
 from mudroom._cli.actions import fleet as control
 from mudroom._cli.actions.fleet import drain_workers, print_status
-from mudroom_fleet.lease import LEASE_SECONDS
+from mudroom_fleet.actor import LEASE_SECONDS
 
 from ..waiting import SECONDS, is_alive, wait_until
 from ..worker_kinds import NEEDS_RAY

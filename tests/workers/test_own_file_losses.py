@@ -14,7 +14,7 @@ from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.process import ProcessConnection
 from mudroom._adapters.workers.remote import tree_transfer
-from mudroom._adapters.workers.remote.own_files import FilesNotReadyError, TravellingFiles
+from mudroom._adapters.workers.remote.tree_transfer import FilesNotReadyError, TravellingFiles
 from mudroom._adapters.workers.remote.worker import RemoteWorker
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent, ToolCallFinished
 from mudroom.testing.invariants import find_violations

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from mudroom._adapters.workers.remote.process_runs import ProcessRuns
+from mudroom._adapters.workers.remote.assigned_run import ProcessRuns
 from mudroom._core.ports import AnswerLimits
 from mudroom._platform.processes import Activity, read_activity
 

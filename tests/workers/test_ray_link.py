@@ -23,7 +23,14 @@ from mudroom._adapters.workers.remote.node_check import check_node, list_unloade
 from mudroom._session.worker_setup.setup import may_be_secret
 from mudroom.ports import RunLink
 from mudroom.testing.clock import run_virtual
-from mudroom_fleet.actor import MAX_DATA, ActorEnd, WorkerActor, compute_code_digest
+from mudroom_fleet.actor import (
+    EXIT_CODE,
+    MAX_DATA,
+    ActorEnd,
+    Lease,
+    WorkerActor,
+    compute_code_digest,
+)
 from mudroom_fleet.actor_link import ActorHandle, ActorLink, RayControl
 from mudroom_fleet.driver_messages import (
     ActorLost,
@@ -34,7 +41,6 @@ from mudroom_fleet.driver_messages import (
     LeaseState,
     ToTransport,
 )
-from mudroom_fleet.lease import EXIT_CODE, Lease
 from mudroom_fleet.ray_transport import check_versions
 
 from ..waiting import wait_until
@@ -148,7 +154,7 @@ def test_a_lease_is_not_renewed_by_a_reply_that_was_never_sent() -> None:
 
 def test_a_process_whose_lease_has_ended_stops_although_its_main_thread_is_busy() -> None:
     program = (
-        "from mudroom_fleet.lease import Lease\nLease(0.2).watch()\nwhile True: sum(range(1000))\n"
+        "from mudroom_fleet.actor import Lease\nLease(0.2).watch()\nwhile True: sum(range(1000))\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
     assert ended.returncode == EXIT_CODE

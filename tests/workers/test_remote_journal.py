@@ -8,10 +8,9 @@ from pathlib import Path
 import msgspec
 
 from mudroom._adapters.workers.remote.messages import CallSession, ToWorker
-from mudroom._adapters.workers.remote.own_files import TravellingFiles
 from mudroom._adapters.workers.remote.remote_services import RemoteJournal, SessionLink
 from mudroom._adapters.workers.remote.session_calls import SessionCalls
-from mudroom._adapters.workers.remote.tree_transfer import TreeTransfers
+from mudroom._adapters.workers.remote.tree_transfer import TravellingFiles, TreeTransfers
 from mudroom._core.events import RunFinished, TurnStarted
 from mudroom.testing.event_builders import run_finished, run_started
 from mudroom.testing.worker_stage import WorkerStage

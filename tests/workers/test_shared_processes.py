@@ -17,9 +17,8 @@ from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, ca
 from mudroom._adapters.workers.process import ProcessTransport
 from mudroom._adapters.workers.remote.worker import MAX_STARTS
 from mudroom.testing.invariants import find_violations
-from mudroom_fleet.shared_messages import SessionBytes
 from mudroom_fleet.shared_processes import SharedProcesses
-from mudroom_fleet.shared_program import _CLOSED_PER_COLLECTION
+from mudroom_fleet.shared_program import _CLOSED_PER_COLLECTION, SessionBytes
 
 from ..waiting import wait_until
 from ..worker_kinds import open_session

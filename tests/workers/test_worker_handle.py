@@ -25,8 +25,7 @@ from mudroom._adapters.workers.remote.messages import (
     ToSession,
     WorkerConfig,
 )
-from mudroom._adapters.workers.remote.own_files import TravellingFiles
-from mudroom._adapters.workers.remote.tree_transfer import TreeTransfers
+from mudroom._adapters.workers.remote.tree_transfer import TravellingFiles, TreeTransfers
 from mudroom._adapters.workers.remote.worker_handle import WorkerHandle
 from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
 from mudroom._core.budgets import Budget, Grant

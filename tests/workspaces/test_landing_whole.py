@@ -29,7 +29,7 @@ from tests.workspaces.landing_projects import (
 )
 from tests.workspaces.test_isolated_children import get_results, run_children, run_command
 
-from mudroom._adapters.workspaces import _checked_rename as checked_rename
+from mudroom._adapters.workspaces import _atomic_write as checked_rename
 from mudroom._adapters.workspaces.isolated.git_store import GitStore
 from mudroom._adapters.workspaces.isolated.kept_work import remove_abandoned
 from mudroom._adapters.workspaces.isolated.landing.land import Landing

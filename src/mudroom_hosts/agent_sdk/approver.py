@@ -14,8 +14,8 @@ from mudroom.ports import InputForm, ToolCategory
 from mudroom.views import get_claude_name, is_child_id
 
 from .channel import ControlChannel, HostError
-from .host_names import to_host_arguments
 from .json_fields import as_list, as_object
+from .output import to_host_arguments
 
 _ORIGIN = "the program that started mudroom"
 _KEPT = ("localSettings", "projectSettings", "userSettings")

@@ -12,8 +12,8 @@ from mudroom.errors import MudroomError, UsageError
 
 from .channel import ControlChannel
 from .host import Host
+from .prompt_loop import UserLine, parse_user_line
 from .setup import PrepareSession, ServerOptions, parse_setup
-from .user_lines import UserLine, parse_user_line
 
 _CHECK_SECONDS = 0.5
 """Seconds between two checks whether the host still reads, after it has closed its end."""

@@ -18,7 +18,7 @@ from mudroom import ApprovalDecision
 from mudroom.driving import Question
 
 from .approver import CANNOT_ASK, describe_question, get_form, read_answer
-from .host_task import OWNER_KEY, HostTask, Owner
+from .host_tasks import OWNER_KEY, HostTask, Owner
 
 DEFAULT_WAIT = 45.0
 """Seconds that a call waits if its host gets no progress: hosts give up after 60."""

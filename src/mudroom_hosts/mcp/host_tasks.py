@@ -1,22 +1,291 @@
-"""HostTasks: the tasks of one server: start, find, cancel."""
+"""HostTasks: the tasks of one server, from the checked arguments of a call to their end."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from itertools import count
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
-from msgspec.structs import replace
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import astuple, replace
 
-from mudroom import Agent, AnyEvent, Budget, Mode, Reason, Report
-from mudroom.driving import FairSlots, SessionDriver, Turn
+from mudroom import Agent, AnyEvent, ApprovalDecision, Budget, Mode, Reason, Report
+from mudroom.driving import FairSlots, Question, SessionDriver, Turn, explain_mismatch
 from mudroom.errors import MudroomError, UnknownName, UsageError
-from mudroom.views import find_root_id
+from mudroom.events import PermissionDecided, RunStarted, TurnFinished
+from mudroom.views import RunTree, calculate_cost, find_root_id
 
-from .host_task import LOCAL_OWNER, HostTask, Owner
-from .task_request import LookArguments, TaskArguments, check_files, limit_budget
+MAX_TASKS = 1_000
+"""Tasks of one call of `task_many`."""
+MAX_WAIT = 86_400.0
+"""Seconds."""
+
+_T = TypeVar("_T", bound=Struct)
+_Text = Annotated[str, Meta(min_length=1)]
+_Count = Annotated[int, Meta(ge=1)]
+_Amount = Annotated[float, Meta(gt=0)]
+Wait = Annotated[float, Meta(ge=0, le=MAX_WAIT)]
+
+
+class BudgetArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Limits that the host requests; each can only lower a limit of the server."""
+
+    turns: _Count | None = None
+    tokens: _Count | None = None
+    seconds: _Amount | None = None
+    usd: _Amount | None = None
+
+
+class TaskArguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One task, as a host requests it.
+
+    Arguments:
+        files: paths that the prompt names.
+        schema: JSON Schema of the answer.
+        wait: seconds until the call returns while the task goes on; None for the default.
+    """
+
+    prompt: _Text
+    agent: str = ""
+    description: str = ""
+    model: str = ""
+    budget: BudgetArguments = BudgetArguments()
+    files: tuple[_Text, ...] = ()
+    schema: dict[str, Any] | None = None
+    wait: Wait | None = None
+
+    @property
+    def text(self) -> str:
+        """The prompt with the names of the files."""
+        if not self.files:
+            return self.prompt
+        return "\n".join([self.prompt, "", "Files:", *(f"- {path}" for path in self.files)])
+
+
+class ManyArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `task_many`. `limit`: tasks that run at the same time."""
+
+    tasks: Annotated[tuple[TaskArguments, ...], Meta(min_length=1, max_length=MAX_TASKS)]
+    limit: _Count | None = None
+    wait: Wait | None = None
+
+
+class LookArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `look`."""
+
+    prompt: _Text
+    files: tuple[_Text, ...] = ()
+    wait: Wait | None = None
+
+
+class ResultArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `task_result`. `task`: None lists all tasks."""
+
+    task: str | None = None
+    wait: Wait | None = None
+
+
+class CancelArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of `task_cancel`."""
+
+    task: _Text
+
+
+class NoArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    """Arguments of a tool that has none."""
+
+
+def parse_arguments(kind: type[_T], arguments: dict[str, Any], tool: str) -> _T:
+    """Return the arguments of a call. Raises UsageError if one is wrong."""
+    try:
+        return msgspec.convert(arguments, kind)
+    except msgspec.ValidationError as error:
+        reason = explain_mismatch(error)
+        raise UsageError(
+            f"wrong arguments: {reason}", where=tool, remedy="Correct the call and repeat it."
+        ) from error
+
+
+def check_files(files: tuple[str, ...], folder: str) -> None:
+    """Raise UsageError if a file that a prompt names does not exist in the folder."""
+    for path in files:
+        if not os.path.exists(os.path.join(folder, path)):
+            raise UsageError("no such file", where=path, remedy=f"Name files relative to {folder}.")
+
+
+def limit_budget(requested: BudgetArguments, limits: Budget) -> Budget:
+    """Return a budget whose limits are the smaller ones of the request and of the server."""
+    wanted = Budget(
+        turns=requested.turns,
+        total_tokens=requested.tokens,
+        seconds=requested.seconds,
+        usd=requested.usd,
+    )
+    pairs: Any = zip(astuple(wanted), astuple(limits), strict=True)
+    return Budget(*[_choose_smaller(own, limit) for own, limit in pairs])
+
+
+def _choose_smaller(own: Any, limit: Any) -> Any:  # noqa: ANN401  (numbers of any kind, or None)
+    return min((each for each in (own, limit) if each is not None), default=None)
+
+
+State = Literal["waiting", "working", "asking", "ended"]
+_MAX_DENIALS = 50
+"""Refused calls that a result lists."""
+
+
+class Owner(Struct, frozen=True, kw_only=True):
+    """Who gives tasks; owners do not see the tasks of others.
+
+    Arguments:
+        name: "" for the host at stdin.
+        agents: names of the agents that it may use; () for all.
+        can_answer: it may answer questions about tool calls.
+    """
+
+    name: str = ""
+    agents: tuple[str, ...] = ()
+    can_answer: bool = True
+
+
+LOCAL_OWNER = Owner()
+OWNER_KEY = "mudroom.owner"
+"""Key of the owner in the scope of an HTTP request (ASGI)."""
+
+
+class Denial(Struct, frozen=True):
+    """A tool call that was refused. `run`: the run that wanted it."""
+
+    run: str
+    tool: str
+    why: str
+
+
+class ChildEnd(Struct, frozen=True):
+    """A run below the task. `reason`: "" while it works."""
+
+    run: str
+    agent: str
+    reason: str
+
+
+class HostTask:
+    """One task.
+
+    Arguments:
+        id: names the task in later calls of the host.
+        arguments: as the host sent them.
+        owner: of the host.
+
+    Attributes:
+        run_id: "" before the task has started.
+        report: of the task that has ended.
+        error: why there is no report, such as an unknown agent.
+        turns: model calls of the task and of the runs below it.
+        watchers: set after each change.
+        can_ask: the host that has given it shows questions to its user.
+    """
+
+    def __init__(self, id: str, arguments: TaskArguments, owner: Owner = LOCAL_OWNER) -> None:
+        self.id = id
+        self.arguments = arguments
+        self.owner = owner
+        self.run_id = ""
+        self.report: Report[Any] | None = None
+        self.error = ""
+        self.turns = 0
+        self.usd: float | None = 0.0
+        self.denials: list[Denial] = []
+        self.children: tuple[ChildEnd, ...] = ()
+        self.questions: dict[str, Question] = {}
+        self.watchers: set[asyncio.Event] = set()
+        self.has_ended = False
+        self.can_ask = False
+        self.is_cancelled = False
+        self._tree: RunTree | None = None
+
+    @property
+    def state(self) -> State:
+        """What the task does."""
+        if self.has_ended:
+            return "ended"
+        if self.questions:
+            return "asking"
+        return "working" if self.run_id else "waiting"
+
+    def apply(self, event: AnyEvent) -> None:
+        """Add the next event of the task or of a run below it."""
+        if self._tree is None:
+            self._tree = RunTree()
+        self._tree.apply(event)
+        match event:
+            case RunStarted() if not self.run_id:
+                self.run_id = event.run
+            case TurnFinished():
+                self._add_turn(event)
+            case PermissionDecided(allowed=False) if len(self.denials) < _MAX_DENIALS:
+                why = event.approver_reason or event.policy_reason
+                self.denials.append(Denial(event.run, event.name, why))
+            case _:
+                return
+        self.notify()
+
+    def _add_turn(self, event: TurnFinished) -> None:
+        self.turns += 1
+        view = self._tree.runs.get(event.run) if self._tree else None
+        cost = calculate_cost(view.model, event.message.usage) if view else None
+        self.usd = None if cost is None or self.usd is None else self.usd + cost
+
+    def finish(self, report: Report[Any] | None, error: str = "") -> None:
+        """Note the end of the task."""
+        self.children = self.list_children()
+        self._tree = None  # the report has what a result needs
+        self.report = report
+        self.error = error
+        self.has_ended = True
+        for question in list(self.questions.values()):
+            question.answer(ApprovalDecision(False, "the task has ended"))
+        self.questions.clear()
+        self.notify()
+
+    def notify(self) -> None:
+        """Wake those who wait for a change."""
+        for watcher in self.watchers:
+            watcher.set()
+
+    def list_children(self) -> tuple[ChildEnd, ...]:
+        """Return the runs below the task, parents first."""
+        if self._tree is None or self.run_id not in self._tree.runs:
+            return self.children
+        return tuple(
+            ChildEnd(run.run_id, run.agent, run.report.reason.value if run.report else "")
+            for run in self._tree.walk(self.run_id)
+            if run.run_id != self.run_id
+        )
+
+    def describe_progress(self) -> str:
+        """Return what the task has done so far, in one line."""
+        if not self.run_id or self._tree is None:
+            return self.state
+        root = self._tree.runs[self.run_id]
+        facts = [
+            _count(len(self.list_children()), "child run"),
+            _count(self.turns, "request"),
+            f"{root.total_usage.total_tokens:,} tokens",
+        ]
+        if self.usd is not None:
+            facts.append(f"{self.usd:.2f} USD")
+        action = root.last_action
+        return f"{', '.join(facts)}{f'; {action}' if action else ''}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
 
 DEFAULT_AGENT = "general"
 READING_AGENT = "explore"

@@ -29,8 +29,7 @@ from mudroom.driving import Listener, Refusal
 from mudroom.errors import MudroomError
 from mudroom.ports import time_limit
 
-from .host_task import OWNER_KEY, Owner
-from .host_tasks import HostTasks
+from .host_tasks import OWNER_KEY, HostTasks, Owner
 
 PATH = "/mcp"
 FindOwner = Callable[[str], Awaitable[Owner | Refusal]]

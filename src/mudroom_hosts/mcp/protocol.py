@@ -29,19 +29,21 @@ from mudroom.errors import MudroomError
 from mudroom.ports import time_limit
 
 from .following import Context, Following, answer_question, can_ask, get_owner, make_input_request
-from .host_task import HostTask, Owner
-from .host_tasks import HEARTBEAT, HostTasks
-from .protocol_tasks import ENDED, NoRightToAnswer, ProtocolTasks, Response, UnknownTask
-from .results import AnswerMaker, ToolAnswer
-from .task_request import (
+from .host_tasks import (
+    HEARTBEAT,
     CancelArguments,
+    HostTask,
+    HostTasks,
     LookArguments,
     ManyArguments,
     NoArguments,
+    Owner,
     ResultArguments,
     TaskArguments,
     parse_arguments,
 )
+from .protocol_tasks import ENDED, NoRightToAnswer, ProtocolTasks, Response, UnknownTask
+from .results import AnswerMaker, ToolAnswer
 from .tool_definitions import INSTRUCTIONS, TOOLS, ToolDefinition
 
 CallResult = mcp_types.CallToolResult | mcp_types.InputRequiredResult | dict[str, Any]

@@ -22,8 +22,7 @@ from mudroom.driving import Question
 from mudroom.errors import MudroomError
 
 from .approver import CANNOT_ASK, read_answer
-from .host_task import HostTask, Owner
-from .host_tasks import HostTasks
+from .host_tasks import HostTask, HostTasks, Owner
 from .private_files import write_private_file
 
 KEPT_SECONDS = 7 * 86_400

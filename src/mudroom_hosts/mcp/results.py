@@ -13,8 +13,7 @@ from msgspec import Struct
 from mudroom import Reason
 from mudroom.views import add_facts, format_words, quote, sanitize_line
 
-from .host_task import HostTask
-from .host_tasks import is_success
+from .host_tasks import HostTask, is_success
 from .private_files import write_private_file
 
 MAX_TEXT = 24_000

@@ -20,8 +20,7 @@ from mudroom.errors import UsageError
 from ..line_streams import LineInput, LineOutput
 from .approver import ANSWER_SECONDS, McpApprover
 from .first_answer import FirstAnswer
-from .host_task import LOCAL_OWNER
-from .host_tasks import DEFAULT_PARALLEL, HEARTBEAT, HostTasks
+from .host_tasks import DEFAULT_PARALLEL, HEARTBEAT, LOCAL_OWNER, HostTasks
 from .protocol_tasks import ProtocolTasks
 from .results import AnswerMaker
 

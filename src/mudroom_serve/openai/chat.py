@@ -10,8 +10,7 @@ from aiohttp import web
 from mudroom import Report
 
 from ..route import Call
-from .answer_routes import AnswerRoutes, encode_line
-from .prompt_follower import PromptFollower
+from .answer_routes import AnswerRoutes, PromptFollower, encode_line
 from .requests import ChatRequest, parse_chat
 
 

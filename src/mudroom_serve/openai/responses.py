@@ -17,8 +17,7 @@ from ..route import Call
 from ..session_routes import read_idempotency_key, respond
 from ..state.inputs import PROMPT, Input
 from ..state.sessions import SessionRecord
-from .answer_routes import AnswerRoutes
-from .prompt_follower import PromptFollower, check_report, convert_result, read_report
+from .answer_routes import AnswerRoutes, PromptFollower, check_report, convert_result, read_report
 from .requests import ResponseRequest, Wanted, parse_response
 
 

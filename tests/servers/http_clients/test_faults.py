@@ -17,7 +17,7 @@ from mudroom._adapters.journals.sessions import open_store
 from mudroom._core.ports import SessionStore
 from mudroom.testing import Request
 from mudroom_postgres.connections import get_background_loop
-from mudroom_serve.request_log import Faults
+from mudroom_serve.monitoring import Faults
 
 from .conftest import Client, Line, MakeSite, Site
 

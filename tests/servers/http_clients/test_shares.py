@@ -19,7 +19,7 @@ from mudroom._core.ports import SessionStore
 from mudroom.driving import FairSlots
 from mudroom.errors import MudroomError
 from mudroom.testing import Request, call
-from mudroom_serve.state.spending import Amounts, SpendingRecords
+from mudroom_serve.state.sessions import Amounts, SpendingRecords
 from mudroom_serve.state.state_file import StateFile
 
 from .conftest import Client, MakeSite

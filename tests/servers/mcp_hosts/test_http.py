@@ -22,13 +22,11 @@ from mudroom.driving import Listener, ListenOptions, SessionDriver
 from mudroom.errors import MudroomError, UsageError
 from mudroom.testing import Request, ScriptedModel
 from mudroom_hosts.mcp import http as http_server
-from mudroom_hosts.mcp.host_task import Owner
-from mudroom_hosts.mcp.host_tasks import HostTasks
+from mudroom_hosts.mcp.host_tasks import HostTasks, Owner, TaskArguments
 from mudroom_hosts.mcp.http import serve_http
 from mudroom_hosts.mcp.protocol import McpProtocol
 from mudroom_hosts.mcp.protocol_tasks import ProtocolTasks
 from mudroom_hosts.mcp.results import AnswerMaker
-from mudroom_hosts.mcp.task_request import TaskArguments
 
 from ...half_open import check_half_open, open_half
 from .conftest import ERAS, HttpHost, get_text, get_values

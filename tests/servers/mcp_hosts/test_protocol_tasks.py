@@ -10,10 +10,14 @@ from tests.waiting import wait_until
 
 from mudroom import Budget
 from mudroom.testing import Request
-from mudroom_hosts.mcp.host_task import LOCAL_OWNER, HostTask
-from mudroom_hosts.mcp.host_tasks import DEFAULT_PARALLEL, HostTasks
+from mudroom_hosts.mcp.host_tasks import (
+    DEFAULT_PARALLEL,
+    LOCAL_OWNER,
+    HostTask,
+    HostTasks,
+    TaskArguments,
+)
 from mudroom_hosts.mcp.protocol_tasks import FOLDER, KEPT_SECONDS, ProtocolTasks
-from mudroom_hosts.mcp.task_request import TaskArguments
 
 from .conftest import EXTENSION, MakeHost, TaskHost
 from .test_process import start_with_model

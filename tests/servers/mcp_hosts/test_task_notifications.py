@@ -18,11 +18,9 @@ from mudroom._core.runs import Brief
 from mudroom.driving import Question
 from mudroom.events import RunStarted
 from mudroom_hosts.mcp.following import Context
-from mudroom_hosts.mcp.host_task import LOCAL_OWNER, HostTask
-from mudroom_hosts.mcp.host_tasks import HostTasks
+from mudroom_hosts.mcp.host_tasks import LOCAL_OWNER, HostTask, HostTasks, TaskArguments
 from mudroom_hosts.mcp.protocol import _MAX_STREAMS, _PAUSE, TaskNotifications
 from mudroom_hosts.mcp.protocol_tasks import ProtocolTasks
-from mudroom_hosts.mcp.task_request import TaskArguments
 
 from .conftest import EXTENSION
 

@@ -1,21 +1,262 @@
 """Atomic writes in an open folder: readers see the old file or the new one, never a part.
 
 A file keeps its owner, extended attributes and other names. Files that a rename would take from
-their owner, or from their other names, are the exception.
+their owner, or from their other names, are the exception. A rename replaces a file only if its
+content is as expected, while others may write it.
 """
 
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import secrets
 import stat
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 
-from ..._core.ports import ContentCheck
+from ..._core.ports import ContentCheck, FileChangedError, LinkTarget
 from ..._platform.protected_names import UNFINISHED_PREFIX
-from ._checked_rename import remove_checked, replace_checked
+
+EntryReader = Callable[[int, str], bytes | None]
+"""Function that reads an entry of an open folder; see `read_entry`."""
+
+_NO_REPLACE = 1
+_EXCHANGE = 2
+_UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
+
+_SPARE = ".old"
+"""End of the name of a second link to a file that is about to be replaced."""
+
+
+def replace_checked(
+    folder: int,
+    temporary: str,
+    name: str,
+    check: ContentCheck,
+    read: EntryReader | None = None,
+) -> None:
+    """Rename a temporary file over another one, which gets the temporary name.
+
+    If there was no other file, the temporary name is free afterwards.
+
+    Arguments:
+        folder: descriptor of the folder of both. check: see `Workspace.write`.
+        read: reads an entry, if one of the two may be a folder; None for `read_entry`.
+
+    Raises FileChangedError, and then the other file is as it was.
+    """
+    read = read or read_entry
+    present = read(folder, name)
+    if not check(present):
+        raise FileChangedError(name)
+    flags = _NO_REPLACE if present is None else _EXCHANGE
+    try:
+        _rename(folder, temporary, name, flags)
+    except (FileExistsError, FileNotFoundError):  # it was made, or removed, just now
+        raise FileChangedError(name) from None
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        _exchange_in_steps(folder, temporary, name, is_new=present is None)
+        return
+    if present is None:
+        return
+    try:
+        if check(replaced := read(folder, temporary)):
+            return
+    except OSError:  # a pipe, for example, has taken the place of the file
+        _rename(folder, temporary, name, _EXCHANGE)
+        raise FileChangedError(name) from None
+    # The file was written after it was read: put it back, and keep what comes meanwhile.
+    written = read(folder, name)
+    _rename(folder, temporary, name, _EXCHANGE)
+    if read(folder, temporary) not in (written, replaced):
+        _rename(folder, temporary, name, _EXCHANGE)
+    raise FileChangedError(name)
+
+
+def _exchange_in_steps(folder: int, temporary: str, name: str, *, is_new: bool) -> None:
+    """Exchange two files where the kernel or the file system cannot do it at once.
+
+    `name` always has the old file or the new one. A kill in between leaves the old file under the
+    spare name: see `finish_exchange`.
+    """
+    if is_new:
+        try:
+            put_back(folder, temporary, name)
+        except FileExistsError:
+            raise FileChangedError(name) from None
+        return
+    spare = temporary + _SPARE
+    if _is_folder(folder, name) or _is_folder(folder, temporary):
+        # No rename puts one over the other, so the name is free for a moment.
+        os.rename(name, spare, src_dir_fd=folder, dst_dir_fd=folder)
+        try:
+            put_back(folder, temporary, name)
+        except OSError as error:
+            with suppress(FileExistsError):
+                put_back(folder, spare, name)
+            if not isinstance(error, FileExistsError):
+                raise
+            raise FileChangedError(name) from None
+    else:
+        _copy_entry(folder, name, spare)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    os.rename(spare, temporary, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def finish_exchange(folder: int, temporary: str, name: str) -> None:
+    """Give the temporary name to the old file of an exchange that a kill ended between two steps.
+
+    If the exchange had not happened yet, this removes the spare link, or gives a folder its name
+    back.
+    """
+    spare = temporary + _SPARE
+    if not entry_exists(folder, spare):
+        return
+    if not entry_exists(folder, temporary):
+        os.rename(spare, temporary, src_dir_fd=folder, dst_dir_fd=folder)
+    elif entry_exists(folder, name):
+        os.unlink(spare, dir_fd=folder)
+    else:
+        put_back(folder, spare, name)
+
+
+def _copy_entry(folder: int, name: str, copy: str) -> None:
+    """Make a second link to a file, or a copy where the file system has no such links.
+
+    Raises FileExistsError if the second name is taken.
+    """
+    try:
+        os.link(name, copy, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        return
+    except OSError as error:
+        if error.errno not in (*_UNSUPPORTED, errno.EPERM):
+            raise
+    data = read_entry(folder, name)
+    if data is None:
+        raise FileChangedError(name)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(copy, flags, 0o600, dir_fd=folder), "wb") as file:
+        file.write(data)
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        os.fchmod(file.fileno(), stat.S_IMODE(mode))
+
+
+def remove_checked(folder: int, name: str, temporary: str, check: ContentCheck) -> None:
+    """Remove a file if its content is as expected. Arguments and errors: as in `replace_checked`.
+
+    Arguments:
+        temporary: name that no file of the folder has.
+    """
+    set_aside_checked(folder, name, temporary, check)
+    os.unlink(temporary, dir_fd=folder)
+
+
+def set_aside_checked(folder: int, name: str, temporary: str, check: ContentCheck) -> None:
+    """Give a file a temporary name if its content is as expected; see `remove_checked`."""
+    try:
+        os.rename(name, temporary, src_dir_fd=folder, dst_dir_fd=folder)
+    except FileNotFoundError:  # somebody else removed it
+        raise FileChangedError(name) from None
+    try:
+        if check(read_entry(folder, temporary)):
+            return
+    except OSError:  # it is no file
+        pass
+    with suppress(FileExistsError):  # it was written again meanwhile
+        put_back(folder, temporary, name)
+    with suppress(FileNotFoundError):
+        os.unlink(temporary, dir_fd=folder)
+    raise FileChangedError(name)
+
+
+def put_back(folder: int, temporary: str, name: str) -> None:
+    """Give a file its name back. Raises FileExistsError if another file has it by now."""
+    try:
+        _rename(folder, temporary, name, _NO_REPLACE)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        if _is_folder(folder, temporary):
+            if entry_exists(folder, name):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name) from None
+            # A file that is made now makes this fail; a folder is replaced while it is empty.
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            return
+        _copy_entry(folder, temporary, name)
+        os.unlink(temporary, dir_fd=folder)
+
+
+def read_link(folder: int, name: str) -> LinkTarget | None:
+    """Return the path in a link of an open folder, None for anything else."""
+    try:
+        return LinkTarget(os.fsencode(os.readlink(name, dir_fd=folder)))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return None
+
+
+def read_entry(folder: int, name: str) -> bytes | None:
+    """Return the content of a regular file or of a link, None if there is none.
+
+    Raises OSError for anything else: what was a file a moment ago may be a pipe by now.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(name, flags, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return read_link(folder, name)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", name)
+        return file.read()
+
+
+def stat_entry(folder: int, name: str) -> os.stat_result | None:
+    """Return facts about an entry of an open folder, None if there is none."""
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _is_folder(folder: int, name: str) -> bool:
+    facts = stat_entry(folder, name)
+    return facts is not None and stat.S_ISDIR(facts.st_mode)
+
+
+def entry_exists(folder: int, name: str) -> bool:
+    return stat_entry(folder, name) is not None
+
+
+@functools.cache
+def _find_function() -> Callable[..., int] | None:
+    """Return renameat2 of the C library, None without it."""
+    import ctypes
+
+    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+
+
+def _rename(folder: int, old: str, new: str, flags: int) -> None:
+    import ctypes
+
+    rename = _find_function()
+    if rename is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if rename(folder, os.fsencode(old), folder, os.fsencode(new), flags) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), new)
+
 
 _PREFIX = f"{UNFINISHED_PREFIX}-"
 

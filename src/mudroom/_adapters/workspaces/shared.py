@@ -17,8 +17,13 @@ from ..._core.ports import ContentCheck, FileInfo, LinkTarget
 from ..._platform.open_beneath import Opener, choose_opener, find_real_path, open_with_openat2
 from ..._platform.paths import path_from_text, path_to_text
 from ...errors import WorkspaceError
-from ._atomic_write import remove_file, remove_temporary_files, write_atomically
-from ._checked_rename import read_link, stat_entry
+from ._atomic_write import (
+    read_link,
+    remove_file,
+    remove_temporary_files,
+    stat_entry,
+    write_atomically,
+)
 from ._errors import check_unprotected, explain, make_not_a_file_error, make_outside_error
 from ._listing import (
     FOLDER_FLAGS,

@@ -34,8 +34,13 @@ from ..._adapters.workers.remote.remote_services import (
     SessionLink,
 )
 from ..._adapters.workers.remote.serve import RunServer
-from ..._adapters.workers.remote.server_calls import RemoteServers, make_session_tool
-from ..._adapters.workers.remote.session_calls import RemoteHooks, RemoteOutputChecks, RemoteTeams
+from ..._adapters.workers.remote.session_calls import (
+    RemoteHooks,
+    RemoteOutputChecks,
+    RemoteServers,
+    RemoteTeams,
+    make_session_tool,
+)
 from ..._core.budgets import Budget
 from ..._core.json_values import make_binary_decoder
 from ..._core.ports import Board, RunLink

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..._adapters import agent_files
 from ..._adapters.tools._sources import load_tools
 from ..._adapters.workers.remote.messages import WorkerConfig
-from ..._adapters.workers.remote.server_calls import describe_servers, describe_tools, is_sendable
+from ..._adapters.workers.remote.session_calls import describe_servers, describe_tools, is_sendable
 from ..._adapters.workers.remote.worker import RemoteWorker
 from ..._core.listings import ListingLimits
 from ..._core.ports.board import BoardOffer

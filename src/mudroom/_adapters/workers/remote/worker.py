@@ -19,13 +19,11 @@ from ...._engine.recorded_conversations import PastEvents, find_report
 from ...._engine.session_context import SessionServices
 from ..local import LocalWorker, TaskHandle
 from ..past_runs import WORKERS_ENDED, charge_past_run, make_past_report, record_past_end
-from .assigned_run import AssignedRun
+from .assigned_run import AssignedRun, WorkerLost
 from .fleet_control import FleetControl
 from .messages import Cancel, Detach, SendMessage, StopCommand, WorkerConfig, WrapUp
-from .own_files import NEEDS_FOLDER, FilesNotReadyError, TravellingFiles
 from .pool import WorkerPool
-from .process_runs import WorkerLost
-from .tree_transfer import TreeTransfers
+from .tree_transfer import NEEDS_FOLDER, FilesNotReadyError, TravellingFiles, TreeTransfers
 from .worker_handle import WorkerHandle
 
 MAX_STARTS = 3

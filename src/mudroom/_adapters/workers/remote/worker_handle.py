@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from ...._core.budgets import Grant
 from ...._core.events import RunStarted
-from ...._core.ports import RateLimiter, WorkerConnection
+from ...._core.ports import Model, ModelConversation, RateLimiter, RequestConfig, WorkerConnection
+from ...._core.tools import Tool, ToolResult
 from ...._engine.meters.account import Admission
 from ...._engine.session_context import SessionServices
 from ...._peers import MessageStream, Peer, PeerGone, encode
 from ...._platform.time_limits import time_limit
 from ....errors import UsageError
-from .assigned_run import AssignedRun
+from .assigned_run import AssignedRun, ProcessRuns, WorkerLost
 from .messages import (
     SENT_BRIEF,
     AddChild,
@@ -33,8 +34,11 @@ from .messages import (
     ErrorInfo,
     LimiterMessage,
     MemoryReport,
+    ModelAppend,
+    ModelForget,
     ModelItem,
     ModelRequest,
+    ModelStart,
     NodeFacts,
     Pause,
     RequestAdmission,
@@ -43,17 +47,100 @@ from .messages import (
     ShowEvent,
     StartFailed,
     StartRun,
+    ToolSpec,
     ToSession,
     Withdraw,
     WorkerConfig,
     WrapUp,
 )
-from .model_bridge import ConversationMessage, ModelBridge
 from .node_check import check_node, show_folders
-from .own_files import NEEDS_FOLDER, TravellingFiles
-from .process_runs import ProcessRuns, WorkerLost
 from .rate_limits import LimitedRequests
 from .session_calls import STORING_CALLS, SessionCalls
+from .tree_transfer import NEEDS_FOLDER, TravellingFiles
+
+ConversationMessage = ModelStart | ModelAppend | ModelForget
+
+
+class ModelBridge:
+    """Conversations with models, held for one worker process.
+
+    A model that refuses a conversation or a message answers the next request with its error.
+
+    Arguments:
+        get_model: returns the Model of a model string.
+        send: sends an item of an answer to the worker process.
+    """
+
+    def __init__(
+        self, get_model: Callable[[str], Model], send: Callable[[ModelItem], None]
+    ) -> None:
+        self._get_model = get_model
+        self._send = send
+        self._conversations: dict[int, ModelConversation | ErrorInfo] = {}
+
+    def handle(self, message: ConversationMessage) -> None:
+        """Start, extend or end a conversation."""
+        if isinstance(message, ModelStart):
+            self._conversations[message.conversation] = self._start(message)
+        elif isinstance(message, ModelAppend):
+            self._append(message)
+        else:
+            self._conversations.pop(message.conversation, None)
+
+    def close(self) -> None:
+        """Forget all conversations."""
+        self._conversations.clear()
+
+    def _append(self, message: ModelAppend) -> None:
+        conversation = self._conversations[message.conversation]
+        if not isinstance(conversation, ErrorInfo):
+            try:
+                conversation.append(message.message)
+            except Exception as error:  # noqa: BLE001  the run in the worker process must end
+                self._conversations[message.conversation] = ErrorInfo.of(error)
+
+    def _start(self, message: ModelStart) -> ModelConversation | ErrorInfo:
+        config = RequestConfig(
+            system=message.system,
+            tools=tuple(_offer_tool(spec) for spec in message.tools),
+            temperature=message.temperature,
+            top_p=message.top_p,
+            max_tokens=message.max_tokens,
+            server_tools=message.server_tools,
+            effort=message.effort,
+            cache_key=message.cache_key,
+        )
+        try:
+            return self._get_model(message.model).start_conversation(config)
+        except Exception as error:  # noqa: BLE001  the run in the worker process must end
+            return ErrorInfo.of(error)
+
+    async def answer(self, request: ModelRequest) -> None:
+        """Have a model answer, and send each item. Raises what the model raises."""
+        conversation = self._conversations[request.conversation]
+        if isinstance(conversation, ErrorInfo):
+            self._send(ModelItem(request.id, conversation))
+            return
+        async for item in conversation.request_answer(
+            tools=request.tools, max_tokens=request.max_tokens
+        ):
+            self._send(ModelItem(request.id, item))
+
+
+def _offer_tool(spec: ToolSpec) -> Tool:
+    """Return a tool for the model's request; its calls run in the worker process."""
+
+    async def refuse(_: object, __: object) -> ToolResult:
+        return ToolResult(f"{spec.name} runs in the worker process", error=True)
+
+    return Tool(
+        name=spec.name,
+        description=spec.description,
+        parameters=spec.parameters,
+        parse=dict,
+        run=refuse,
+    )
+
 
 _MEMORY_SECONDS = 1.0
 """Longest wait for the memory of a worker process; one that is busy for longer has none."""

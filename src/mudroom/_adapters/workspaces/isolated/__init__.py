@@ -4,9 +4,9 @@ workspaces.py       the workspaces of one session
 kept_work.py        the work of all sessions, overlaps, and the clean-up
 store.py            trees of files, kept work, and the disk space for it
 git_store.py        trees as git objects; the user's repository is only read
-packs.py            files with which a tree travels to another store
 node_workspaces.py  the workspaces of a session on a machine that does not see its folder
-git.py              runs the program git without settings of repositories or users
+git.py              runs the program git without settings of repositories or users; packs, with
+                    which a tree travels to another store
 repository.py       the git repository that a folder belongs to
 checkout.py         a folder with the files of a tree, a git repository, and dependencies
 merge.py            the three-way merge of two trees, and the conflicts that a run has to decide

@@ -16,9 +16,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from ...._platform.open_beneath import open_new_file, open_new_folders, open_step_by_step
-from .git import make_git_folder
+from .git import make_git_folder, select_present
 from .git_store import GitStore
-from .packs import select_present
 from .repository import Repository, copy_inside, read_inside
 from .store import MAX_FILE_BYTES, WorkingFiles
 

@@ -33,11 +33,13 @@ from .git import (
     Git,
     KilledGitError,
     OwnGitFolder,
+    add_pack,
+    has_tree,
     make_git_folder,
     remove_stale_lock,
     split_at_nul,
+    write_pack,
 )
-from .packs import add_pack, has_tree, write_pack
 from .repository import Repository, find_repository, is_inside
 from .store import (
     MAX_FILE_BYTES,

@@ -27,9 +27,8 @@ from ...._platform.paths import path_to_text
 from ...._platform.regular_files import check_regular
 from ....errors import WorkspaceError
 from .._listing import MAX_DEPTH
-from .git import Git, KilledGitError, make_git_folder, split_at_nul
+from .git import Git, KilledGitError, make_git_folder, select_present, split_at_nul, write_pack
 from .git_store import GitStore
-from .packs import select_present, write_pack
 from .repository import Repository, copy_inside, open_inside, read_inside
 from .store import MAX_FILES, REGULAR, UNFINISHED, TreeEntry, WorkingFiles
 

@@ -21,9 +21,8 @@ from ...._platform.private_files import make_private_folder, replace_private_fil
 from ...._platform.scratch_dirs import remove_tree
 from ....errors import MudroomError, WorkspaceError
 from .checkout import check_out
-from .git import INSTALL_GIT, explain_unusable_git
+from .git import INSTALL_GIT, check_ids, explain_unusable_git
 from .git_store import GitStore
-from .packs import check_ids
 from .repository import Repository, read_inside
 from .store import DEFAULT_BYTES, StoredFiles, WorkingFiles
 from .workspaces import REMOVED, IsolatedFolder, IsolatedWorkspaces

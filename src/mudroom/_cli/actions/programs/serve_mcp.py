@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 
-from mudroom_hosts.mcp.host_task import Owner
-from mudroom_hosts.mcp.host_tasks import DEFAULT_PARALLEL
+from mudroom_hosts.mcp.host_tasks import DEFAULT_PARALLEL, Owner
 from mudroom_hosts.mcp.server import McpServer, ServerOptions, require_package
 from mudroom_serve.state.state_file import StateFile
 from mudroom_serve.state.tokens import TokenRecords
