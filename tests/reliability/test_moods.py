@@ -23,11 +23,12 @@ MODELS = {
     "openai": "openai:gpt-5",
     "openai-responses": "openai-responses:gpt-5",
     "google": "google:gemini-flash-latest",
+    "ollama": "ollama:qwen3",
 }
 
 
 def make_environ(url: str) -> dict[str, str]:
-    names = {"ANTHROPIC": url, "OPENAI": f"{url}/v1", "GEMINI": f"{url}/v1beta"}
+    names = {"ANTHROPIC": url, "OPENAI": f"{url}/v1", "GEMINI": f"{url}/v1beta", "OLLAMA": url}
     return {f"{name}_API_KEY": "sk-planted" for name in names} | {
         f"{name}_BASE_URL": at for name, at in names.items()
     }

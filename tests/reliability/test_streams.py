@@ -31,6 +31,7 @@ MODELS = {
     "openai": "openai:gpt-5",
     "openai-responses": "openai-responses:gpt-5",
     "google": "google:gemini-flash-latest",
+    "ollama": "ollama:qwen3",
 }
 ANSWER = (
     TextBlock("I act on it now. 现在。"),
@@ -42,6 +43,7 @@ STREAMS = {
     "openai": wire_formats.openai_stream,
     "openai-responses": wire_formats.responses_stream,
     "google": wire_formats.google_stream,
+    "ollama": wire_formats.ollama_stream,
 }
 
 
@@ -79,6 +81,7 @@ async def run_session(
             "ANTHROPIC": server.url,
             "OPENAI": f"{server.url}/v1",
             "GEMINI": f"{server.url}/v1beta",
+            "OLLAMA": server.url,
         }
         environ = {f"{name}_API_KEY": "k" for name in bases} | {
             f"{name}_BASE_URL": at for name, at in bases.items()

@@ -47,17 +47,18 @@ def fault_cases(dialect: str) -> Mapping[str, FaultCase]:
 
     The run must have the tools `read` and `todo`.
     """
-    return MappingProxyType(
-        {
-            **_status_cases(),
-            **_connection_cases(dialect),
-            **_wrong_body_cases(dialect),
-            **_call_cases(dialect),
-            **_ending_cases(),
-            **_encoding_cases(dialect),
-            **_json_cases(dialect),
-        }
-    )
+    cases = {
+        **_status_cases(),
+        **_connection_cases(dialect),
+        **_wrong_body_cases(dialect),
+        **_call_cases(dialect),
+        **_ending_cases(),
+        **_encoding_cases(dialect),
+        **_json_cases(dialect),
+    }
+    # JSON lines of Ollama have no comments, and no reason for an answer that was refused.
+    left_out = ("comments only", "a refusal") if dialect == "ollama" else ()
+    return MappingProxyType({name: case for name, case in cases.items() if name not in left_out})
 
 
 def _error(text: str) -> bytes:
@@ -187,8 +188,8 @@ def _encoding_cases(dialect: str) -> Cases:
     text = TextBlock(f"a{_PLACEHOLDER}b")
     call = ToolCallBlock("c", "read", {"file_path": f"a{_PLACEHOLDER}b"})
     for name, raw in invalid.items():
-        # All but Google send arguments as JSON in a JSON string: backslashes are doubled.
-        nested = raw if dialect == "google" else raw.replace(b"\\", b"\\\\")
+        # Where arguments are JSON in a JSON string, backslashes are doubled.
+        nested = raw if dialect in ("google", "ollama") else raw.replace(b"\\", b"\\\\")
         cases[f"{name} in text"] = FaultCase([_filled(dialect, text, raw)], text="a", requests=1)
         cases[f"{name} in arguments"] = FaultCase([_filled(dialect, call, nested)], requests=2)
         named = ToolCallBlock("c", f"a{_PLACEHOLDER}b", {})
