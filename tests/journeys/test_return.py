@@ -134,7 +134,7 @@ async def test_the_trust_question_comes_after_the_resumed_conversation_with_one_
         if flag == "-r":
             await tmux.expect("Continue which session?", "find the parser")
             await tmux.press("Enter")
-        shown = await tmux.expect("> find the parser", "reply-1", "Do you trust this folder?")
+        shown = await tmux.expect("> find the parser", "reply-1", "Do you trust this")
         assert shown.index("reply-1") < shown.index("Do you trust")
         await tmux.expect("3. no", "Type 1-3, or use the arrow keys and Enter")
         await tmux.press("7")

@@ -73,12 +73,12 @@ class _Access:
         notify: Callable[[str], object],
     ) -> None:
         options = listener.options
-        self._local_origin = _LOCAL_ORIGIN if options.is_local else None
+        self._is_local = options.is_local
         # Browsers ask first, without a token, whether a page may send the headers of a request.
         self._app = CORSMiddleware(
             self._answer,
             allow_origins=options.allowed_origins,
-            allow_origin_regex=self._local_origin,
+            allow_origin_regex=_LOCAL_ORIGIN if self._is_local else None,
             allow_methods=("GET", "POST", "DELETE"),
             allow_headers=("*",),
             expose_headers=("Mcp-Session-Id",),
@@ -116,7 +116,7 @@ class _Access:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         origin = headers.get("origin")
-        if origin and self._local_origin and re.fullmatch(self._local_origin, origin):
+        if origin and self._is_local and re.fullmatch(_LOCAL_ORIGIN, origin):
             origin = None
         if refusal := self._listener.find_refusal(host=host, origin=origin):
             return refusal
