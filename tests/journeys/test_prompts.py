@@ -77,7 +77,9 @@ async def test_commands_and_skills_of_files_are_prompts_with_arguments(tmux: Tmu
         await tmux.press("1")
         await tmux.expect(READY)
         await tmux.say("/help")
-        await tmux.expect("/review", "find bugs", "/release", "help.md is not used:", "/help is built")
+        await tmux.expect(
+            "/review", "find bugs", "/release", "help.md is not used:", "/help is built"
+        )
         await tmux.type("/rev")
         await tmux.expect("/review", "find bugs")
         await tmux.say("iew a.py leaks")

@@ -359,7 +359,7 @@ async def test_the_full_result_and_the_export(tmux: Tmux, mudroom: Mudroom) -> N
         await tmux.expect("cannot be written: File exists")
         await tmux.say("/export none/talk.txt")
         await tmux.expect("cannot be written: No such file or directory")
-        await tmux.expect("Name a new file in a folder that exists: /export FILE")
+        await tmux.expect("Name a new file in a", "that exists: /export FILE")
 
 
 async def test_sigterm_ends_the_prompt_with_its_exit_code(tmux: Tmux) -> None:

@@ -38,6 +38,11 @@ async def test_a_run_that_is_killed_and_resumed_is_one_trace(mudroom: Mudroom) -
     by_id = {span.span_id: span for span in every}
     assert len(by_id) == len(every)
     assert Counter(span.span_id for span in live).most_common(1)[0][1] == 1
+    for span in live:
+        # A record does not say where the server of a model was.
+        known = [each for each in span.attributes if not each.key.startswith("server.")]
+        del span.attributes[:]
+        span.attributes.extend(known)
     assert all(span == by_id[span.span_id] for span in live)
 
     assert len({span.trace_id for span in every}) == 1

@@ -618,8 +618,8 @@ async def test_a_line_says_when_a_search_starts_and_ends(
         ("search_end", "searched the web: depth of mud"),
     ]
     lines = progress.getvalue().splitlines()
-    assert f"[main#1] {start}" in lines
-    assert "[main#1] searched the web: depth of mud" in lines
+    assert f"main: {start}" in lines
+    assert "main: searched the web: depth of mud" in lines
     system = [
         (line["status"], line["text"])
         for event in events
