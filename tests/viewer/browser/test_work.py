@@ -66,6 +66,44 @@ async def check_tab(page: Page) -> None:
         assert text in shown
 
 
+REQUEST_BEFORE_THE_MERGE = """(() => {
+  const run = app.fold.runs.get("1.1.1");
+  window.merge = run.merge;
+  const answer = window.fetch;
+  window.fetch = (...words) =>
+    new Promise((done) => (window.release = () => done(answer(...words))));
+  Object.assign(run, { merge: undefined, workOf: undefined, workPage: undefined });
+  run.version++;
+  app.draw();
+  window.fetch = answer;
+})()"""
+"""Show the changes as while the run had ended, but its merge had not; the answer is held back."""
+
+MERGE = """(() => {
+  const run = app.fold.runs.get("1.1.1");
+  run.merge = window.merge;
+  run.version++;
+  app.draw();
+})()"""
+
+
+async def test_an_answer_from_before_the_merge_hides_no_conflict(
+    page: Page, project: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    session = await record(project, home)
+    async with open_viewer(StoredSessions(SqliteStore(home), str(home)), port=0) as address:
+        await page.open(f"{address.url}#session={session}&run=1.1.1")
+        await check_tab(page)
+        await page.run(REQUEST_BEFORE_THE_MERGE)
+        await page.wait_until("document.querySelectorAll('.version pre').length === 0")
+        await page.run(MERGE)
+        await page.wait_until("document.querySelectorAll('.version pre').length === 4")
+        await page.run("window.release()")
+        await page.run("fetch(location.href).then(() => app.draw())")
+        assert await page.run("document.querySelectorAll('.version pre').length") == 4
+
+
 async def test_the_changes_of_a_child_and_the_sides_of_a_conflict_are_shown(
     page: Page, project: Path, tmp_path: Path
 ) -> None:

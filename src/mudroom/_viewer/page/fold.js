@@ -308,7 +308,7 @@ const HANDLERS = {
     addItem(run, { kind: "merged", turn: run.turn, at: event.at, child: event.child });
     const child = fold.runs.get(event.child);
     if (!child) return;
-    Object.assign(child, { merge: event, workPage: null, isWorkRequested: false });
+    child.merge = event;
     child.version++;
     if (child.call) markChanged(child.call);
   },

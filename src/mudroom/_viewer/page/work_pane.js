@@ -27,7 +27,7 @@ const hasWork = (fold) => [...fold.runs.values()].some((run) => run.report?.work
 /** Return the items of the tab "Changes". What the server has not sent yet is requested. */
 const workItems = (run) => {
   if (!run.report?.work) {
-    const changed = runsBelow(run).filter(hasChanges);
+    const changed = runsBelow(run).filter((each) => hasChanges(each) && !isTakenUp(each));
     const shown = changed.slice(0, MAX_CHANGED_RUNS);
     const items = (run.report?.files_changed?.length && !changed.length ? [run] : shown).flatMap(
       changesOfRun,
@@ -42,6 +42,11 @@ const workItems = (run) => {
   }
   return ownWorkItems(run);
 };
+
+/** Return true if a later run of the child got the work back after a conflict: it shows the work. */
+const isTakenUp = (run) =>
+  run.merge?.state === "conflict" &&
+  run.lane.slice(run.lane.indexOf(run) + 1).some((later) => later.report?.work);
 
 const hasChanges = (run) => run.report?.work || run.report?.files_changed?.length;
 
@@ -60,10 +65,10 @@ const changesOfRun = (run) => {
 
 /** Return the items for the changes that a run made in its isolated workspace. */
 const ownWorkItems = (run) => {
-  if (!run.workPage) {
-    loadWork(run);
-    return [{ pane: "empty", words: "Loading…" }];
-  }
+  // The sides of a conflict are known when the merge is, which may come after the end of the run.
+  const merge = `${run.merge?.state} ${run.merge?.tree}`;
+  if (run.workOf !== merge) loadWork(run, merge);
+  if (!run.workPage) return [{ pane: "empty", words: "Loading…" }];
   const page = run.workPage;
   if (page.error) return [{ pane: "empty", words: page.error }];
   const kinds = new Map(run.merge?.conflicts ?? []);
@@ -81,12 +86,13 @@ const ownWorkItems = (run) => {
 };
 
 /** Get the changes of a run from the server, or from this file, then draw again. */
-const loadWork = async (run) => {
-  if (run.isWorkRequested) return;
-  run.isWorkRequested = true;
-  run.workPage = app.embedded
+const loadWork = async (run, merge) => {
+  run.workOf = merge;
+  const page = app.embedded
     ? (app.embedded.works?.[run.id] ?? { error: "This file does not contain the changes." })
     : await fetchWork(run).catch((error) => ({ error: String(error.message ?? error) }));
+  if (run.workOf !== merge) return; // it was merged meanwhile
+  run.workPage = page;
   run.version++;
   app.scheduleDraw();
 };
