@@ -1,4 +1,4 @@
-"""ActorLink: one actor and the calls to it, in the driver process."""
+"""ActorLink: one actor and the calls to it, in the Ray process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from mudroom.ports import time_limit
 
 from .actor import MARGIN_SECONDS, MAX_DATA, InOrder, read_clock
-from .driver_messages import (
+from .ray_messages import (
     ActorLost,
     ActorReady,
     ActorStopped,

@@ -1,4 +1,4 @@
-"""The actors that the driver process of a session knows, with a scripted cluster."""
+"""The actors that the Ray process of a session knows, with a scripted cluster."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from mudroom_fleet.actor_link import ActorHandle
-from mudroom_fleet.driver import ActorLinks, Node
-from mudroom_fleet.driver_messages import (
+from mudroom_fleet.ray_messages import (
     ActorReady,
     ActorStopped,
     CloseActor,
     OpenActor,
     ToTransport,
 )
+from mudroom_fleet.ray_process import ActorLinks, Node
 
 from ..waiting import wait_until
 from .test_ray_link import Exchange, ScriptedActor

@@ -32,7 +32,7 @@ from mudroom_fleet.actor import (
     compute_code_digest,
 )
 from mudroom_fleet.actor_link import ActorHandle, ActorLink, RayControl
-from mudroom_fleet.driver_messages import (
+from mudroom_fleet.ray_messages import (
     ActorLost,
     ActorReady,
     ActorStopped,

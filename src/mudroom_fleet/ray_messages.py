@@ -1,4 +1,4 @@
-"""Messages between the session's process, the driver process and the actors."""
+"""Messages between the session's process, the Ray process and the actors."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Hello(Struct, frozen=True, kw_only=True):
     code: str
 
 
-# From the session's process to the driver process.
+# From the session's process to the Ray process.
 
 
-class DriverConfig(Struct, frozen=True, kw_only=True, tag=True):
+class RayConfig(Struct, frozen=True, kw_only=True, tag=True):
     """First message.
 
     Arguments:
-        address: address of the cluster; "" starts one on this machine that ends with the driver.
+        address: address of the cluster; "" starts one here that ends with the Ray process.
         folder: for the files of such a cluster, deleted by the session's process.
         program: see `WorkerActor`.
         lease_seconds: see `Lease`.
@@ -65,20 +65,20 @@ class AskLease(Struct, frozen=True, tag=True):
     number: int
 
 
-ToDriver = OpenActor | ToActor | CloseActor | AskLease
+ToRay = OpenActor | ToActor | CloseActor | AskLease
 
 
-# From the driver process to the session's process.
+# From the Ray process to the session's process.
 
 
-class DriverReady(Struct, frozen=True, tag=True):
-    """The driver is connected to the cluster, which has this number of processors."""
+class RayReady(Struct, frozen=True, tag=True):
+    """The Ray process is connected to the cluster, which has this number of processors."""
 
     processors: int
 
 
-class DriverFailed(Struct, frozen=True, tag=True):
-    """The driver cannot use Ray or the cluster, and ends."""
+class RayFailed(Struct, frozen=True, tag=True):
+    """The Ray process cannot use Ray or the cluster, and ends."""
 
     message: str
     remedy: str
@@ -119,4 +119,4 @@ class LeaseState(Struct, frozen=True, tag=True):
 
 
 FromLink = ActorReady | FromActor | ActorLost | ActorStopped | LeaseState
-ToTransport = DriverReady | DriverFailed | FromLink
+ToTransport = RayReady | RayFailed | FromLink
