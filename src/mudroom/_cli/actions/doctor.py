@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from ..._adapters.agent_files import count_by_severity
-from ..._adapters.integrations.mcp_servers.connection import INSTALL_COMMAND
+from ..._adapters.integrations.mcp_servers.server_connection import INSTALL_COMMAND
 from ..._adapters.integrations.mcp_servers.spec import ServerSpec
 from ..._adapters.journals.sessions import read_events
 from ..._adapters.tools._ripgrep import find_ripgrep

@@ -36,8 +36,8 @@ from ...._platform.private_files import (
     write_private_file,
 )
 from ....errors import UnknownName
-from .connection import Connection
 from .listing import Content, ListedTool, Listing, RunCall, ServerResult, make_tool, select_listed
+from .server_connection import Connection
 from .spec import MakeRedact, ServerSpec, list_secrets
 from .stored_logins import LOGINS, LoginFile
 
