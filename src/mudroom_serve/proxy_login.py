@@ -10,7 +10,7 @@ from aiohttp import web
 
 from mudroom.errors import UsageError
 
-from .setup import ServerOptions
+from .setup import ServiceOptions
 from .state.tokens import Token, is_owner_name
 
 _HEADER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
@@ -72,7 +72,7 @@ class ProxyLogin:
         )
 
 
-def make_proxy_login(options: ServerOptions) -> ProxyLogin | None:
+def make_proxy_login(options: ServiceOptions) -> ProxyLogin | None:
     """Return the logins that options allow, None for none. Raises UsageError."""
     if not options.login_header and not options.login_networks:
         return None

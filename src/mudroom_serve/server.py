@@ -34,7 +34,7 @@ from .route_table import (
 from .served_session import ServerParts
 from .session_registry import SessionRegistry
 from .session_routes import SessionRoutes
-from .setup import CommandLine, ServerOptions
+from .setup import CommandLine, ServiceOptions
 from .state.inputs import InputRecords
 from .state.sessions import SessionRecords, SpendingRecords
 from .state.state_file import StateFile
@@ -54,7 +54,7 @@ class HttpServer:
     def __init__(
         self,
         command_line: CommandLine,
-        options: ServerOptions,
+        options: ServiceOptions,
         store: SessionStore,
         notify: Callable[[str], object],
     ) -> None:
@@ -318,7 +318,7 @@ def convert_http_error(request: web.Request, error: web.HTTPException) -> Reques
 
 
 def make_endpoint(
-    route: Route, tokens: TokenRecords, options: ServerOptions, login: ProxyLogin | None
+    route: Route, tokens: TokenRecords, options: ServiceOptions, login: ProxyLogin | None
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """Return the function for the web framework that checks a token and calls the route.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mudroom_hosts.acp.setup import CommandLine, RecordedSession, ServerCommand
 
 if TYPE_CHECKING:
-    from mudroom_hosts.acp.setup import SessionPlan
+    from mudroom_hosts.acp.setup import EditorSessionPlan
     from mudroom_hosts.file_prompts import FilePrompt
 
     from ...._core.ports import Approver
@@ -28,7 +28,7 @@ def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = Fals
         reads_unsaved: whether `read` shows text that the editor has not saved yet.
     """
 
-    def prepare(plan: SessionPlan, approver: Approver) -> Session:
+    def prepare(plan: EditorSessionPlan, approver: Approver) -> Session:
         from .prepare_session import prepare_session
 
         return prepare_session(flags, plan, approver)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mudroom_hosts.agent_sdk.setup import ChosenServers, SessionPlan
+from mudroom_hosts.agent_sdk.setup import ChosenServers, SdkSessionPlan
 
 if TYPE_CHECKING:
     from ...._adapters.integrations.config_files import Finding
@@ -16,7 +16,11 @@ _IN_REQUEST = "mcp_set_servers"
 
 
 def choose_servers(
-    plan: SessionPlan, configured: Iterable[ServerSpec], *, folder: str, environ: Mapping[str, str]
+    plan: SdkSessionPlan,
+    configured: Iterable[ServerSpec],
+    *,
+    folder: str,
+    environ: Mapping[str, str],
 ) -> ChosenServers:
     """Return the servers of the session of a plan. Start nothing.
 

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from mudroom_hosts.agent_sdk.server import AgentSdkServer
 from mudroom_hosts.agent_sdk.setup import (
     PlannedSession,
-    ServerOptions,
+    SdkOptions,
+    SdkSessionPlan,
     SessionParts,
-    SessionPlan,
 )
 from mudroom_hosts.line_streams import LineInput, LineOutput
 
@@ -98,7 +98,7 @@ async def _serve(
         asks_host="--permission-prompt-tool" in flags,
         is_strict="--strict-mcp-config" in switches,
     )
-    server_options = ServerOptions(
+    server_options = SdkOptions(
         servers=values.host_servers,
         streams_parts="--include-partial-messages" in switches,
         shows_hooks="--include-hook-events" in switches,
@@ -180,7 +180,7 @@ class _SessionPlanner:
             self._notices.append("--plugin-dir is not used without --setting-sources")
         self._servers = self._load_servers(self._notices)
 
-    def prepare(self, plan: SessionPlan, parts: SessionParts) -> PlannedSession:
+    def prepare(self, plan: SdkSessionPlan, parts: SessionParts) -> PlannedSession:
         """Make the session of a plan. Raises UsageError."""
         values = self._values
         settings = self._options.settings
@@ -241,14 +241,14 @@ class _SessionPlanner:
         others = (each for each in from_files if each.agent or each.name not in names)
         return [*loaded.servers, *others]
 
-    def _make_start(self, plan: SessionPlan) -> SessionStart:
+    def _make_start(self, plan: SdkSessionPlan) -> SessionStart:
         start = self._options.start
         if plan.resume:
             return SessionStart(resume=plan.resume, folder=start.folder)
         return replace(start, id=plan.id or start.id)
 
     def _make_options(
-        self, plan: SessionPlan, chosen: Sequence[ServerSpec], notices: list[str]
+        self, plan: SdkSessionPlan, chosen: Sequence[ServerSpec], notices: list[str]
     ) -> dict[str, Any]:
         """Return the session options that the host or the SDK's flags change."""
         setup = plan.setup

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from msgspec.structs import asdict
 
 from mudroom_serve.server import HttpServer
-from mudroom_serve.setup import ServerOptions
+from mudroom_serve.setup import ServiceOptions
 from mudroom_serve.state.state_file import StateFile
 from mudroom_serve.state.tokens import TokenRecords
 
@@ -61,7 +61,7 @@ def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int
     """
     settings = load_settings(cwd, **flags)
     per_owner = chosen.per_owner or max(1, int(chosen.parallel * _OWN_PART))
-    options = ServerOptions(
+    options = ServiceOptions(
         **asdict(make_listen_options(chosen)),
         home=settings.home,
         workspaces=parse_workspaces(cwd, chosen.workspaces),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from mudroom_serve.setup import CommandLine, ListedAgent, SessionPlan
+from mudroom_serve.setup import CommandLine, ListedAgent, ServedSessionPlan
 
 from ...._core.ports import Approver, SessionStore, WorkerProcesses
 from ...._session.session import Session
@@ -28,7 +28,7 @@ def make_command_line(
         workers: worker processes of all sessions; None if each session follows the settings.
     """
 
-    def prepare(plan: SessionPlan, approver: Approver, store: SessionStore) -> Session:
+    def prepare(plan: ServedSessionPlan, approver: Approver, store: SessionStore) -> Session:
         settings = load_settings(plan.cwd, **flags)
         settings = replace(settings, permission_mode=plan.mode or settings.permission_mode)
         programs = load_programs(settings, plan.cwd)
