@@ -23,7 +23,7 @@ import msgspec
 import mudroom
 from mudroom.ports import Arrivals, RunLink
 
-from .ray_messages import Hello
+from .messages import Hello
 
 LEASE_SECONDS = 8.0
 """Seconds that a worker process works without a call of the Ray process."""

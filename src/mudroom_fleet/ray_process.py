@@ -30,15 +30,15 @@ from mudroom.ports import MessageStream, SocketLink
 
 from .actor import WorkerActor, read_clock
 from .actor_link import ActorHandle, ActorLink
-from .ray_messages import (
+from .messages import (
     ActorLost,
     AskLease,
-    CloseActor,
-    OpenActor,
+    ClosePart,
+    OpenPart,
+    PartBytes,
     RayConfig,
     RayFailed,
     RayReady,
-    ToActor,
     ToRay,
     ToTransport,
 )
@@ -252,17 +252,17 @@ class ActorLinks:
 
     def handle(self, message: ToRay) -> None:
         """Handle a message of the session's process. One for an actor that has ended is dropped."""
-        if isinstance(message, OpenActor):
+        if isinstance(message, OpenPart):
             self._open(message)
         elif link := self._links.get(message.number):
-            if isinstance(message, ToActor):
+            if isinstance(message, PartBytes):
                 link.add_data(message.data)
             elif isinstance(message, AskLease):
                 link.send_lease()
             else:
                 self._close(message, link)
 
-    def _open(self, message: OpenActor) -> None:
+    def _open(self, message: OpenPart) -> None:
         number = message.number
         create = partial(self._create, number, message.machine)
         link = ActorLink(number, create, self._send, self, self._lease_seconds)
@@ -270,7 +270,7 @@ class ActorLinks:
         self._tasks[number] = task = asyncio.create_task(link.run())
         task.add_done_callback(lambda _: self._forget(number))
 
-    def _close(self, message: CloseActor, link: ActorLink) -> None:
+    def _close(self, message: ClosePart, link: ActorLink) -> None:
         self._tasks[message.number].cancel()
         self._forget(message.number)
         link.kill()

@@ -16,20 +16,19 @@ from mudroom.ports import Arrivals, MessageStream, ProgramLink, ScratchDir
 
 from .actor import LEASE_SECONDS, MARGIN_SECONDS, compute_code_digest
 from .actor_link import UNLOADABLE
-from .ray_messages import (
+from .messages import (
     ActorLost,
     ActorReady,
     AskLease,
-    CloseActor,
-    FromActor,
+    ClosePart,
     FromLink,
     Hello,
     LeaseState,
-    OpenActor,
+    OpenPart,
+    PartBytes,
     RayConfig,
     RayFailed,
     RayReady,
-    ToActor,
     ToRay,
     ToTransport,
 )
@@ -135,7 +134,7 @@ class RayTransport:
         """Have the Ray process create the actor of a connection. Raises UsageError."""
         await self.start()
         self._connections[connection.number] = connection
-        self.send(OpenActor(connection.number, connection.machine))
+        self.send(OpenPart(connection.number, connection.machine))
 
     def send(self, message: ToRay) -> None:
         """Send a message to the Ray process."""
@@ -249,7 +248,7 @@ class RayConnection:
     def send(self, data: bytes) -> None:
         """Send bytes to the actor."""
         if not self._arrived.has_ended:
-            self._transport.send(ToActor(self.number, data))
+            self._transport.send(PartBytes(self.number, data))
 
     async def receive(self) -> bytes:
         """Return the bytes that have arrived; none when the actor is lost or closed."""
@@ -272,21 +271,21 @@ class RayConnection:
         If it works, because bytes of it could not be used, it is ended.
         """
         if not self._arrived.has_ended:
-            self._transport.send(CloseActor(self.number))
+            self._transport.send(ClosePart(self.number))
             self._transport.forget(self.number)
             self.end(self.loss)
         await self._stopped.wait()
 
     async def close(self) -> None:
         """End the actor; its commands end with it."""
-        self._transport.send(CloseActor(self.number))
+        self._transport.send(ClosePart(self.number))
         self._transport.forget(self.number)
         self._end()
         self._stopped.set()
 
     def handle(self, message: FromLink) -> None:
         """Handle a message of the Ray process."""
-        if isinstance(message, FromActor):
+        if isinstance(message, PartBytes):
             self._arrived.add(message.data)
         elif isinstance(message, ActorReady):
             if self._hello and not self._hello.done():

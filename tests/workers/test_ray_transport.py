@@ -15,17 +15,16 @@ from mudroom import ServerSpec, Session, UsageError
 from mudroom._platform.orphan_cleanup import remove_orphans
 from mudroom.testing.clock import run_virtual
 from mudroom_fleet.actor_link import UNLOADABLE
-from mudroom_fleet.ray_messages import (
+from mudroom_fleet.messages import (
     ActorLost,
     ActorReady,
     AskLease,
-    CloseActor,
-    FromActor,
+    ClosePart,
     Hello,
     LeaseState,
-    OpenActor,
+    OpenPart,
+    PartBytes,
     RayConfig,
-    ToActor,
     ToRay,
 )
 from mudroom_fleet.ray_process import _create_token
@@ -45,7 +44,7 @@ class ScriptedTransport(RayTransport):
 
     async def open_actor(self, connection: RayConnection) -> None:
         self._connections[connection.number] = connection
-        self.send(OpenActor(connection.number))
+        self.send(OpenPart(connection.number))
 
     def send(self, message: ToRay) -> None:
         self.sent.append(message)
@@ -83,11 +82,11 @@ def test_an_actor_whose_bytes_cannot_be_used_is_ended_and_the_others_go_on() -> 
         connections = [transport.connect(), transport.connect()]
         for connection in connections:
             await transport.open_actor(connection)
-        transport._pass_on(FromActor(1, b"broken"))
-        transport._pass_on(FromActor(2, b"sound"))
+        transport._pass_on(PartBytes(1, b"broken"))
+        transport._pass_on(PartBytes(2, b"sound"))
         assert await connections[0].receive() == b"broken"
         await connections[0].wait_until_stopped()
-        assert transport.sent[-1] == CloseActor(1)
+        assert transport.sent[-1] == ClosePart(1)
         assert await connections[0].receive() == b""
         assert await connections[1].receive() == b"sound"
 
@@ -102,7 +101,7 @@ async def test_a_cancelled_start_ends_its_actor(tmp_path: Path) -> None:
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
-    assert transport.sent[-1] == CloseActor(1)
+    assert transport.sent[-1] == ClosePart(1)
 
 
 async def test_the_lease_of_an_actor_is_that_of_its_ray_process(tmp_path: Path) -> None:
@@ -121,7 +120,7 @@ async def test_nothing_is_sent_to_an_actor_after_the_close_of_its_connection() -
     connection.send(b"before")
     await connection.close()
     connection.send(b"after")
-    assert transport.sent == [ToActor(1, b"before"), CloseActor(1)]
+    assert transport.sent == [PartBytes(1, b"before"), ClosePart(1)]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +152,7 @@ async def test_a_node_that_is_refused_says_so_to_later_runs_too(tmp_path: Path) 
     with pytest.raises(UsageError, match="the node far has mudroom other"):
         await opening
     assert "the node far has mudroom other" in connection.loss
-    assert transport.sent[-1] == CloseActor(1)
+    assert transport.sent[-1] == ClosePart(1)
 
 
 async def test_a_cancelled_connection_to_the_cluster_leaves_no_ray_process(tmp_path: Path) -> None:

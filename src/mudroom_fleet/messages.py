@@ -1,8 +1,65 @@
-"""Messages between the session's process, the Ray process and the actors."""
+"""Messages between a session's process, the process that has its workers, and the Ray process.
+
+One link has many numbered parts: the sessions of a shared process, or the actors of a Ray process.
+OpenPart, PartBytes, ClosePart and PartClosed are the same for both.
+"""
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from msgspec import Struct
+
+
+class OpenPart(Struct, frozen=True, tag=True):
+    """Begin to use a part: execute runs of a session, or create an actor. The number is new.
+
+    `machine`: the only one on which an actor may start; "" for any.
+    """
+
+    number: int
+    machine: str = ""
+
+
+class PartBytes(Struct, frozen=True, tag=True):
+    """Bytes for a part, or from it."""
+
+    number: int
+    data: bytes
+
+
+class ClosePart(Struct, frozen=True, tag=True):
+    """End an actor, or execute no more runs of a session, which has none."""
+
+    number: int
+
+
+class PartClosed(Struct, frozen=True, tag=True):
+    """A part does nothing more: the session's resources are closed, or the lost actor has ended."""
+
+    number: int
+
+
+# Of a shared process.
+
+
+class ShareProcess(Struct, frozen=True, tag=True):
+    """First message. `program`: what the process executes for each session; see WorkerTransport."""
+
+    program: str
+
+
+class SessionReady(Struct, frozen=True, tag=True):
+    """Reply to OpenPart."""
+
+    number: int
+
+
+ToShared: TypeAlias = ShareProcess | OpenPart | PartBytes | ClosePart
+FromShared: TypeAlias = SessionReady | PartBytes | PartClosed
+
+
+# Of the Ray process.
 
 
 class Hello(Struct, frozen=True, kw_only=True):
@@ -18,9 +75,6 @@ class Hello(Struct, frozen=True, kw_only=True):
     node: str
     python: str
     code: str
-
-
-# From the session's process to the Ray process.
 
 
 class RayConfig(Struct, frozen=True, kw_only=True, tag=True):
@@ -39,36 +93,10 @@ class RayConfig(Struct, frozen=True, kw_only=True, tag=True):
     lease_seconds: float
 
 
-class OpenActor(Struct, frozen=True, tag=True):
-    """Create an actor. `machine`: the only one on which it may start; "" for any."""
-
-    number: int
-    machine: str = ""
-
-
-class ToActor(Struct, frozen=True, tag=True):
-    """Bytes for an actor."""
-
-    number: int
-    data: bytes
-
-
-class CloseActor(Struct, frozen=True, tag=True):
-    """End an actor."""
-
-    number: int
-
-
 class AskLease(Struct, frozen=True, tag=True):
     """Ask for the lease of an actor; the reply is a LeaseState."""
 
     number: int
-
-
-ToRay = OpenActor | ToActor | CloseActor | AskLease
-
-
-# From the Ray process to the session's process.
 
 
 class RayReady(Struct, frozen=True, tag=True):
@@ -91,24 +119,11 @@ class ActorReady(Struct, frozen=True, tag=True):
     hello: Hello
 
 
-class FromActor(Struct, frozen=True, tag=True):
-    """Bytes of an actor."""
-
-    number: int
-    data: bytes
-
-
 class ActorLost(Struct, frozen=True, tag=True):
     """An actor has ended or does not answer; nothing more comes from it."""
 
     number: int
     reason: str
-
-
-class ActorStopped(Struct, frozen=True, tag=True):
-    """An actor that was lost does nothing more."""
-
-    number: int
 
 
 class LeaseState(Struct, frozen=True, tag=True):
@@ -118,5 +133,6 @@ class LeaseState(Struct, frozen=True, tag=True):
     seconds: float
 
 
-FromLink = ActorReady | FromActor | ActorLost | ActorStopped | LeaseState
-ToTransport = RayReady | RayFailed | FromLink
+ToRay: TypeAlias = OpenPart | PartBytes | ClosePart | AskLease
+FromLink: TypeAlias = ActorReady | PartBytes | ActorLost | PartClosed | LeaseState
+ToTransport: TypeAlias = RayReady | RayFailed | FromLink
