@@ -31,7 +31,6 @@ from ...._core.ports import (
 from ...._core.tool_names import make_server_pattern, make_server_tool_name
 from ...._core.tools import Tool, ToolResult
 from ...._platform.private_files import (
-    make_private_folder,
     replace_private_file,
     write_private_file,
 )
@@ -530,7 +529,6 @@ class ListingCache:
     def store(self, spec: ServerSpec, cached: CachedListing) -> None:
         """Store a listing, unless the cache cannot be written."""
         try:
-            make_private_folder(self._folder)
             replace_private_file(self._locate(spec), msgspec.json.encode(cached))
         except OSError:
             pass
