@@ -14,10 +14,9 @@ from mudroom.permissions import Rule
 from mudroom.ports import HookCallback
 
 from .approver import HostApprover
-from .channel import ControlChannel, HostError
+from .channel import ControlChannel, HostError, as_list, as_object, as_text
 from .host_tools import HostToolSource
 from .hosted_session import HostedSession
-from .json_fields import as_list, as_object, as_text
 from .output import PROTOCOL_LEVEL, HostOutput
 from .prompt_loop import PromptLoop
 from .setup import HostSetup, PrepareSession, SdkOptions, SdkSessionPlan

@@ -12,7 +12,7 @@ from mudroom.permissions import Rule
 from mudroom.ports import HookCallback
 
 from ..file_prompts import FilePrompt
-from .json_fields import as_list, as_object, as_text
+from .channel import as_list, as_object, as_text
 
 if TYPE_CHECKING:
     from mudroom import ServerSpec

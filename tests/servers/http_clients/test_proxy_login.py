@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mudroom.errors import UsageError
-from mudroom_serve.proxy_login import ProxyLogin, make_proxy_login, parse_networks
+from mudroom_serve.server import ProxyLogin, make_proxy_login, parse_networks
 from mudroom_serve.setup import ServiceOptions
 
 from .conftest import Client, MakeSite, is_idle
