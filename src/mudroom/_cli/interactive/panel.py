@@ -305,10 +305,6 @@ class Panel:
         working = [row for row in rows if not self.is_idle(self._shown_run_ids[row])]
         return (working or rows)[-1]
 
-    @property
-    def has_selectable_child(self) -> bool:
-        return bool(self._shown_run_ids) and self.choice is None
-
     def format_lines(self, columns: int, height: int) -> list[Line]:
         """Return all lines: at most `height` of them, each at most `columns` wide."""
         queued = list(self._format_queued(columns))
