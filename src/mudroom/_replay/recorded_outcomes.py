@@ -24,7 +24,7 @@ from .._core.events import (
     ToolCallStarted,
     TurnStarted,
 )
-from .._core.messages import Message, ToolCallBlock
+from .._core.messages import Message, ToolCallBlock, Usage
 from .._core.ports import (
     MERGE,
     ApprovalDecision,
