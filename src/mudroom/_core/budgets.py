@@ -156,7 +156,7 @@ def check_amount(
     *,
     is_count: bool,
     minimum: int = 0,
-    maximum: int = _LARGEST,
+    maximum: int | None = None,
 ) -> None:
     """Raise UsageError unless an amount is a number within bounds.
 
@@ -165,14 +165,14 @@ def check_amount(
     """
     if isinstance(amount, int if is_count else int | float) and not isinstance(amount, bool):
         number: float = amount
-        if minimum <= number <= maximum:  # false for nan
+        if minimum <= number <= (_LARGEST if maximum is None else maximum):  # false for nan
             return
     kind = "a whole number" if is_count else "a finite number"
     bounds = f"of at least {minimum}"
     remedy = (
         f"Use {minimum} or more." if minimum else "Leave it out, or set it to None, for no limit."
     )
-    if maximum != _LARGEST:
+    if maximum is not None:
         bounds = f"from {minimum} to {maximum}"
         remedy = "Leave it out, or set it to None, for the default."
     raise UsageError(

@@ -82,7 +82,9 @@ class BriefMaker:
         resolved = self.resolve_model(agent, model)
         more: dict[str, Any] = {"description": description, "depth": 1, "key": key}
         if check:
-            more["check"] = Check(check, services.check_seconds, is_from_user=not confirm_check)
+            more["check"] = Check(
+                check, services.isolation.check_seconds, is_from_user=not confirm_check
+            )
         return self.make_brief(prompt, agent, resolved, limits, **more)
 
     def make_brief(

@@ -296,7 +296,12 @@ def _choose_workspace(
     kind = agent.workspace
     if isolation and kind is not WorkspaceKind.COPY:
         kind = WorkspaceKind(isolation)
-    if kind is None and may_write and run.services.isolate and run.environment.isolation:
+    if (
+        kind is None
+        and may_write
+        and run.services.isolation.each_child
+        and run.environment.isolation
+    ):
         kind = WorkspaceKind.ISOLATED
     if kind is WorkspaceKind.ISOLATED:
         return WorkspaceSpec(
