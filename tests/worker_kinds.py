@@ -32,7 +32,7 @@ async def open_workers(worker: str) -> AsyncGenerator[dict[str, Any]]:
         yield {"worker": worker}
         return
     async with Workers(own) as workers:
-        yield {"worker": "local", "workers": workers}
+        yield {"worker": workers}
 
 
 def open_session(

@@ -12,6 +12,7 @@ from mudroom import (
     Agent,
     AssistantMessage,
     Budget,
+    Children,
     Effect,
     Reason,
     TextBlock,
@@ -191,7 +192,9 @@ def test_a_time_limit_stops_all_runs_below_with_one_reason(stage: Stage) -> None
     }
     budget = Budget(seconds=5, depth=2)
     journal = MemoryJournal()
-    work = stage.run(story, tools=[endless], budget=budget, max_children=3, journal=journal)
+    work = stage.run(
+        story, tools=[endless], budget=budget, children=Children(parallel=3), journal=journal
+    )
     report = run_virtual(work)
     reasons = {run: each.reason for run, each in stage.reports.items()}
     begun = ("1.1.1", "1.1.2", "1.1.2.1.1", "1.1.2.1.2", "1.1.3")

@@ -76,10 +76,10 @@ CALLS: dict[str, Call] = {
     "budget": lambda session: setattr(session, "budget", 5),
     "watch": lambda session: session.watch(5),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     "compact": lambda session: session.compact(5),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    "send": lambda session: session.send("1", 5),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    "send durably": lambda session: session.send_durably([], "a"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    "cancel": lambda session: session.cancel([]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    "wrap up": lambda session: session.wrap_up(5),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "send": lambda session: session.runs.send("1", 5),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "send durably": lambda session: session.runs.send_durably([], "a"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "cancel": lambda session: session.runs.cancel([]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "wrap up": lambda session: session.runs.wrap_up(5),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     "rewind": lambda session: session.rewind(DEEP),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     "resume": lambda session: session.resume_unfinished(outputs=5),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 }

@@ -41,8 +41,7 @@ def answer(request: Request) -> Answer:
 def open_shared(folder: Path, workers: Workers, **options: Any) -> Session:
     """Return a session in a folder of its own."""
     folder.mkdir(exist_ok=True)
-    defaults: dict[str, Any] = {"worker": "local", "workers": workers}
-    return open_session(folder, ScriptedModel(answer), **(defaults | options))
+    return open_session(folder, ScriptedModel(answer), worker=workers, **options)
 
 
 def read_log(folder: Path) -> list[str]:
@@ -89,8 +88,8 @@ async def test_children_go_to_the_process_with_the_fewest_runs_of_all_sessions(
     async with Workers("process:2") as workers:
         processes = get_processes(workers)
         async with (
-            open_session(tmp_path, ScriptedModel(wait), "local", workers=workers) as first,
-            open_session(tmp_path, ScriptedModel(wait), "local", workers=workers) as second,
+            open_session(tmp_path, ScriptedModel(wait), "local", worker=workers) as first,
+            open_session(tmp_path, ScriptedModel(wait), "local", worker=workers) as second,
         ):
             tasks = [asyncio.create_task(first.task("x"))]
             await wait_until(lambda: sum(each.runs for each in processes._processes) == 1)
@@ -199,7 +198,7 @@ async def test_many_sessions_leave_nothing_in_a_shared_process(tmp_path: Path) -
         """Return the numbers of descriptors and threads after this many sessions."""
         for _ in range(count):
             model = ScriptedModel(lambda _: "done")
-            async with open_session(tmp_path, model, "local", workers=workers) as session:
+            async with open_session(tmp_path, model, "local", worker=workers) as session:
                 await session.task("x")
         (pid,) = workers.pids
         return len(os.listdir(f"/proc/{pid}/fd")), len(os.listdir(f"/proc/{pid}/task"))
@@ -254,7 +253,7 @@ async def test_a_wrong_use_of_shared_processes_is_refused(tmp_path: Path) -> Non
         with pytest.raises(UsageError, match="open already"):
             await workers.__aenter__()
     with pytest.raises(UsageError, match="workers of SessionOptions must be"):
-        async with Session(cwd=str(tmp_path), workers="process:1"):  # pyright: ignore
+        async with Session(cwd=str(tmp_path), worker="process:1"):  # pyright: ignore
             pass
 
 
@@ -268,7 +267,7 @@ async def test_losses_that_other_sessions_cause_do_not_end_a_run_that_gets_furth
 
     async with Workers("process:1") as workers:
         async with (
-            open_session(tmp_path, ScriptedModel(kill), "local", workers=workers) as killer,
+            open_session(tmp_path, ScriptedModel(kill), "local", worker=workers) as killer,
             open_shared(tmp_path / "b", workers) as other,
         ):
             killing = asyncio.create_task(killer.task("x"))
@@ -290,7 +289,7 @@ async def test_a_run_that_gets_no_further_in_shared_processes_is_lost(tmp_path: 
             return ""
 
         async with open_session(
-            tmp_path, ScriptedModel(end_process), "local", workers=workers
+            tmp_path, ScriptedModel(end_process), "local", worker=workers
         ) as session:
             report = await session.task("x")
     assert report.reason == "LOST"
