@@ -117,7 +117,7 @@ async def test_a_journal_that_fails_is_reported_to_the_sender(stage: Stage) -> N
 async def test_a_message_with_a_known_id_is_delivered_once(stage: Stage) -> None:
     @tool(effect=Effect.PURE)
     async def send_twice() -> str:
-        handle = stage.session._find_run("1")  # pyright: ignore[reportPrivateUsage]
+        handle = stage.session.runs._find_run("1")  # pyright: ignore[reportPrivateUsage]
         assert handle is not None
         message = InboxMessage("m1", "only once")
         assert handle.send(message) and handle.send(message)

@@ -198,6 +198,6 @@ def test_a_program_loads_them_for_a_session_and_nothing_is_read_otherwise(
     options = mudroom.SessionOptions(
         integrations=Integrations(mcp_servers=programs.servers, hook_programs=programs.hooks)
     )
-    assert [hook.command for hook in options.hook_programs] == ["hook"]
+    assert [hook.command for hook in options.integrations.hook_programs] == ["hook"]
     plain = mudroom.SessionOptions(cwd=cwd)
-    assert not plain.mcp_servers and not plain.hook_programs
+    assert not plain.integrations.mcp_servers and not plain.integrations.hook_programs

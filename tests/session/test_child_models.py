@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, Children, Session
+from mudroom import Agent, Children, Integrations, Session
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.journals.sessions import open_store, read_events
 from mudroom._core.events import RunStarted, StoredEvent, TurnFinished
@@ -186,7 +186,7 @@ async def test_a_rule_of_a_settings_file_for_an_unknown_agent_is_a_notice(tmp_pa
         tmp_path,
         "http://127.0.0.1:1",
         children=Children(model=rules),
-        child_model_origin="settings.toml:3",
+        integrations=Integrations(origins={"child_model": "settings.toml:3"}),
     ) as session:
         notices = " ".join(session.notices)
     assert "settings.toml:3: rule not used: unknown agent 'exlore'" in notices

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, Budget, Session, Tool, ToolResult, tool
+from mudroom import Agent, Budget, Session, SessionOptions, Tool, ToolResult, tool
 from mudroom._adapters.models.scripted import ScriptedModel
+from mudroom._session.options import gather_options, list_places
 from mudroom.errors import UsageError
 
 
@@ -109,8 +110,9 @@ async def run(_: object, arguments: object) -> ToolResult:
 
 @pytest.mark.parametrize(("name", "value"), OPTIONS)
 def test_an_option_of_a_wrong_type_is_refused(name: str, value: Any, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=name) as error:
-        open_session(tmp_path, **{name: value})
+    field = list_places(SessionOptions)[name].field.name
+    with pytest.raises(UsageError, match=field) as error:
+        open_session(tmp_path, **gather_options({name: value}, SessionOptions()))
     assert error.value.remedy
 
 

@@ -17,7 +17,6 @@ from mudroom import (
     AnyEvent,
     Budget,
     Integrations,
-    Isolation,
     Reason,
     Report,
     Session,
@@ -384,9 +383,7 @@ def test_a_worker_process_collects_garbage_less_often_than_python() -> None:
         "asyncio.run(serve(link))\n"
         "print(*before, *gc.get_threshold())"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, isolation=Isolation(check=True)
-    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     before, _, _, young, _, _ = map(int, ended.stdout.split())
     assert young > 10 * before
 

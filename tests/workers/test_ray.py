@@ -19,7 +19,7 @@ import pytest
 from tests.workers.crash_program import CHILDREN, STEPS
 from tests.workers.test_process_faults import DONE, check_log, check_record, start, wait_for_log
 
-from mudroom import AnyEvent, Isolation, Reason, Report, Session, UsageError
+from mudroom import AnyEvent, Reason, Report, Session, UsageError
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom._adapters.workers.remote.worker import RemoteWorker
@@ -286,7 +286,7 @@ def test_the_program_runs_children_on_the_cluster(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         timeout=100,
-        isolation=Isolation(check=False),
+        check=False,
     )
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout)["result"]
@@ -299,7 +299,7 @@ def test_children_work_on_nodes_that_do_not_see_the_folder(tmp_path: Path) -> No
         capture_output=True,
         text=True,
         timeout=100,
-        isolation=Isolation(check=False),
+        check=False,
     )
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mudroom import Isolation, Session, UsageError
+from mudroom import Session, UsageError
 from mudroom._adapters.workers.remote.messages import NodeFacts
 from mudroom._adapters.workers.remote.node_check import check_node, list_unloaded
 from mudroom._session.worker_setup.setup import may_be_secret
@@ -156,9 +156,7 @@ def test_a_process_whose_lease_has_ended_stops_although_its_main_thread_is_busy(
     program = (
         "from mudroom_fleet.actor import Lease\nLease(0.2).watch()\nwhile True: sum(range(1000))\n"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", program], timeout=60, isolation=Isolation(check=False)
-    )
+    ended = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
     assert ended.returncode == EXIT_CODE
 
 

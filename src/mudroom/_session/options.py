@@ -189,8 +189,8 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for place in list_places(SessionOptions).values():
             owner = place.find_owner(self)
-            # `make_options` explains a value that is no group.
-            if place.limits is None or not isinstance(owner, SessionOptions | OptionGroup):
+            # `make_options` refuses a value that is not the group.
+            if place.limits is None or not isinstance(owner, place.owner):
                 continue
             amount = getattr(owner, place.field.name)
             minimum, maximum = place.limits
@@ -198,7 +198,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
                 check_amount(
                     place.field.name,
                     amount,
-                    place.owner,
+                    place.owner.__name__,
                     is_count=True,
                     minimum=minimum,
                     maximum=maximum,
@@ -210,13 +210,13 @@ class Place(NamedTuple):
 
     Arguments:
         group: field of the struct that has the option, None for one without a group.
-        field: the option itself. owner: name of the struct that it is a field of.
+        field: the option itself. owner: the struct that it is a field of.
         limits: smallest and largest value, None for an option that is no amount.
     """
 
     group: str | None
     field: FieldInfo
-    owner: str
+    owner: type[Struct]
     limits: tuple[int, int | None] | None
 
     def find_owner(self, options: Struct) -> Any:  # noqa: ANN401  of any group
@@ -238,9 +238,9 @@ def list_places(struct: type[Struct]) -> dict[str, Place]:
     for field in fields(struct):
         if not isinstance(field.default, OptionGroup):
             limits = _find_limits(field.type)
-            places[field.encode_name] = Place(None, field, struct.__name__, limits)
+            places[field.encode_name] = Place(None, field, struct, limits)
             continue
-        owner = type(field.default).__name__
+        owner = type(field.default)
         for inner in fields(field.default):
             limits = _find_limits(inner.type)
             places[inner.encode_name] = Place(field.name, inner, owner, limits)
@@ -309,7 +309,9 @@ def make_options(values: Mapping[str, Any]) -> SessionOptions:
     for name in values:
         if name not in names:
             group, field, owner, _ = places[name]
-            text = f"Session({name}=...) is deprecated: use {group}={owner}({field.name}=...)"
+            text = (
+                f"Session({name}=...) is deprecated: use {group}={owner.__name__}({field.name}=...)"
+            )
             warnings.warn(text, DeprecationWarning, stacklevel=3)
     options = SessionOptions(**gather_options(values, SessionOptions()))
     check_type("options", options, SessionOptions, "Session")
@@ -320,7 +322,7 @@ def make_options(values: Mapping[str, Any]) -> SessionOptions:
         if isinstance(value, str) and value != place.field.default and not value.strip():
             raise UsageError(
                 f"{place.field.name} is blank",
-                where="Session" if place.group is None else place.owner,
+                where="Session" if place.group is None else place.owner.__name__,
                 remedy="Leave it out for the default, or give a value.",
             )
     if isinstance(options.journal, str) and options.journal not in JOURNALS:
