@@ -34,7 +34,7 @@ OPTIONS: list[tuple[str, Any]] = [
     *(("id", value) for value in (5, "zz")),
     *(("worker", value) for value in (5, DEEP)),
     *(("child_turns", value) for value in ("x", DEEP)),
-    *((name, 5) for name in ("agent", "journal", "store", "hooks", "sandbox", "workspace")),
+    *((name, 5) for name in ("agent", "journal", "store", "hooks", "sandbox")),
     *((name, 5) for name in ("resume", "home", "child_model", "fallback_model", "fork")),
     *((name, "no") for name in ("prices", "allow_net", "trusted", "agent_files")),
     ("tool_sources", [5]),

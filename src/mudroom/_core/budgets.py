@@ -108,6 +108,12 @@ class Budget(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defaults
         return _add_defaults(self, defaults)
 
 
+@lru_cache(maxsize=64)
+def limit_turns(turns: int) -> Budget:
+    """Return a budget with this limit only."""
+    return Budget(turns=turns)
+
+
 # Children of one agent get equal budgets: cached, a budget is computed and checked once.
 @lru_cache(maxsize=64)
 def _add_defaults(budget: Budget, defaults: Budget) -> Budget:

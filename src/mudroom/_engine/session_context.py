@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from .._core.agents import Agent, WorkspaceSpec
-from .._core.budgets import Budget, Limit
+from .._core.budgets import Limit
 from .._core.events import (
     AnyEvent,
     CheckFinished,
@@ -27,7 +27,7 @@ from .._core.events import (
 )
 from .._core.json_values import clean_json
 from .._core.messages import Usage
-from .._core.options import Isolation, ModelOptions
+from .._core.options import Children, Isolation, ModelOptions
 from .._core.ports import (
     Approver,
     Board,
@@ -351,8 +351,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         context_texts: text of the context files, by the value of `Agent.context_files`.
         child_models: agent name -> model string of children whose agent says "inherit"; "*" stands
             for all other agents. Without a model string it is that of the parent.
-        child_budget: limits of children where agent and call set none.
-        isolation, model_options: see the options of a session.
+        children, isolation, model_options: options of the session.
         check_results: the results of the checks.
         compute_price: returns the price of an answer.
         redact: removes secrets from tool results, and from what models write. Its method
@@ -397,7 +396,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     environment_text: str
     context_texts: Mapping[str, str] = {}
     child_models: Mapping[str, str] = {}
-    child_budget: Budget = Budget(turns=30)
+    children: Children = Children()
     isolation: Isolation = Isolation()
     model_options: ModelOptions = ModelOptions()
     check_results: CheckResults = field(default_factory=CheckResults)

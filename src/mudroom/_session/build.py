@@ -22,7 +22,6 @@ from .._adapters.output_filters import Redactor, mark_injection
 from .._adapters.tools._sources import SessionToolSources, load_tools
 from .._adapters.workers.local import LocalWorker
 from .._core.agents import Agent
-from .._core.budgets import Budget
 from .._core.events import SessionOpened, StoredEvent
 from .._core.listings import ListingLimits, count_listed_characters
 from .._core.ports import ApprovalDecision, ApprovalRequest, Environment, Journal, SessionServers
@@ -260,7 +259,7 @@ class _Builder:
             spill_folder=spill_folder,
             environment_text=describe_platform(self._folder),
             context_texts=catalog.context_texts,
-            child_budget=Budget(turns=options.children.turns),
+            children=options.children,
             isolation=options.isolation,
             model_options=options.model_options,
             compute_price=prices.calculate_cost,

@@ -41,7 +41,6 @@ from ..._adapters.workers.remote.session_calls import (
     RemoteTeams,
     make_session_tool,
 )
-from ..._core.budgets import Budget
 from ..._core.json_values import make_binary_decoder
 from ..._core.ports import Board, RunLink
 from ..._core.tools import Tool
@@ -269,7 +268,7 @@ def build_worker_services(
         environment_text=setup.environment_text,
         context_texts=setup.context_texts,
         child_models=setup.child_models,
-        child_budget=Budget(turns=setup.children.turns),
+        children=setup.children,
         isolation=setup.isolation,
         model_options=setup.model_options,
         compute_price=prices.calculate_cost,
