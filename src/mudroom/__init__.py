@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from ._core.tools import Effect, Tool, ToolResult
     from ._projections.ledger import Ledger
     from ._projections.run_tree import OpenWork
-    from ._session.controls import McpControls, RunControls
     from ._session.options import Integrations, SessionOptions
     from ._session.run_stream import RunStream
     from ._session.session import Session
@@ -81,7 +80,6 @@ _NAMES_BY_MODULE = {
     "errors": "JournalError ModelError ModelUnavailable MudroomError UsageError",
     "_adapters.integrations.mcp_servers.spec": "ServerSpec",
     "_adapters.integrations.usable_programs": "load_usable_programs",
-    "_session.controls": "McpControls RunControls",
     "_session.options": "Integrations SessionOptions",
     "permissions.rules": "Permissions",
     "_projections.ledger": "Ledger",
@@ -106,8 +104,6 @@ __all__ = [  # noqa: RUF022  (by theme)
     "Compaction",
     "ModelOptions",
     "Integrations",
-    "RunControls",
-    "McpControls",
     "RunStream",
     "Workers",
     "Agent",
