@@ -114,9 +114,8 @@ class ModelOptions(OptionGroup, frozen=True, kw_only=True, rename={"fallback": "
             this on. Without it, only free models and prices that a provider states are known.
 
     Example:
-        options = ModelOptions(fallback="openai:gpt-5", prices=True)
-        async with Session(model="sonnet", model_options=options) as session:
-            print((await session.run("Which tests are slow?")).usd)
+        options = ModelOptions(fallback="openai:gpt-5", max_output_tokens=8_000)
+        session = Session(model="anthropic:claude-sonnet-4-5", model_options=options)
     """
 
     fallback: str = ""

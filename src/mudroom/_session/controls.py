@@ -28,9 +28,12 @@ class RunControls:
         require_open: returns the runner of the session.
 
     Example:
-        for work in await session.runs.list_open_work():
-            print(work.id, work.title)
-        session.runs.cancel()
+        async def stop_commands(runs: RunControls) -> None:
+            for work in await runs.list_open_work():
+                if work.kind == "command":
+                    runs.cancel(work.id)
+
+        await stop_commands(session.runs)
     """
 
     def __init__(self, require_open: Callable[[], SessionRunner]) -> None:
@@ -226,8 +229,10 @@ class McpControls:
         require_open: returns the runner of the session.
 
     Example:
-        for status in session.mcp.servers:
-            print(status.name, status.state)
+        def list_failed(mcp: McpControls) -> list[str]:
+            return [status.name for status in mcp.servers if status.state == "failed"]
+
+        print(list_failed(session.mcp))
     """
 
     def __init__(self, require_open: Callable[[], SessionRunner]) -> None:

@@ -106,10 +106,9 @@ class Integrations(OptionGroup, frozen=True, kw_only=True):
             not exist, is then left out with a notice.
 
     Example:
-        docs = ServerSpec("docs", command="docs-server")
-        integrations = Integrations(agent_files=True, mcp_servers=[docs])
-        async with Session(integrations=integrations) as session:
-            await session.run("Say how the parser is tested.")
+        programs = load_usable_programs(".")
+        integrations = Integrations(agent_files=True, mcp_servers=programs.servers)
+        session = Session(model="offline", cwd=".", integrations=integrations)
     """
 
     agent_files: bool | Sequence[str] = False
