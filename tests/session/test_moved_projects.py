@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Session, UsageError
+from mudroom import Isolation, Session, UsageError
 from mudroom._adapters.journals.sqlite.folder import get_session_path
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.journals.sqlite.store import SqliteStore
@@ -174,7 +174,9 @@ async def test_isolated_work_of_a_moved_project_is_merged_into_the_new_folder(
             await asyncio.sleep(60)
         return "written"
 
-    async with open_session(project, ScriptedModel(answer), isolate=True) as first:
+    async with open_session(
+        project, ScriptedModel(answer), isolation=Isolation(each_child=True)
+    ) as first:
         running = asyncio.create_task(first.run("ROOT"))
         await waiting.wait()
         first.pause()
