@@ -66,11 +66,12 @@ sandbox_option = click.option(
 
 def rules_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options --allowed-tools and --disallowed-tools."""
-    command = _rules_option("disallowed", 'Never allow: "Bash(git push:*)".')(command)
-    return _rules_option("allowed", 'Allow without asking: "Bash(git diff:*),Edit".')(command)
+    command = rules_option("disallowed", 'Never allow: "Bash(git push:*)".')(command)
+    return rules_option("allowed", 'Allow without asking: "Bash(git diff:*),Edit".')(command)
 
 
-def _rules_option(word: str, help_text: str) -> Decorator:
+def rules_option(word: str, help_text: str) -> Decorator:
+    """Make the option --allowed-tools or --disallowed-tools. `word`: "allowed", "disallowed"."""
     return click.option(
         # The second form is Claude Code's.
         f"--{word}-tools",
