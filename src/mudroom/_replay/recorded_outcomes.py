@@ -106,20 +106,12 @@ class RecordedOutcomes:
         if merged := find_recorded_merge(context.run, call=context.place):
             context.run.evidence.add_merge(merged)
         if context.place not in self._started_runs:
-            if isinstance(arguments, TaskArguments) and self._was_granted(context):
-                context.run.meter.add_usage(Usage(), 0.0, children=1)
             return await self._return_result(context, arguments)
         if self._is_in_background(context):
             arguments = replace(arguments, background=True)
         result = await tool.run(context, arguments)
         recorded = await self._return_result(context, arguments)
         return result if "run" in recorded.detail else recorded
-
-    def _was_granted(self, context: CallContext) -> bool:
-        """Return whether a child that never began had its grant: its parent counts it."""
-        call_id = context.call.id if context.call else ""
-        event = self._results.get((context.run_id, call_id))
-        return event is not None and event.result.detail.get("run") == context.place
 
     def _is_in_background(self, context: CallContext) -> bool:
         """Return whether the child of a call worked in the background, detached or not."""

@@ -220,9 +220,8 @@ _SHORTCUTS = {
     for short, model in provider.shortcuts.items()
 }
 
-
 # Suffix with which Claude Code asks for a window of a million tokens.
-LONG_WINDOW = "[1m]"
+_LONG_WINDOW = "[1m]"
 
 
 def find_model(name: str) -> tuple[str, str] | None:
@@ -232,7 +231,9 @@ def find_model(name: str) -> tuple[str, str] | None:
     Code's suffix "[1m]" is dropped: the whole window of a model is used anyway. The model is ""
     for a provider without a default one.
     """
-    name = name.strip().removesuffix(LONG_WINDOW)
+    name = name.strip()
+    if name.lower().endswith(_LONG_WINDOW):
+        name = name[: -len(_LONG_WINDOW)]
     start, _, model = _split_name(name)
     if provider := _BY_ANY_NAME.get(start.lower()):
         return provider.name, provider.shortcuts.get(model, model) or provider.default_model

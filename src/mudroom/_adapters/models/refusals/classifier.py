@@ -135,9 +135,10 @@ _LOAD = compile_later(
 # A single request above the tokens of a whole minute: no wait helps.
 _TOO_LARGE = compile_later(r"(?i)request too large for|reduce your message size")
 _NO_TOOLS = compile_later(
-    r"(?i)does not support (tools?|function)( calling| use)?\b|enable-auto-tool-choice"
-    r"|endpoints found that support tool use|tool (use|calling) is not supported"
-    r"|(does not|doesn't) support (tool|function) (use|calling)"
+    r"(?i)does(n't| not) support (tools?|function)( calling| use)?\b"
+    r"|tool-call-parser|requires --jinja|endpoints found that support tool use"
+    r"|(?<!built-in )(?<!side )\b(tools|tool (use|calling)|function calling)`? (is|are) "
+    r"not (supported|enabled)|is not supported for [\w /]{0,20}function calling"
 )
 _BAD_KEY = compile_later(
     r"(?i)api.?key.{0,20}(not valid|not found|invalid|expired|missing|required)"
@@ -190,7 +191,7 @@ def read_refusal(
     if meaning is Meaning.REFUSED and is_overflow(status, text, body):
         meaning = Meaning.TOO_LONG
     may_retry = meaning in (Meaning.LOAD, Meaning.FAULT)
-    match headers.get("x-should-retry"):
+    match headers.get("x-should-retry", "").strip().lower():
         case "false":
             may_retry = False
         case "true" if meaning is Meaning.REFUSED:
