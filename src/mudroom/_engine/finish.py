@@ -132,8 +132,9 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
     left = state.maximum - state.spent
     if not run.turn and left > 0 and state.name in SHARED_LIMITS:
         size = run.compute_request_range().minimum
-        least = _compute_least_amount(run, state.name, size)
-        text = TOO_LARGE if least >= left else NO_SECOND if 2 * least >= left else NOT_COVERED
+        text = NOT_COVERED if run.meter.has_others_below(state) else NO_SECOND
+        if _compute_least_amount(run, state.name, size) >= left:
+            text = TOO_LARGE
         error = text.format(size=size, unspent=state.name.format_amounts(left, state.maximum))
     elif not run.turn and state.name is Limit.SECONDS and left > 0:
         error = _describe_shortage(run, left)
