@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ...._platform.patterns import compile_later
 from .overflow import collect_texts, is_overflow, join_words
-from .repairs import find_room
+from .repairs import TEMPLATE_ERROR, find_room
 from .waits import find_wait
 
 
@@ -209,7 +209,7 @@ def _find_meaning(status: int, words: str, error: object, wait: float) -> Meanin
     codes = list(_list_codes(error, _MAX_DEPTH))
     # From the specific to the general: a refusal that can be repaired, then final ones, then
     # those that a wait or a shorter request helps.
-    if find_room(words)[1] or _GRAMMAR.search(words):
+    if find_room(words)[1] or _GRAMMAR.search(words) or TEMPLATE_ERROR.search(words):
         return Meaning.REFUSED
     if _NO_TOOLS.search(words):
         return Meaning.NO_TOOLS
