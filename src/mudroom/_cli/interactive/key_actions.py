@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from prompt_toolkit.buffer import Buffer
 
+from ..._core.messages import estimate_tokens
 from ...errors import UsageError
+from ..actions.prompts import MANY_TOKENS
 from ..output.scrollback import Scrollback
 from .child_actions import ChildActions, print_wrapped
 from .panel import Panel
@@ -48,6 +50,8 @@ class PasteStore:
             return text
         self._texts.append(text)
         size = f"+{breaks} lines" if breaks else f"{len(text):,} characters"
+        if (tokens := estimate_tokens(text)) >= MANY_TOKENS:
+            size += f", about {tokens:,} tokens"
         return f"[Pasted text #{len(self._texts)} {size}]"
 
     def expand(self, line: str) -> str:
