@@ -26,7 +26,7 @@ from mudroom._cli.interactive.plain_ui import PlainUI
 from mudroom._cli.interactive.session_loop import run_sessions
 from mudroom._cli.main import run
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
-from mudroom_hosts.acp.setup import SessionPlan
+from mudroom_hosts.acp.setup import EditorSessionPlan
 
 from ..plugin_folder import write
 from ..stranger_folder import PROMPT, Address, Stranger
@@ -105,7 +105,7 @@ class NoQuestions:
 async def open_by_editor(stranger: Stranger) -> None:
     flags = {"model": "offline", "sandbox": "off"}
     async with prepare_session(
-        flags, SessionPlan(cwd=str(stranger.project)), NoQuestions()
+        flags, EditorSessionPlan(cwd=str(stranger.project)), NoQuestions()
     ) as session:
         await session.run(PROMPT)
         for prompt in list_file_prompts(session):

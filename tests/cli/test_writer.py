@@ -20,9 +20,9 @@ from mudroom._cli.actions.prompts import (
     expand_mentions,
     split_message,
 )
-from mudroom._cli.interactive.completion import PromptCompleter
 from mudroom._cli.interactive.key_actions import PasteStore
 from mudroom._cli.interactive.mentions import MentionCompletions, find_mention
+from mudroom._cli.interactive.prompt_ui import PromptCompleter
 from mudroom._cli.interactive.scrollback_writer import ScrollbackWriter
 from mudroom._cli.interactive.status_line import StatusLine
 from mudroom._cli.output.markdown import MarkdownBlocks, render_markdown

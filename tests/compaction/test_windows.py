@@ -52,6 +52,7 @@ def test_the_table_knows_a_hosted_model_and_the_setting_comes_first() -> None:
         ("xai:grok-4.7", 500_000),
         ("google:gemini-3-pro-preview", 1_000_000),
         ("anthropic:claude-opus-4-8[1m]", 1_000_000),
+        ("anthropic:claude-opus-4-8[1M]", 1_000_000),
     ],
 )
 def test_the_table_of_prices_wins_and_own_rows_fill_its_gaps(name: str, window: int) -> None:

@@ -18,8 +18,8 @@ import pytest
 from tests.waiting import is_alive, wait_until
 
 from mudroom import Reason, ServerSpec, Session
-from mudroom._adapters.integrations.mcp_servers.connection import Connection
 from mudroom._adapters.integrations.mcp_servers.listing import ListedTool
+from mudroom._adapters.integrations.mcp_servers.server_connection import Connection
 from mudroom._adapters.models.scripted import ScriptedModel, call
 from mudroom.events import AnyEvent, Delta, RunStarted, ToolCallFinished
 

@@ -25,7 +25,7 @@ from mudroom._engine.structured_output import parse_output_type
 from mudroom._session.config import SETTING_NAMES, validate_value
 from mudroom._session.options import make_options
 from mudroom_hosts.acp import params as acp_params
-from mudroom_hosts.acp.errors import RequestError as AcpError
+from mudroom_hosts.acp.json_rpc import RequestError as AcpError
 from mudroom_hosts.mcp import host_tasks
 from mudroom_serve import request_bodies
 from mudroom_serve.request_errors import RequestError as HttpError

@@ -17,8 +17,9 @@ from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, ca
 from mudroom._adapters.workers.process import ProcessTransport
 from mudroom._adapters.workers.remote.worker import MAX_STARTS
 from mudroom.testing.invariants import find_violations
+from mudroom_fleet.messages import PartBytes
 from mudroom_fleet.shared_processes import SharedProcesses
-from mudroom_fleet.shared_program import _CLOSED_PER_COLLECTION, SessionBytes
+from mudroom_fleet.shared_program import _CLOSED_PER_COLLECTION
 
 from ..waiting import wait_until
 from ..worker_kinds import open_session
@@ -186,7 +187,7 @@ async def test_a_message_that_cannot_be_read_is_the_loss_of_the_process(tmp_path
             pids = workers.pids
             (process,) = get_processes(workers)._processes
             number, part = next(iter(process._parts.items()))
-            part.handle(SessionBytes(number, b"\x00\x00\x00\x01\xc1"))
+            part.handle(PartBytes(number, b"\x00\x00\x00\x01\xc1"))
             reports = await asyncio.gather(*running)
             assert workers.pids != pids
     assert {report.text for report in reports} == {"child 0 is done | child 1 is done"}

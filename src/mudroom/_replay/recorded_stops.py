@@ -342,6 +342,11 @@ class RecordedStops:
             raise ModelError(report.error)  # its workspace could not be opened
         return None
 
+    def is_stopped_here(self, run_id: str) -> bool:
+        """Return whether a stop from outside must come before the next turn of the run."""
+        end = self.get_end(run_id)
+        return end.is_due and self._runs[run_id].turn >= end.turn
+
     def is_ended_by_limit(self, run_id: str) -> bool:
         """Return whether a limit ended the run before the next turn."""
         end = self.get_end(run_id)
@@ -442,10 +447,17 @@ class RecordedMeter(Meter):
         self._stops = stops
 
     def find_exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
-        return self._stops.find_limit(self.run_id) or super().find_exceeded_limit()
+        if limit := self._stops.find_limit(self.run_id):
+            return limit
+        # A run that is stopped here from outside had not found its limit yet.
+        return None if self._stops.is_stopped_here(self.run_id) else super().find_exceeded_limit()
 
     def find_passed_limit(self) -> LimitState | None:
         return self._stops.find_passed_limit(self.run_id)
 
     def take_warning(self, seconds: float = 0.0) -> LimitState | None:
-        return self._stops.find_warning(self.run_id)
+        if self.has_warned:
+            return None
+        state = self._stops.find_warning(self.run_id)
+        self.has_warned = state is not None
+        return state

@@ -219,7 +219,6 @@ def write_setting(path: Path, name: str, value: str) -> None:
         document[written_key] = validate_value(key, value, str(path), is_text=True)
     else:
         document.pop(written_key, None)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_private_file(path, tomlkit.dumps(document).encode())  # `store` may have a password
 
 

@@ -14,13 +14,12 @@ from mudroom.permissions import Rule
 from mudroom.ports import HookCallback
 
 from .approver import HostApprover
-from .channel import ControlChannel, HostError
+from .channel import ControlChannel, HostError, as_list, as_object, as_text
 from .host_tools import HostToolSource
 from .hosted_session import HostedSession
-from .json_fields import as_list, as_object, as_text
 from .output import PROTOCOL_LEVEL, HostOutput
 from .prompt_loop import PromptLoop
-from .setup import HostSetup, PrepareSession, ServerOptions, SessionPlan
+from .setup import HostSetup, PrepareSession, SdkOptions, SdkSessionPlan
 
 
 class Host:
@@ -34,7 +33,7 @@ class Host:
         self,
         channel: ControlChannel,
         prepare: PrepareSession,
-        options: ServerOptions,
+        options: SdkOptions,
         setup: HostSetup,
         notify: Callable[[str], object],
     ) -> None:
@@ -54,7 +53,7 @@ class Host:
             HostToolSource(channel, name, setup.manifests.get(name)) for name in setup.servers
         )
         hooks = make_host_hooks(setup.hooks, options.hook_events, channel, output.send_hook, notify)
-        plan = SessionPlan(setup=setup, sources=sources)
+        plan = SdkSessionPlan(setup=setup, sources=sources)
         self.hosted = HostedSession(prepare, options, approver, hooks, output, plan, notify)
         self.prompts = PromptLoop(self.hosted, output, keeps_background=setup.keeps_background)
         servers = ServerRequests(self.hosted, lambda name: HostToolSource(channel, name))

@@ -21,7 +21,7 @@ from .approver import HostApprover
 from .host_tools import HostToolSource
 from .output import HostOutput
 from .resume_point import ResumePoint
-from .setup import PlannedSession, PrepareSession, ServerOptions, SessionParts, SessionPlan
+from .setup import PlannedSession, PrepareSession, SdkOptions, SdkSessionPlan, SessionParts
 
 
 class HostedSession:
@@ -37,11 +37,11 @@ class HostedSession:
     def __init__(
         self,
         prepare: PrepareSession,
-        options: ServerOptions,
+        options: SdkOptions,
         approver: HostApprover,
         hooks: Mapping[str, Sequence[HookCallback]],
         output: HostOutput,
-        plan: SessionPlan,
+        plan: SdkSessionPlan,
         notify: Callable[[str], object],
     ) -> None:
         self.driver = SessionDriver(
@@ -93,7 +93,7 @@ class HostedSession:
         """Close the session, if it is open."""
         await self._stack.aclose()
 
-    def _make_session(self, plan: SessionPlan, start: SessionStart) -> Session:
+    def _make_session(self, plan: SdkSessionPlan, start: SessionStart) -> Session:
         if start.id is not None:
             plan = replace(plan, **{"resume": "", "id": "", **start.options})
         planned = self._prepare(plan, self._parts)

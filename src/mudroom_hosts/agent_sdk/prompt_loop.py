@@ -16,8 +16,8 @@ from mudroom.driving import Turn
 from mudroom.errors import JournalError, MudroomError, UsageError
 
 from ..file_prompts import FilePrompt, fill_file_prompt, find_file_prompt
+from .channel import as_list, as_object, as_text
 from .hosted_session import HostedSession
-from .json_fields import as_list, as_object, as_text
 from .output import HostOutput
 
 

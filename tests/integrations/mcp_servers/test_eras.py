@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mudroom._adapters.integrations.mcp_servers.connection import Connection, Link, ServerError
 from mudroom._adapters.integrations.mcp_servers.listing import ListedTool, Listing
+from mudroom._adapters.integrations.mcp_servers.server_connection import (
+    Connection,
+    Link,
+    ServerError,
+)
 from mudroom._adapters.integrations.mcp_servers.servers import McpServers
 
 from ...waiting import wait_until

@@ -33,6 +33,8 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
         tells_price: the host states the price of an answer on request.
         takes_images: the model accepts images.
         server_tools: tools the provider runs for the model, such as "web_search".
+        marks_cache: the host caches a prompt of Chat Completions only up to parts marked with
+            `cache_control`.
         keeps_cache_hour: the host keeps cache entries for an hour on request.
         takes_cache_key: the host takes a key that leads requests with the same start to one cache.
         bills_cache_writes: writing to the cache costs more than input, and entries end only where
@@ -61,6 +63,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     tells_price: bool = False
     takes_images: bool = False
     server_tools: frozenset[str] = frozenset()
+    marks_cache: bool = False
     keeps_cache_hour: bool = False
     takes_cache_key: bool = False
     bills_cache_writes: bool = False
@@ -212,6 +215,21 @@ _ROWS = (
         absent_reasoning="",
     ),
     _make_row(host=r"^openrouter\.ai/", tells_price=True),
+    # https://openrouter.ai/docs/guides/best-practices/prompt-caching
+    _make_row(
+        "claude-",
+        r"^~?anthropic/",
+        host=r"^openrouter\.ai/",
+        marks_cache=True,
+        keeps_cache_hour=True,
+    ),
+    # https://www.alibabacloud.com/help/en/model-studio/context-cache
+    _make_row(
+        "qwen",
+        r"^(qwen/)?qwen(4|[\w.]*-(\w+-)?(max|plus|flash))",
+        host=r"^openrouter\.ai/|^(dashscope[\w-]*|[\w.-]+\.maas)\.aliyuncs\.com/compatible-mode",
+        marks_cache=True,
+    ),
     # The default port of vLLM, which refuses a limit that does not fit beside the prompt.
     _make_row(host=r"^(127\.0\.0\.1|localhost):8000/", max_output=4_096),
 )

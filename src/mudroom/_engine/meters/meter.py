@@ -151,6 +151,10 @@ class Meter:
         child._change_granted(1)
         return child
 
+    def withdraw(self) -> None:
+        """Take back the count of a child that did not begin."""
+        self.add_usage(NO_USAGE, 0.0, children=-1)
+
     def end_request(self) -> None:
         """End the request of this run that is under way; nothing if there is none."""
         if self.permit is not None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ..._adapters import agent_files
 from ..._adapters.integrations.mcp_servers.spec import ServerSpec
-from ..._adapters.models.sent_variables import list_address_variables, list_header_variables
+from ..._adapters.models.providers import list_address_variables, list_header_variables
 from ..._adapters.output_filters import is_secret_name
 from ..._adapters.workers.remote.session_calls import ServersState, SessionToolSpec
 from ..._core.agents import Agent

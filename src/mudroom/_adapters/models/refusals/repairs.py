@@ -20,7 +20,7 @@ _NO_SEARCH = compile_later(
 )
 _FIELD = compile_later(
     r"\b(max_completion_tokens|max_tokens|temperature|top_p|stream_options|tool_choice"
-    r"|reasoning_effort|prompt_cache_key|prompt_cache_breakpoint|effort"
+    r"|reasoning_effort|prompt_cache_key|prompt_cache_breakpoint|cache_control|effort"
     r"|output_config|thinking_?[lL]evel)\b"
 )
 _EFFORT_FIELDS = frozenset({"reasoning_effort", "output_config", "thinkingLevel", "thinking_level"})
