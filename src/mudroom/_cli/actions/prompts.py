@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from ..._adapters.tools._image_files import MAX_IMAGE_BYTES, parse_image
 from ..._core.listings import count_noun, format_size
-from ..._core.messages import ImageBlock, TextBlock
+from ..._core.messages import ImageBlock, TextBlock, estimate_tokens
 from ..._core.ports.servers import ServerPrompt
 from ..._core.runs import Report
 from ..._core.tool_names import SERVER_PREFIX
@@ -119,6 +119,9 @@ def begins_with_path(line: str) -> bool:
 
 # Bytes of a text file that is attached; the model reads parts of a larger one itself.
 MAX_TEXT_BYTES = 100_000
+
+# Tokens of an input from which its size is shown before it is sent: each request sends it again.
+MANY_TOKENS = 50_000
 
 # A word of a line, in quotes or not. Each character is looked at a bounded number of times, because
 # a line may be one word of a million characters, as in Chinese.
@@ -407,6 +410,10 @@ async def prepare_prompt(
     )
     hints = describe_unknown_mentions(line, folder=session.cwd, agents=agents, teammates=teammates)
     files = attachments.text + resources
+    if (tokens := estimate_tokens(files)) >= MANY_TOKENS:
+        attachments.notes.append(
+            f"the attached files have about {tokens:,} tokens together, which each request sends"
+        )
     return PreparedPrompt(text, files, attachments.images, [*attachments.notes, *hints])
 
 

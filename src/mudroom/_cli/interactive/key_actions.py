@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.buffer import Buffer
 
 from ..._adapters.output_filters import Redactor
+from ..._core.messages import estimate_tokens
 from ..._projections.safe_text import redact_event, sanitize
 from ...errors import UsageError
+from ..actions.prompts import MANY_TOKENS
 from ..output.scrollback import Scrollback
 from ..output.text import Line, wrap
 from .panel import Panel
@@ -50,6 +52,8 @@ class PasteStore:
             return text
         self._texts.append(text)
         size = f"+{breaks} lines" if breaks else f"{len(text):,} characters"
+        if (tokens := estimate_tokens(text)) >= MANY_TOKENS:
+            size += f", about {tokens:,} tokens"
         return f"[Pasted text #{len(self._texts)} {size}]"
 
     def expand(self, line: str) -> str:
