@@ -121,7 +121,7 @@ def check_setup(flags: Mapping[str, object]) -> int:
 def _preload() -> None:
     # The first session needs them, and they are slow to import.
     import_module("mudroom_hosts.acp.editor_session")
-    import_module(f"{__package__}.prepare_session")
+    import_module(f"{__package__}.prepare_editor_session")
 
 
 def _load_prompts(session: Session) -> Sequence[FilePrompt]:
