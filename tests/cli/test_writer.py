@@ -458,6 +458,10 @@ def test_long_pastes_become_placeholders_and_are_expanded() -> None:
     assert pasted.add("short\r\none") == "short\none"
     assert pasted.add("a\nb\nc\nd\ne") == "[Pasted text #1 +4 lines]"
     assert pasted.add("x" * 900) == "[Pasted text #2 900 characters]"
+    huge = "x" * 300_000
+    shown = pasted.add(f"{huge}\na\nb\nc\nd")
+    assert shown == "[Pasted text #3 +4 lines, about 75,002 tokens]"
+    assert pasted.expand(shown) == f"{huge}\na\nb\nc\nd"
     assert (
         pasted.expand("see [Pasted text #1 +4 lines] and [Pasted text #9 +1 lines]")
         == "see a\nb\nc\nd\ne and [Pasted text #9 +1 lines]"

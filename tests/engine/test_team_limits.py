@@ -17,7 +17,7 @@ from tests.engine.conftest import Stage, block_texts
 from tests.engine.test_background import check_record
 from tests.engine.test_teams import name, send
 
-from mudroom import Budget, Reason, Session, TextBlock, ToolCallBlock
+from mudroom import Budget, Children, Reason, Session, TextBlock, ToolCallBlock
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedConversation, call
 from mudroom._core.events import Delta, MessageDelivered, RunStarted, TeamMessageSent
@@ -255,7 +255,7 @@ class AliceInState:
         stage = self.stage
         await stage.wait_until(lambda: stage.list_requests("ALICE") or self.state == "queued")
         if self.state == "cancelled":
-            assert stage.session.cancel("1.1.1")
+            assert stage.session.runs.cancel("1.1.1")
         await stage.wait_until(lambda: STATES[self.state](stage))
         return [send("alice", "mind the gap")]
 
@@ -283,7 +283,9 @@ async def test_a_message_in_each_state_of_a_child_is_read_once(
         "ALICE": [alice.answer],
         "FIRST": [alice.answer_first],
     }
-    async with stage.open(script, max_children=1 if state == "queued" else 64) as session:
+    async with stage.open(
+        script, children=Children(parallel=1 if state == "queued" else 64)
+    ) as session:
         report = await session.run("PARENT")
         await check_record(stage)
     assert report.reason is Reason.GOAL

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Session, UsageError
+from mudroom import Isolation, Session, UsageError
 from mudroom._adapters.journals.sqlite.folder import get_session_path
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.journals.sqlite.store import SqliteStore
@@ -186,7 +186,9 @@ async def test_isolated_work_of_a_moved_project_is_merged_into_the_new_folder(
             await asyncio.sleep(60)
         return "written"
 
-    new, _ = await move_while_it_waits(project, answer, waiting, isolate=True)
+    new, _ = await move_while_it_waits(
+        project, answer, waiting, isolation=Isolation(each_child=True)
+    )
     assert (new / "a.txt").read_text() == "of the child\n" and not project.exists()
     kept = list_kept(str(tmp_path / "home"))
     assert [each.source for each in kept] == [str(new)]
