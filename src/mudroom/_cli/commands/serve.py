@@ -108,7 +108,7 @@ def serve(
     """
     if ctx.invoked_subcommand:
         return None
-    from ..actions.http.serve import ServeFlags, serve_http
+    from ..actions.serve_http import ServeFlags, serve_http
 
     chosen = ServeFlags(
         listen=listen,
@@ -158,7 +158,7 @@ def add_token(owner: str, as_json: bool, **fields: object) -> int:
 
     Sessions belong to owners: tokens of the same owner see the same sessions.
     """
-    from ..actions.http import tokens
+    from ..actions import service_tokens as tokens
 
     return tokens.add_token(owner, as_json=as_json, **fields)
 
@@ -167,7 +167,7 @@ def add_token(owner: str, as_json: bool, **fields: object) -> int:
 @json_option
 def list_tokens(as_json: bool) -> int:
     """List the tokens without their secrets."""
-    from ..actions.http import tokens
+    from ..actions import service_tokens as tokens
 
     return tokens.list_tokens(as_json=as_json)
 
@@ -176,7 +176,7 @@ def list_tokens(as_json: bool) -> int:
 @click.argument("token_id", metavar="ID")
 def remove_token(token_id: str) -> int:
     """Remove a token; its owner keeps the sessions."""
-    from ..actions.http import tokens
+    from ..actions import service_tokens as tokens
 
     return tokens.remove_token(token_id)
 

@@ -108,8 +108,8 @@ def _learn_shape(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | No
     if PATTERNS not in facts.refused and _REFUSED_PATTERN.search(refusal):
         facts = replace(facts, refused=facts.refused | {PATTERNS})
         return facts, "the schemas of the tools have no patterns and formats"
-    if facts.server_tools and _NO_SEARCH.search(refusal):
-        return replace(facts, server_tools=frozenset()), "the model does not search the web"
+    if facts.provider_tools and _NO_SEARCH.search(refusal):
+        return replace(facts, provider_tools=frozenset()), "the model does not search the web"
     return None
 
 

@@ -11,11 +11,11 @@ from msgspec.structs import asdict
 from mudroom_serve.state.state_file import StateFile
 from mudroom_serve.state.tokens import Token, TokenRecords
 
-from ...._projections.safe_text import sanitize_line
-from ...output.json_output import print_json
-from ...output.listing import print_rows
-from ...output.progress import print_notice
-from ..load_settings import load_settings
+from ..._projections.safe_text import sanitize_line
+from ..output.json_output import print_json
+from ..output.listing import print_rows
+from ..output.progress import print_notice
+from .load_settings import load_settings
 
 
 def add_token(owner: str, *, as_json: bool, **fields: object) -> int:
