@@ -4,4 +4,5 @@ classifier.py  the meaning of any refusal, and whether to wait, stop or try some
 waits.py       how long a refusal asks to wait
 overflow.py    refusals of requests that are too long
 repairs.py     another request that avoids what was refused
+history.py     the conversation without the part that was refused
 """
