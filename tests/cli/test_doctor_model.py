@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mudroom import ThinkingBlock, ToolCallBlock
-from mudroom._cli.actions.doctor_model import Check, check_model
+from mudroom._cli.actions.doctor import Check, check_model
 from mudroom._cli.main import run
 from mudroom.testing import Fault, ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer

@@ -23,8 +23,12 @@ from mudroom._adapters.models.google import GoogleModel
 from mudroom._adapters.models.ollama import OllamaModel
 from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._adapters.models.openai.responses import ResponsesModel
-from mudroom._adapters.models.refusals.classifier import Meaning, Refusal, read_refusal
-from mudroom._adapters.models.refusals.waits import parse_retry_after
+from mudroom._adapters.models.refusals.classifier import (
+    Meaning,
+    Refusal,
+    parse_retry_after,
+    read_refusal,
+)
 from mudroom._core.messages import AssistantMessage, user_message
 from mudroom._core.ports import RequestConfig, RequestSlot, RetryNotice
 from mudroom.errors import ModelError, ModelRefused

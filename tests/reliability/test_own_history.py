@@ -256,7 +256,7 @@ async def live(folder: Path, life: list[Step]) -> list[str]:
                         started.append(event.run)
 
                 def speak(session: Session = session, started: list[str] = started) -> None:
-                    session.send(started[-1], "And mind the gap.")
+                    session.runs.send(started[-1], "And mind the gap.")
 
                 session.watch(note_run)
                 script.speak = speak if step.is_spoken_to else lambda: None

@@ -78,6 +78,13 @@ class _Run:
         self.commands: dict[str, str] = {}
 
 
+class ListedServers(Protocol):
+    """The MCP servers of a session."""
+
+    @property
+    def servers(self) -> Sequence[ServerStatus]: ...
+
+
 class OpenSession(Protocol):
     """What the first line shows of a session."""
 
@@ -96,7 +103,7 @@ class OpenSession(Protocol):
     @property
     def output_style(self) -> str: ...
     @property
-    def mcp_servers(self) -> Sequence[ServerStatus]: ...
+    def mcp(self) -> ListedServers: ...
 
 
 class StreamJson:
@@ -192,7 +199,7 @@ class StreamJson:
             sandbox=session.sandbox.tier,
             mode=mode,
             output_style=session.output_style,
-            servers=session.mcp_servers,
+            servers=session.mcp.servers,
             cost=cost,
         )
 

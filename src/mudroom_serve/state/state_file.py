@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from mudroom.driving import make_private_file
 from mudroom.errors import MudroomError
 
 _T = TypeVar("_T")
@@ -193,7 +193,8 @@ class StateFile:
         self._thread.shutdown()
 
     def _connect(self) -> sqlite3.Connection:
-        _make_private_file(self.path)
+        with suppress(FileExistsError):  # another process may make it, too
+            make_private_file(self.path)
         connection = sqlite3.connect(
             self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
@@ -227,14 +228,3 @@ class StateFile:
         error = StateError(text, where=str(self.path))
         error.__cause__ = cause
         return error
-
-
-def _make_private_file(path: Path) -> None:
-    """Create a file that only this user can read, and its folders, unless they exist."""
-    for folder in reversed(path.parents):
-        with suppress(FileExistsError):
-            folder.mkdir(0o700)
-            folder.chmod(0o700)  # whatever the umask
-    with suppress(FileExistsError):  # another process has made it
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-        path.chmod(0o600)

@@ -396,26 +396,27 @@ class AnthropicConversation(MarkedConversation):
     _ends_before_pause = (0, 0)
 
     def append(self, message: Message) -> None:
-        self._forget_pause()
+        if self._paused:
+            self._forget_pause()
         super().append(message)
 
     def request_answer(
         self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        self._forget_pause()
+        if self._paused:
+            self._forget_pause()
         return super().request_answer(tools=tools, max_tokens=max_tokens)
 
     def _check_answer(self, answer: AssistantMessage) -> AssistantMessage | None:
         """Continue an answer that the API paused for a long search, by sending it back as it is."""
+        pauses = self._pauses
         if before := self._paused:
             content = (*before.content, *answer.content)
             answer = replace(answer, content=content, usage=before.usage + answer.usage)
-        if answer.provider_stop_reason != _PAUSE or self._pauses >= _MAX_PAUSES:
             self._forget_pause()
+        if answer.provider_stop_reason != _PAUSE or pauses >= _MAX_PAUSES:
             return super()._check_answer(answer)
-        pauses = self._pauses + 1
         ends = (self._last_end, self._answered_end)
-        self._forget_pause()
         self._paused_at = len(self._messages)
         names = self._prefix.names
         blocks = _encode_assistant_message(answer, names, self._model.wire, is_paused=True)
@@ -423,7 +424,7 @@ class AnthropicConversation(MarkedConversation):
             return super()._check_answer(answer)
         self.append_entry({"role": "assistant", "content": blocks})
         self._paused = answer
-        self._pauses = pauses
+        self._pauses = pauses + 1
         self._ends_before_pause = ends
         return None
 
@@ -433,8 +434,6 @@ class AnthropicConversation(MarkedConversation):
 
     def _forget_pause(self) -> None:
         """Remove the sent part of a paused answer: the whole answer will be appended."""
-        if self._paused is None:
-            return
         del self._messages[self._paused_at :]
         self._last_end, self._answered_end = self._ends_before_pause
         self._paused = None

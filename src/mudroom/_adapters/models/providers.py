@@ -441,3 +441,14 @@ def _parse_ollama_host(text: str) -> str:
     port = "" if has_port else {"https": ":443"}.get(scheme, ":11434")
     path = path.removesuffix("v1").rstrip("/")
     return f"{scheme}://{address}{port}{'/' + path if path else ''}"
+
+
+def list_address_variables() -> list[str]:
+    """List the variables with providers' addresses and default models; none is secret."""
+    names = [name for provider in _TABLE for name in (*provider.url_vars, *provider.model_vars)]
+    return [*names, *(f"MUDROOM_{name}" for name in names), "MUDROOM_MODEL"]
+
+
+def list_header_variables() -> list[str]:
+    """List the variables with providers' additional headers, which may hold secrets."""
+    return [name for provider in _TABLE for name in provider.header_vars]

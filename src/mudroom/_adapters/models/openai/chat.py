@@ -111,7 +111,7 @@ class OpenAIModel(WireModel):
         The two may come from different turns: if a turn fails after its tools, or its answer is
         empty, the earlier message stays the last one.
         """
-        if not last or entry["role"] != "user":
+        if entry["role"] != "user":
             return None
         result: dict[str, Any] = msgspec.json.decode(last)
         if result["role"] not in ("tool", "user"):
