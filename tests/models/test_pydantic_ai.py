@@ -118,6 +118,7 @@ async def test_the_request_config_reaches_the_provider() -> None:
         8_192,
         0,
     )
+    assert settings["cache"] is True
     last: Any = second.model_settings
     assert last["tool_choice"] == "none"
     assert [declared.name for declared in second.function_tools] == ["read", "self_emitvalue"]
