@@ -388,7 +388,7 @@ class WireConversation:
             refusal = failure.error.message
             from .refusals.repairs import PATTERNS, learn_facts  # only a refusal needs it
 
-            room_change = self._fit_room(refusal)
+            room_change = self._fit_room(refusal) or self._remove_refused(refusal)
             learnt = None if room_change else learn_facts(model.facts, refusal)
             if learnt:
                 facts, change = learnt
@@ -400,8 +400,25 @@ class WireConversation:
             else:
                 return None
         self._prefix = model.get_prefix(self._prefix.config)
-        self._fit_entries()
+        self._replace_entries(self._decode_entries())
         return Remedy(change=f"sent again: {change}. {failure.error.message}")
+
+    def _remove_refused(self, refusal: str) -> str:
+        """Leave out earlier reasoning or images that the provider refused; return the change."""
+        from .refusals.history import find_removal, takes_no_images
+
+        found = find_removal(refusal)
+        if found is None:
+            return ""
+        remove, change = found
+        entries = self._decode_entries()
+        kept = [each for entry in entries if (each := remove(entry)) is not None]
+        if kept == entries:
+            return ""
+        if takes_no_images(refusal):
+            self._model.takes_images = False
+        self._replace_entries(kept)
+        return change
 
     def _name_tools_with_patterns(self) -> str:
         from .refusals.repairs import remove_patterns
@@ -436,8 +453,11 @@ class WireConversation:
         self._last_start = len(self._messages)
         self._messages += encode(model.fit_entry(entry))
 
-    def _fit_entries(self) -> None:
-        entries: list[dict[str, Any]] = msgspec.json.decode(b"[%b]" % self._messages)
+    def _decode_entries(self) -> list[dict[str, Any]]:
+        return msgspec.json.decode(b"[%b]" % self._messages)
+
+    def _replace_entries(self, entries: list[dict[str, Any]]) -> None:
+        """Replace all messages, each adapted to what the server is now known to accept."""
         self._messages.clear()
         self._last_start = 0
         for entry in entries:

@@ -428,6 +428,10 @@ class AnthropicConversation(MarkedConversation):
         self._ends_before_pause = ends
         return None
 
+    def _remove_refused(self, refusal: str) -> str:
+        # The API wants the paused part of an answer back unchanged.
+        return "" if self._paused else super()._remove_refused(refusal)
+
     def _forget_pause(self) -> None:
         """Remove the sent part of a paused answer: the whole answer will be appended."""
         del self._messages[self._paused_at :]

@@ -36,7 +36,7 @@ from ._images import make_image_label
 from ._json import clean, encode, make_decoder, parse_arguments, read_arguments
 from ._tool_names import ToolNames
 from ._wire import WireConversation, WireModel, describe_stop, get_sampling
-from .model_facts import find_facts
+from .model_facts import NO_SIGNATURE, find_facts
 
 WIRE = "google"
 # Kind of the block with an answer's sources. It is never sent back.
@@ -303,9 +303,6 @@ def _to_usage(usage: _Usage) -> Usage:
     )
 
 
-# Gemini 3 refuses a call that another model made without a signature, but accepts this value in
-# its place.
-_NO_SIGNATURE = "skip_thought_signature_validator"
 _SAMPLING_NAMES = {"temperature": "temperature", "top_p": "topP"}
 
 
@@ -384,7 +381,7 @@ class GoogleModel(WireModel):
                 signature = {"thoughtSignature": block.signature}
             if isinstance(block, ToolCallBlock):
                 if is_signature_missing and not signature:
-                    signature = {"thoughtSignature": _NO_SIGNATURE}
+                    signature = {"thoughtSignature": NO_SIGNATURE}
                 is_signature_missing = False
                 yield _encode_call(block, names) | signature
             elif isinstance(block, ThinkingBlock):
