@@ -134,7 +134,11 @@ class ModelPage(Struct, frozen=True, kw_only=True):
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """State of the server. `status`: "ok", or "draining" while it stops."""
+    """State of the server.
+
+    Arguments:
+        status: of `/health` "ok", of `/ready` "ready" or "unavailable"; "draining" while it stops.
+    """
 
     status: str
     version: str

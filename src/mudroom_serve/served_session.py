@@ -268,11 +268,11 @@ class ServedSession:
             case "user.interrupt":
                 return self.driver.interrupt()
             case "run.cancel":
-                return session.cancel(run)
+                return session.runs.cancel(run)
             case "run.wrap_up":
-                return bool(run) and session.wrap_up(run)
+                return bool(run) and session.runs.wrap_up(run)
             case "run.steer":
-                return bool(run) and await session.send_durably(run, str(body["text"]))
+                return bool(run) and await session.runs.send_durably(run, str(body["text"]))
             case _:
                 return False
 

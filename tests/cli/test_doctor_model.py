@@ -58,6 +58,12 @@ async def test_it_says_the_window_the_price_images_and_reasoning() -> None:
     assert found["reasoning"] == "signed by the provider"
 
 
+async def test_it_says_the_price_of_short_requests() -> None:
+    checks, _ = await examine([(NOTE,)], "anthropic:claude-haiku-5-5")
+    expected = "$0.10 per million tokens read, $0.50 per million written"
+    assert checks["price"].result == expected
+
+
 async def test_it_names_the_field_of_the_reasoning_and_an_unknown_price() -> None:
     checks, _ = await examine([(ThinkingBlock("hm"), NOTE)])
     assert checks["reasoning"].result == "in the field reasoning_content"

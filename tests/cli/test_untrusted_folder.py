@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Session
+from mudroom import Integrations, Session
 from mudroom._cli.actions.acp.prepare_session import prepare_session
 from mudroom._cli.actions.load_settings import load_settings
 from mudroom._cli.actions.prompt_files import list_file_prompts
@@ -88,7 +88,10 @@ def give_lines(lines: list[str]) -> Generator[None]:
 async def open_by_session(stranger: Stranger) -> None:
     options: dict[str, Any] = {"home": str(stranger.base / "state"), "journal": "memory"}
     async with Session(
-        model="offline", agent_files=True, trusted=False, sandbox="off", **options
+        model="offline",
+        integrations=Integrations(agent_files=True, trusted=False),
+        sandbox="off",
+        **options,
     ) as session:
         await session.run(PROMPT)
         for prompt in list_file_prompts(session):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from genai_prices.data_snapshot import get_snapshot
 
-from mudroom import Session, Usage, UsageError
+from mudroom import Compaction, Session, Usage, UsageError
 from mudroom._adapters.models import model_facts
 from mudroom._adapters.models.model_facts import find_facts
 from mudroom._adapters.models.pricing import calculate_cost, get_context_window
@@ -172,9 +172,9 @@ def test_thresholds_leave_room_for_the_answer() -> None:
 
 @pytest.mark.parametrize("name", ["clear_at", "compact_at", "context_window"])
 async def test_a_wrong_threshold_is_refused(tmp_path: Path, name: str) -> None:
-    options: dict[str, Any] = {"model": "offline", "cwd": str(tmp_path), name: 0}
-    with pytest.raises(UsageError, match=name):
-        Session(**options)
+    values: dict[str, Any] = {name: 0}
+    with pytest.raises(UsageError, match=rf"{name} must be .* \(Compaction\)"):
+        Session(model="offline", cwd=str(tmp_path), compaction=Compaction(**values))
 
 
 def open_windows(home: Path, setting: int | None = None, *, now: float = 0.0) -> ContextWindows:

@@ -342,10 +342,56 @@ CASES: dict[str, Case] = {
         MONEY,
         0,
     ),
+    "openrouter key limit": (
+        403,
+        error("Key limit exceeded (total limit). Manage it using https://x", code=403),
+        MONEY,
+        0,
+    ),
+    "openrouter key limit of a day": (
+        403,
+        error("Key limit exceeded (daily limit). Manage it using https://x", code=403),
+        QUOTA,
+        0,
+    ),
     "openrouter no tools": (
         404,
         error("No endpoints found that support tool use. To learn more, visit: x", code=404),
         TOOLS,
+        0,
+    ),
+    # Others
+    "litellm budget": (
+        400,
+        error(
+            "Budget has been exceeded! Current cost: 10.1, Max budget: 10", type="budget_exceeded"
+        ),
+        MONEY,
+        0,
+    ),
+    "watsonx month": (
+        403,
+        {
+            "errors": [
+                {"code": "token_quota_reached", "message": "token quota for this month reached"}
+            ]
+        },
+        QUOTA,
+        0,
+    ),
+    "hunyuan package": (
+        400,
+        error("资源包余量已用尽", code="FailedOperation.ResourcePackExhausted"),
+        MONEY,
+        0,
+    ),
+    "volcengine free trial": (
+        429,
+        error(
+            "Your account 1 has exhausted its free trial quota for the m model.",
+            code="QuotaExceeded",
+        ),
+        MONEY,
         0,
     ),
     # Models and servers without tools

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,14 @@ from mudroom.testing.strict_provider import (
 
 from ..long_form import count_examples
 
+
+def find_template_refusals(request: ServerRequest) -> list[str]:
+    """Return what the chat templates of some local servers refuse."""
+    pairs = set(pairwise(message["role"] for message in request.messages))
+    text = "Conversation roles must alternate user/assistant/user/assistant/..."
+    return [text] if pairs & {("user", "user"), ("tool", "user")} else []
+
+
 CALL = (ToolCallBlock("call_one_that_is_long", "todo", {"todos": []}),)
 WIRES: dict[str, tuple[str, tuple[Check, ...]]] = {
     "anthropic": ("anthropic:claude-sonnet-4-5", ()),
@@ -44,6 +53,7 @@ WIRES: dict[str, tuple[str, tuple[Check, ...]]] = {
     # These hosts have no row of their own: the first refusal teaches.
     "a server like mistral": ("openai:m", (find_mistral_refusals,)),
     "a server like deepseek": ("openai:n", (find_deepseek_refusals,)),
+    "a server with a template": ("openai:o", (find_template_refusals,)),
 }
 ACCIDENTS: dict[str, ServerAnswer] = {
     "a refusal": Fault(status=400, body=b'{"error": {"message": "no"}}'),
@@ -246,7 +256,7 @@ async def live(folder: Path, life: list[Step]) -> list[str]:
                         started.append(event.run)
 
                 def speak(session: Session = session, started: list[str] = started) -> None:
-                    session.send(started[-1], "And mind the gap.")
+                    session.runs.send(started[-1], "And mind the gap.")
 
                 session.watch(note_run)
                 script.speak = speak if step.is_spoken_to else lambda: None

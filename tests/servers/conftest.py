@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 from tests.waiting import SECONDS, wait_until
 
-from mudroom import ServerSpec, Session
+from mudroom import Integrations, ServerSpec, Session
 from mudroom._adapters.integrations.hook_programs.events import RULES
 from mudroom._adapters.integrations.plugins.spec import Plugin
 from mudroom._adapters.models.providers import list_usable_models
@@ -128,10 +128,12 @@ class SdkHost:
             permissions=permissions,
             approver=parts.approver,
             tools=self.tools,
-            plugins=self.plugins,
-            tool_sources=plan.sources,
-            mcp_servers=chosen.used,
-            hooks=parts.hooks or None,
+            integrations=Integrations(
+                plugins=self.plugins,
+                tool_sources=plan.sources,
+                mcp_servers=chosen.used,
+                hooks=parts.hooks or None,
+            ),
             resume=plan.resume,
             id=plan.id,
             environ={"HOME": str(self._folder)},

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import ServerSpec, Session, UsageError
+from mudroom import Integrations, ServerSpec, Session, UsageError
 from mudroom._platform.orphan_cleanup import remove_orphans
 from mudroom.testing.clock import run_virtual
 from mudroom_fleet.actor_link import UNLOADABLE
@@ -198,7 +198,7 @@ async def test_secrets_of_a_server_of_one_agent_are_not_sent(
             cwd=str(tmp_path),
             home=str(tmp_path / "home"),
             environ={"MY_TOKEN": "a-secret-of-the-user"},
-            mcp_servers=[server],
+            integrations=Integrations(mcp_servers=[server]),
             worker="ray:1",
         ):
             pass

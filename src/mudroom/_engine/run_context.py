@@ -125,7 +125,7 @@ class RunContext:
     @property
     def max_output_tokens(self) -> int | None:
         """Longest answer of the model in tokens, None if neither agent nor session sets it."""
-        return self.brief.agent.max_output_tokens or self.services.max_output_tokens
+        return self.brief.agent.max_output_tokens or self.services.model_options.max_output_tokens
 
     @property
     def longest_answer(self) -> int:
@@ -217,7 +217,10 @@ class RunContext:
     @property
     def uses_prices(self) -> bool:
         """True if all costs are stated, or a budget in dollars holds for the run."""
-        return self.services.reports_costs or self.meter.compute_amount_left(Limit.USD) is not None
+        return (
+            self.services.model_options.prices
+            or self.meter.compute_amount_left(Limit.USD) is not None
+        )
 
     def compute_price(self, model: str, usage: Usage) -> float | None:
         """Return the price of an answer, None if it is unknown or needs a table that is off."""

@@ -222,9 +222,13 @@ def asks_for_summary(event: NoteInjected) -> bool:
 
 
 def is_cut_off(event: ToolCallFinished) -> bool:
-    """Return whether a stop of its run cut off a call."""
-    result = event.result
-    return is_cut_off_result(result.text) and result.unknown_changes != UNKNOWN_AFTER_CRASH
+    """Return whether a stop of its run cut off a call.
+
+    A process that continues a run ends interrupted calls with the same text, but continues the
+    child of a `task`: what is unknown about that call is what its child left unknown.
+    """
+    is_of_crash = event.result.unknown_changes == UNKNOWN_AFTER_CRASH and event.name != "task"
+    return is_cut_off_result(event.result.text) and not is_of_crash
 
 
 class RecordedStops:

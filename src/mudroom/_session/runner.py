@@ -85,7 +85,7 @@ class SessionRunner:
     @property
     def max_children(self) -> int:
         """Children that run at once at each depth."""
-        return self._options.max_children
+        return self._options.children.parallel
 
     @property
     def interrupted_run(self) -> str:
@@ -473,8 +473,8 @@ def make_opening(
         version=__version__,
         sandbox=services.environments.shared.sandbox.tier,
         rights=rights,
-        isolate=options.isolate,
-        check=options.check,
+        isolate=options.isolation.each_child,
+        check=options.isolation.check,
         board=resources.board_name,
         traceparent=services.trace_ids.traceparent if services.trace_ids else "",
         output_style=resources.output_style,

@@ -8,7 +8,8 @@ For what such a server needs besides: `check_prompt`, `check_outputs` and `expla
 what clients send, `Peer` keeps the requests that are open between a server and its client, in both
 directions, `FairSlots` shares places for work between clients, `Listener` takes the connections of
 an HTTP server, `make_private_file` and `replace_private_file` write what no other user may read,
-and `delete_session` deletes a session with its files.
+and `delete_session` deletes a session with its files. `RunControls` and `McpControls` are the types
+of `session.runs` and `session.mcp`.
 
 Example:
     questions = Questions()
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from .._peers import Peer, PeerGone
     from .._platform.connection_limits import ConnectionLimits
     from .._platform.private_files import make_private_file, replace_private_file
+    from .._session.controls import McpControls, RunControls
     from .checks import check_outputs, check_prompt
     from .driver import SessionDriver, SessionStart
     from .fair_slots import FairSlots
@@ -58,11 +60,13 @@ _EXPORTS = {
     "FairSlots": ".fair_slots",
     "ListenOptions": ".listening",
     "Listener": ".listening",
+    "McpControls": ".._session.controls",
     "Peer": ".._peers",
     "PeerGone": ".._peers",
     "Question": ".questions",
     "Questions": ".questions",
     "Refusal": ".listening",
+    "RunControls": ".._session.controls",
     "ServerAddress": ".listening",
     "SessionDriver": ".driver",
     "SessionStart": ".driver",
@@ -80,11 +84,13 @@ __all__ = [
     "FairSlots",
     "ListenOptions",
     "Listener",
+    "McpControls",
     "Peer",
     "PeerGone",
     "Question",
     "Questions",
     "Refusal",
+    "RunControls",
     "ServerAddress",
     "SessionDriver",
     "SessionStart",

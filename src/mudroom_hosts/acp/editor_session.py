@@ -191,7 +191,7 @@ class EditorSession:
         """Stop a child by the id of its session. Return False if it does not work."""
         assert self._updates
         run_id = self._updates.children.find_run(session)
-        return bool(run_id) and self._driver.session.cancel(run_id)
+        return bool(run_id) and self._driver.session.runs.cancel(run_id)
 
     async def choose(self, option: str, value: object) -> None:
         """Use a mode or a model, from the next prompt on.

@@ -269,14 +269,14 @@ class RequestTable:
 
     async def _stop_task(self, request: Mapping[str, Any]) -> Answer:
         task = str(request.get("task_id", ""))
-        if not task or not self._hosted.driver.session.cancel(task):
+        if not task or not self._hosted.driver.session.runs.cancel(task):
             raise UsageError(f"no task with the id {task!r} is running")
         return {}
 
     async def _detach_tasks(self, request: Mapping[str, Any]) -> Answer:
         call = request.get("tool_use_id")
         task = self._output.find_task(str(call)) if call else None
-        return {"backgrounded": self._hosted.driver.session.detach(task)}
+        return {"backgrounded": self._hosted.driver.session.runs.detach(task)}
 
     async def _cancel_line(self, request: Mapping[str, Any]) -> Answer:
         return {"cancelled": self._prompts.cancel_line(str(request.get("message_uuid", "")))}

@@ -202,7 +202,7 @@ class PromptLoop:
             return False
         if line.text.startswith("/") and find_file_prompt(line.text, self._hosted.load_prompts()):
             return False
-        if not self._driver.session.send(turn.run_id, line.text):
+        if not self._driver.session.runs.send(turn.run_id, line.text):
             return False
         if line.uuid:
             self._uuids.append(line.uuid)

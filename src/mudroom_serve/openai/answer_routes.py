@@ -48,6 +48,23 @@ class AnswerRoutes:
         self._registry = registry
         self._closing = closing
 
+    async def _add_session(
+        self, call: Call, wanted: Wanted, kind: str
+    ) -> tuple[SessionRecord, Input]:
+        """Store a session and its prompt. Raises RequestError.
+
+        Clients expect 404 for a model that does not exist, and may choose another one then.
+        """
+        try:
+            session = wanted.make_session()
+            record, item, _ = await self._sessions.add_session(call, session, kind=kind)
+        except RequestError as error:
+            if error.code != "unknown_agent":
+                raise
+            raise RequestError(404, "model_not_found", error.message, param="model") from None
+        assert item
+        return record, item
+
     def _follow(self, record: SessionRecord, item: Input, wanted: Wanted) -> PromptFollower:
         """Return the follower of a prompt."""
         return PromptFollower(

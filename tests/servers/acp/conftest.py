@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.waiting import SECONDS
 
-from mudroom import Session
+from mudroom import Integrations, Session
 from mudroom._cli.actions.acp.serve import fetch_server_prompt, list_server_prompts
 from mudroom._core.agents import Mode
 from mudroom._core.budgets import Budget
@@ -103,7 +103,7 @@ class Editor:
             home=self.home,
             permissions=permissions,
             approver=approver,
-            mcp_servers=plan.servers,
+            integrations=Integrations(mcp_servers=plan.servers),
             resume=plan.resume,
             id=plan.id,
             environ={"HOME": str(self.folder)},

@@ -338,8 +338,9 @@ async def test_a_server_lets_prompts_end(make_site: MakeSite, is_slow: bool) -> 
 
 async def check_draining(client: Client) -> None:
     """Check that a server that stops takes no more work, and says so."""
-    status, health = await client.send("GET", "/health")
-    assert (status, health["status"]) == (503, "draining")
+    for path in ("/health", "/ready"):
+        status, health = await client.send("GET", path)
+        assert (status, health["status"]) == (503, "draining")
     status, value = await client.send("POST", "/v1/sessions", {"prompt": "Three."})
     assert (status, value["error"]["code"]) == (503, "draining")
 

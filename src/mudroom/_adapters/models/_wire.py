@@ -427,7 +427,7 @@ class WireConversation:
 
     def append_entry(self, entry: dict[str, Any]) -> None:
         model = self._model
-        last = self._messages[self._last_start :] if model.facts.needs_short_ids else b""
+        last = self._messages[self._last_start :] if model.facts.alternates else b""
         if last and (joined := model.join_entry(last, entry)):
             del self._messages[self._last_start :]
             entry = joined

@@ -409,7 +409,6 @@ REQUEST = "model request"
 _SECONDS = 60
 # Tokens. A model that reasons needs some before it calls the tool.
 _MAX_TOKENS = 2_048
-_MILLION = 1_000_000
 _PROMPT = "Call the tool `note` once, with the text ok. Then you are done."
 _START_PARSER = (
     "Start the server with a tool parser (vLLM: --enable-auto-tool-choice and --tool-call-parser, "
@@ -525,12 +524,13 @@ def _list_abilities(
     window = windows.find(name) or windows.look_up(name)
     if window:
         yield Check("context window", "ok", f"{window:,} tokens")
-    prices = [calculate_cost(name, usage) for usage in (Usage(_MILLION), Usage(0, _MILLION))]
-    if None in prices:
+    # Of a short request: some models cost more from some length on.
+    read, written = (calculate_cost(name, usage) for usage in (Usage(1_000), Usage(0, 1_000)))
+    if read is None or written is None:
         remedy = "Limits in dollars do not work with it: limit its tokens."
         yield Check("price", "warn", "not known", remedy)
     else:
-        read, written = prices
+        read, written = 1_000 * read, 1_000 * written
         result = f"${read:.2f} per million tokens read, ${written:.2f} per million written"
         yield Check("price", "ok", result)
 

@@ -24,7 +24,7 @@ def print_settings(name: str | None) -> int:
         [
             (
                 setting,
-                _describe_setting(setting, getattr(settings, setting)),
+                _describe_setting(setting, settings.get(setting)),
                 settings.get_origin(setting),
             )
             for setting in names

@@ -295,7 +295,7 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
         # A long session's events are not needed while the prompt runs.
         recorded.clear()
         signals_handled = handle_signals(
-            session.cancel, session.pause, exits_after=True, must_end=True
+            session.runs.cancel, session.pause, exits_after=True, must_end=True
         )
         with signals_handled as signals, reporter.screen, show_log(reporter.print_notice):
             try:

@@ -295,10 +295,10 @@ async def fetch_prompt(session: Session, command: str, words: str) -> str | None
     Raises MudroomError if an argument is missing, or the server cannot be used.
     """
     name = command.removeprefix("/")
-    if not name.startswith(SERVER_PREFIX) or not session.mcp_servers:
+    if not name.startswith(SERVER_PREFIX) or not session.mcp.servers:
         return None
-    prompt = await session.find_mcp_prompt(name)
-    return await session.get_mcp_prompt(name, _assign(prompt, words))
+    prompt = await session.mcp.find_prompt(name)
+    return await session.mcp.get_prompt(name, _assign(prompt, words))
 
 
 def _assign(prompt: ServerPrompt, words: str) -> dict[str, str]:
@@ -342,7 +342,7 @@ async def fetch_resources(session: Session, line: str, notes: list[str]) -> tupl
     Arguments:
         notes: a line is added for each resource.
     """
-    servers = {status.name for status in session.mcp_servers}
+    servers = {status.name for status in session.mcp.servers}
     parts: list[str] = []
     words: list[str] = []
     for word in dict.fromkeys(find_mentions(line)):
@@ -350,7 +350,7 @@ async def fetch_resources(session: Session, line: str, notes: list[str]) -> tupl
         if not colon or not uri or server not in servers:
             continue
         try:
-            text = await session.read_mcp_resource(server, uri)
+            text = await session.mcp.read_resource(server, uri)
         except MudroomError as error:
             notes.append(f"@{word}: not attached: {error}")
             continue
@@ -364,7 +364,7 @@ async def fetch_resources(session: Session, line: str, notes: list[str]) -> tupl
 
 def list_prompts(session: Session) -> list[tuple[str, str]]:
     """List the slash commands of the known prompts with their descriptions."""
-    return [(f"/{prompt.name}", prompt.description) for prompt in session.mcp_prompts]
+    return [(f"/{prompt.name}", prompt.description) for prompt in session.mcp.prompts]
 
 
 class PreparedPrompt(Struct):

@@ -17,7 +17,9 @@ from ._options import (
     listen_details,
     plugin_dir_option,
     quiet_option,
-    rules_option,
+    rules_options,
+    sandbox_option,
+    switch_option,
     value_option,
 )
 
@@ -49,30 +51,16 @@ from ._options import (
 @value_option("--max-budget-usd", "USD", "Spending limit of a task.", AMOUNT)
 @value_option("--total-tokens", "N", "Token limit of all tasks together.", COUNT)
 @value_option("--total-usd", "USD", "Spending limit of all tasks together.", AMOUNT)
-@click.option(
-    "--sandbox",
-    type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),
-    help='Sandbox for shell commands ("off" disables it).',
-)
-@click.option(
-    "--allow-net", is_flag=True, default=None, help="Let commands and web tools reach the network."
-)
-@click.option(
-    "--isolate", is_flag=True, default=None, help="Give children that may change files own copies."
-)
+@sandbox_option
+@switch_option("--allow-net", "Let commands and web tools reach the network.")
+@switch_option("--isolate", "Give children that may change files own copies.")
 @click.option(
     "--permission-mode",
     type=click.Choice(MODES),
     help="Permission mode when no rule matches (default: the user of the host is asked).",
 )
-@rules_option("allowed", 'Allow without asking: "Bash(git diff:*),Edit".')
-@rules_option("disallowed", 'Never allow: "Bash(git push:*)".')
-@click.option(
-    "--trust",
-    is_flag=True,
-    default=None,
-    help="Trust the agent files, MCP servers and hooks of this folder.",
-)
+@rules_options
+@switch_option("--trust", "Trust the agent files, MCP servers and hooks of this folder.")
 @quiet_option
 @click.pass_obj
 def serve(

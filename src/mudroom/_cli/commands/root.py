@@ -27,7 +27,8 @@ from ._options import (
     no_color_option,
     plugin_dir_option,
     quiet_option,
-    rules_option,
+    rules_options,
+    sandbox_option,
     store_option,
     switch_option,
     value_option,
@@ -180,19 +181,14 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     "--strict-merges",
     "With -p: exit with 3 if work of a child did not land, although the run succeeded.",
 )
-@click.option(
-    "--sandbox",
-    type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),
-    help='Sandbox for shell commands ("off" disables it).',
-)
+@sandbox_option
 @switch_option("--allow-net", "Let commands, web_fetch and web_search reach the network.")
 @click.option(
     "--permission-mode",
     type=click.Choice(MODES),
     help="Permission mode when no rule matches (default: ask before changes).",
 )
-@rules_option("allowed", 'Allow without asking: "Bash(git diff:*),Edit".')
-@rules_option("disallowed", 'Never allow: "Bash(git push:*)".')
+@rules_options
 @click.option(
     "--dangerously-skip-permissions",
     "skip_permissions",

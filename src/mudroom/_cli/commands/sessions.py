@@ -62,7 +62,7 @@ def show(
     ID is an id from `mudroom runs`, the beginning of one, a name, or "last": the last session of
     this folder, which is also the default.
     """
-    from ..actions.list_sessions import print_context, print_session
+    from ..actions.show_session import print_context, print_session
 
     if turn_name is not None:
         return print_context(session, turn_name, store=store)

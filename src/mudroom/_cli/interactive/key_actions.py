@@ -419,7 +419,7 @@ class ChildActions:
             waited_for = conversation.tree.list_waited_for(root.run_id)
             names += [self._get_name(child.run_id) for child in waited_for]
             names += ["a command"] * list(root.open_calls.values()).count("command")
-        if conversation.session.detach(run_id or None):
+        if conversation.session.runs.detach(run_id or None):
             text = f"To the background: {', '.join(names)}. The model is notified at the end."
             print_wrapped(self._scrollback, text, "yellow")
         else:
@@ -464,9 +464,9 @@ class ChildActions:
         elif key == "m":
             self._panel.target_run_id = run_id
         elif key == "w":
-            self._print_outcome(name, f"Asked {name} to wrap up", done=session.wrap_up(run_id))
+            self._print_outcome(name, f"Asked {name} to wrap up", done=session.runs.wrap_up(run_id))
         else:
-            self._print_outcome(name, f"Stopped {name}", done=session.cancel(run_id))
+            self._print_outcome(name, f"Stopped {name}", done=session.runs.cancel(run_id))
 
     def send(self, conversation: Conversation, run_id: str, text: str) -> None:
         """Send a message to a child. A named child without work begins its next run with it."""
@@ -474,7 +474,7 @@ class ChildActions:
             self._start_task(conversation.send_message(name, text))
             return
         name = self._get_name(run_id)
-        done = conversation.session.send(run_id, text)
+        done = conversation.session.runs.send(run_id, text)
         self._print_outcome(name, f"Message to {name}: {sanitize(text)}", done=done)
 
     def _print_outcome(self, name: str, message: str, *, done: bool) -> None:

@@ -128,7 +128,8 @@ class _SessionMaker:
         if plan.model is not None:
             options["model"] = plan.model
         if plan.output_style is not None:
-            options |= {"output_style": plan.output_style, "output_style_origin": ""}
+            origins = {"child_model": settings.get_persistent_origin("child_model")}
+            options |= {"output_style": plan.output_style, "origins": origins}
         programs = self._programs
         return create_session(
             settings, self._cwd, self._loaded, start, programs=programs, **options

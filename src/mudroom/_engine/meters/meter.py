@@ -360,6 +360,14 @@ class Meter:
                 return state
         return self.parent.find_shared_limit(fraction) if self.parent else None
 
+    def has_others_below(self, state: LimitState) -> bool:
+        """Return whether other runs have begun that share a limit with this one."""
+        for meter in self.walk_up():
+            account = meter.accounts.get(state.name)
+            if account and account.maximum == state.maximum and meter.pool:
+                return any(run is not self for run in meter.pool.runs)
+        return True
+
     def compute_amount_left(self, limit: Limit) -> float | None:
         """Return the amount of a shared limit that this run may spend; None if there is no limit.
 

@@ -90,8 +90,10 @@ class OpenAIModel(WireModel):
         return _encode_assistant_message(message, names, self.wire)
 
     def fit_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Adapt ids, contents and the reasoning field to what the server expects."""
+        """Adapt roles, contents, ids and the reasoning field to what the server expects."""
         facts = self.facts
+        if entry["role"] == "system" and not facts.takes_system:
+            entry["role"] = "user"
         if facts.marks_cache and entry["role"] != "assistant":
             entry["content"] = _list_items(entry["content"])
         if facts.needs_short_ids:
@@ -104,15 +106,15 @@ class OpenAIModel(WireModel):
         return entry
 
     def join_entry(self, last: bytes | bytearray, entry: dict[str, Any]) -> dict[str, Any] | None:
-        """Merge a user message into the preceding tool message, where the server demands it.
+        """Merge a user message into the preceding tool or user message, if the server demands it.
 
         The two may come from different turns: if a turn fails after its tools, or its answer is
-        empty, the tool message stays the last one.
+        empty, the earlier message stays the last one.
         """
         if entry["role"] != "user":
             return None
         result: dict[str, Any] = msgspec.json.decode(last)
-        if result["role"] != "tool":
+        if result["role"] not in ("tool", "user"):
             return None
         content, added = result["content"], entry["content"]
         if isinstance(content, str) and isinstance(added, str):

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from ...._platform.patterns import compile_later
 from .overflow import collect_texts, is_overflow, join_words
-from .repairs import find_room
+from .repairs import TEMPLATE_ERROR, find_room
 
 
 class Meaning(StrEnum):
@@ -97,7 +97,8 @@ _MONEY_CODES = compile_later(
     r"(?i)^(insufficient_quota|insufficient_(balance|credits?|funds)\w*|credit_balance_\w+"
     r"|billing_\w+|exceeded_current_quota_error|payment_required|arrearage|accountoverdue\w*"
     r"|not_enough_balance|allocationquota\.freetieronly|\S*:spending-limit|spend(ing)?_limit\w*"
-    r"|balance_\w+|account_deactivated_for_billing|quota_exceeded_billing|1113|1309|1008)$"
+    r"|balance_\w+|account_deactivated_for_billing|quota_exceeded_billing|(\w+_)?budget_exceeded"
+    r"|\S*resourcepackexhausted|1113|1309|1008)$"
 )
 _QUOTA_CODES = compile_later(r"(?i)^(1304|1308|1310|quota_exceeded|setlimitexceeded)$")
 _LOAD_CODES = compile_later(
@@ -114,6 +115,7 @@ _MONEY = compile_later(
     r"|overdue (balance|payment|invoice)|in arrears|inactive subscription"
     r"|account is in good standing|please (recharge|top ?up)|positive credit balance"
     r"|extra usage is required|free tier[^.;]{0,40}exhausted|credits? (has |have )?expired"
+    r"|exhausted its free|budget has been exceeded|\bover budget\b|key limit exceeded \(total"
     r"|余额不足|已?欠费|请充值|套餐已到期"
 )
 # Said of an empty account, but also of a used-up minute if the refusal says how long to wait.
@@ -122,9 +124,10 @@ _PLAN = compile_later(
     r"|you have no quota|exceeded your current quota"
 )
 _PERIOD = compile_later(
-    r"(?i)\b(per|a|each|/) ?(day|week|month)\b|/ ?(day|week|month)\b|\b(daily|weekly|monthly)\b"
-    r"|per[-_](day|week|month)|api usage limits|usage limit (reached|exceeded)"
-    r"|reached your \w+ usage limit|limit: 0\b|今日|每日|每周|每月|使用上限"
+    r"(?i)\b(per|a|each|this|/) ?(day|week|month)\b|/ ?(day|week|month)\b"
+    r"|\b(daily|weekly|monthly)\b|per[-_](day|week|month)|api usage limits"
+    r"|usage limit (reached|exceeded)|reached your \w+ usage limit|limit: 0\b"
+    r"|今日|每日|每周|每月|使用上限"
 )
 _SHORT_PERIOD = compile_later(r"(?i)\b(per|a|/) ?(second|minute|min)\b|/ ?(min|sec)|\b[rt]pm\b")
 # Alibaba's words for tokens per minute, under the code OpenAI uses for empty accounts.
@@ -206,7 +209,7 @@ def _find_meaning(status: int, words: str, error: object, wait: float) -> Meanin
     codes = list(_list_codes(error, _MAX_DEPTH))
     # From the specific to the general: a refusal that can be repaired, then final ones, then
     # those that a wait or a shorter request helps.
-    if find_room(words)[1] or _GRAMMAR.search(words):
+    if find_room(words)[1] or _GRAMMAR.search(words) or TEMPLATE_ERROR.search(words):
         return Meaning.REFUSED
     if _NO_TOOLS.search(words):
         return Meaning.NO_TOOLS

@@ -132,14 +132,14 @@ def _load_prompts(session: Session) -> Sequence[FilePrompt]:
 
 def list_server_prompts(session: Session) -> Sequence[ServerCommand]:
     """List the prompts that MCP servers of an open session offer."""
-    if not session.mcp_servers:
+    if not session.mcp.servers:
         return ()
     from ...._projections.safe_text import sanitize_line
     from ..prompts import describe_arguments
 
     return [
         ServerCommand(prompt.name, sanitize_line(prompt.description), describe_arguments(prompt))
-        for prompt in session.mcp_prompts
+        for prompt in session.mcp.prompts
     ]
 
 

@@ -163,8 +163,7 @@ def make_command_line(
         loaded = load_permissions(settings, plan.cwd, can_ask=True, servers=servers)
         options: dict[str, object] = {"agent": plan.agent} if plan.agent else {}
         if workers:
-            # Without "local", the session would start workers of its own besides.
-            options |= {"worker": "local", "workers": workers}
+            options["worker"] = workers
         start = SessionStart(
             resume=plan.id if plan.is_recorded else "", id="" if plan.is_recorded else plan.id
         )

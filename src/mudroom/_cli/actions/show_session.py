@@ -1,0 +1,110 @@
+"""`mudroom show`: prints a recorded session, or what the model knew at one of its turns."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+from ..._adapters.journals.sessions import read_events, stream_events
+from ..._adapters.output_filters import Redactor
+from ..._core.events import Compacted, MessageDelivered, ResultsCleared, RunStarted, StoredEvent
+from ..._core.ports import SessionStore
+from ..._core.runs import is_child_id
+from ..._projections.context_size import ContextReceipts, describe_receipt, parse_turn_name
+from ..._projections.run_tree import RunTree
+from ..._projections.safe_text import redact_event, sanitize_line
+from ..._projections.team import normalize_name
+from ...errors import UnknownName
+from ..output.listing import print_rows
+from ..output.progress import should_color
+from ..output.standard_output import draw
+from ..output.text import choose_glyphs
+from ..output.transcript_lines import SessionText, render_transcripts
+from .list_sessions import get_width
+from .load_settings import load_settings
+from .session_store import find_session
+from .user_store import open_store
+
+
+def print_session(
+    name: str, run_id: str | None, *, no_color: bool = False, store: str | None = None
+) -> int:
+    """Print the run tree, ledger and transcripts of a session.
+
+    Arguments:
+        name: id, beginning of an id, name, or "last" for the last session of this folder.
+        run_id: print only the transcript of this run, or of the runs of this named child.
+
+    Raises UnknownName for the session or the run, JournalError if it cannot be read.
+    """
+    settings = load_settings(".", color="never" if no_color else None, store=store)
+    asyncio.run(_print_session(open_store(settings.home), name, run_id, settings.color))
+    return 0
+
+
+async def _print_session(store: SessionStore, name: str, run_id: str | None, color: str) -> None:
+    """Print a session while it is read, then the transcripts."""
+    session_id = await find_session(store, ".", name)
+    chosen = await _find_runs(store, session_id, run_id) if run_id is not None else []
+    style: dict[str, Any] = {
+        "columns": get_width(),
+        "color": should_color(sys.stdout, color),
+        "glyphs": choose_glyphs(sys.stdout.encoding),
+        "wraps": sys.stdout.isatty(),
+    }
+    text = SessionText(**style)
+    shown: list[StoredEvent] = []
+    redact = Redactor(os.environ)
+    async for stored in stream_events(store, session_id):
+        event = redact_event(stored, redact)
+        if part := text.apply(event):
+            draw(sys.stdout, part)
+            sys.stdout.flush()
+        # Only the events whose transcripts follow: a large session must not fill the memory.
+        if event.run in chosen or (run_id is None and not is_child_id(event.run)):
+            shown.append(event)
+    draw(sys.stdout, f"{text.finish()}\n")
+    run_ids = chosen or [root.run_id for root in text.tree.roots]
+    for transcript in render_transcripts(text.tree, shown, run_ids, **style):
+        draw(sys.stdout, f"{transcript}\n")
+
+
+def print_context(name: str, turn_name: str, *, store: str | None = None) -> int:
+    """Print what the model knew at a turn of a session.
+
+    Arguments:
+        name: see `print_session`. turn_name: run and turn, such as "1.8".
+
+    Raises UsageError for the turn, UnknownName for the session or the run, JournalError.
+    """
+    run, turn = parse_turn_name(turn_name)
+    home = load_settings(".", store=store).home
+    rows = asyncio.run(_read_receipt(open_store(home), name, run, turn))
+    print_rows([(title, sanitize_line(text)) for title, text in rows])
+    return 0
+
+
+async def _read_receipt(
+    store: SessionStore, name: str, run: str, turn: int
+) -> list[tuple[str, str]]:
+    session_id = await find_session(store, ".", name)
+    # Of a named child, the newest run.
+    run = (await _find_runs(store, session_id, run))[-1]
+    receipts = ContextReceipts()
+    kinds = (RunStarted, MessageDelivered, ResultsCleared, Compacted)
+    for event in await read_events(store, session_id, kinds):
+        receipts.apply(event)
+    return describe_receipt(receipts.find(run, turn))
+
+
+async def _find_runs(store: SessionStore, session_id: str, name: str) -> list[str]:
+    """Return the run with an id, or the runs of a named child. Raises UnknownName."""
+    tree = RunTree.from_events(await read_events(store, session_id, (RunStarted,)))
+    if name in tree.runs:
+        return [name]
+    runs = [run.run_id for run in tree.runs.values() if run.name == normalize_name(name)]
+    if not name or not runs:
+        raise UnknownName("run", name, tree.runs)
+    return runs
