@@ -10,7 +10,6 @@ from msgspec.structs import asdict
 
 from mudroom_serve.server import HttpServer
 from mudroom_serve.setup import ServerOptions
-from mudroom_serve.state.state_file import StateFile
 from mudroom_serve.state.tokens import TokenRecords
 
 from ...._core.ports import WorkerProcesses
@@ -24,6 +23,7 @@ from ...output.signals import handle_signals
 from ..listen_flags import ListenFlags, make_listen_options
 from ..load_settings import load_settings, require_folder
 from ..open_session import to_budget
+from ..server_state import open_state
 from ..session_store import delete_expired_sessions
 from ..user_store import open_store
 from .sessions import make_command_line
@@ -91,7 +91,8 @@ def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int
             show(notice)
         async with open_workers(settings) as workers:
             command_line = make_command_line(flags, workers)
-            server = HttpServer(command_line, options, open_store(settings.home), show)
+            store, state = open_store(settings.home), open_state(settings.home)
+            server = HttpServer(command_line, options, store, show, state)
             with handle_signals(server.stop, exits_after=True) as signals, show_log(show):
                 await server.serve(show_address)
         return 128 + signals[0] if signals else 0
@@ -134,7 +135,7 @@ def parse_workspaces(cwd: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def has_tokens(home: str) -> bool:
-    state = StateFile(home)
+    state = open_state(home)
     try:
         return bool(TokenRecords(state).list())
     finally:
