@@ -8,7 +8,6 @@ import msgspec
 from msgspec import Struct
 
 from .questions import Question
-from .request_bodies import EventType
 from .served_session import Status
 from .state.inputs import Input, State
 
@@ -143,9 +142,6 @@ class Health(Struct, frozen=True, kw_only=True):
 
     status: str
     version: str
-
-
-EVENT_TYPES: tuple[str, ...] = EventType.__args__
 
 
 def make_input_view(item: Input) -> InputView:

@@ -21,10 +21,10 @@ from mudroom._adapters.models.anthropic import AnthropicModel
 from mudroom._adapters.models.google import GoogleModel
 from mudroom._adapters.models.openai.chat import OpenAIModel
 from mudroom._adapters.models.openai.responses import ResponsesModel
+from mudroom._cli.actions.export import render_session_markdown
 from mudroom._cli.interactive.scrollback_writer import ScrollbackWriter
 from mudroom._cli.output.plain_progress import PlainProgress
 from mudroom._cli.output.scrollback import Scrollback
-from mudroom._cli.output.session_markdown import render_session_markdown
 from mudroom._cli.output.transcript_lines import render_transcript
 from mudroom._core.events import Delta, ModelCallRetried, TurnFinished
 from mudroom._core.messages import (

@@ -21,6 +21,7 @@ from tests.workspaces.git_projects import (
 )
 from tests.workspaces.test_isolated_children import get_results, run_children, run_command
 
+from mudroom import Isolation
 from mudroom._adapters.models.scripted import ScriptedModel
 from mudroom._adapters.workspaces.isolated import store as store_module
 
@@ -151,7 +152,7 @@ async def test_lfs_pointers(tmp_path: Path) -> None:
         "three": run_command("sleep 1; printf '\\0three' > real.bin"),
     }
     async with unchanged_git(project):
-        _, model = await run_children(project, children, max_returns=0)
+        _, model = await run_children(project, children, isolation=Isolation(max_returns=0))
     results = get_results(model)
     assert "p.bin, real.bin]" in results[0]
     assert "p.bin (both-modified)" in results[1]

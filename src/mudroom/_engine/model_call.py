@@ -176,12 +176,19 @@ def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
     most = tokens.maximum
     minimum: dict[Limit, float] = dict.fromkeys(_INPUT_LIMITS, tokens.minimum)
     maximum: dict[Limit, float] = dict.fromkeys(_INPUT_LIMITS, most)
+    again = minimum.copy()
     prices = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
     if run.meter.compute_amount_left(Limit.USD) is not None:
-        # The provider may read earlier messages from its cache, or write the whole request to it.
+        # The provider may write the whole request to its cache. That it reads earlier messages
+        # from there is expected only after it has shown a cache: a request that passes the limit
+        # leaves nothing for the last turn.
+        last = run.meter.member.last
+        repeated = repeated if last and last.is_cached else 0
         cached = Usage(input_tokens=tokens.minimum, cache_read_tokens=repeated)
         written = Usage(input_tokens=most, cache_write_tokens=most)
         minimum[Limit.USD] = _compute_price(run, cached)
+        read = Usage(input_tokens=tokens.minimum, cache_read_tokens=tokens.minimum)
+        again[Limit.USD] = _compute_price(run, read)
         maximum[Limit.USD] = max(
             _compute_price(run, written), _compute_price(run, Usage(input_tokens=most))
         )
@@ -197,6 +204,7 @@ def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
         is_summary=is_summary,
         is_child=run.brief.depth > 0,
         size=most,
+        again=again,
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
+
+from mudroom.driving import make_private_file
 
 from .server_state import ServerState, list_tables, make_newer_error, make_state_error
 
@@ -49,7 +50,8 @@ class StateFile(ServerState):
         )[0]
 
     def _connect(self, busy_seconds: float) -> sqlite3.Connection:
-        _make_private_file(self.path)
+        with suppress(FileExistsError):  # another process may make it, too
+            make_private_file(self.path)
         connection = sqlite3.connect(
             self.path, timeout=busy_seconds, isolation_level=None, check_same_thread=False
         )
@@ -73,14 +75,3 @@ class StateFile(ServerState):
             for statement in list_tables(**_TYPES):
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {_VERSION}")
-
-
-def _make_private_file(path: Path) -> None:
-    """Create a file that only this user can read, and its folders, unless they exist."""
-    for folder in reversed(path.parents):
-        with suppress(FileExistsError):
-            folder.mkdir(0o700)
-            folder.chmod(0o700)  # whatever the umask
-    with suppress(FileExistsError):  # another process has made it
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-        path.chmod(0o600)

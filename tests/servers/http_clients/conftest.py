@@ -28,8 +28,8 @@ from mudroom_serve.server import HttpServer
 from mudroom_serve.setup import (
     CommandLine,
     ListedAgent,
-    ServerOptions,
-    SessionPlan,
+    ServedSessionPlan,
+    ServiceOptions,
 )
 from mudroom_serve.state.state_file import StateFile
 from mudroom_serve.state.tokens import TokenRecords
@@ -156,12 +156,12 @@ class Site:
     ) -> None:
         self.model = ScriptedModel(script)
         self.notices: list[str] = []
-        self.plans: list[SessionPlan] = []
+        self.plans: list[ServedSessionPlan] = []
         self.home = str(folder / "home")
         project = folder / "project"
         project.mkdir(exist_ok=True)
         self.project = project
-        base = ServerOptions(
+        base = ServiceOptions(
             home=self.home,
             workspaces={"default": str(project), "other": str(project)},
             port=0,
@@ -183,7 +183,7 @@ class Site:
         """Close the file with the tokens."""
         self._state.close()
 
-    def prepare(self, plan: SessionPlan, approver: Approver, store: SessionStore) -> Session:
+    def prepare(self, plan: ServedSessionPlan, approver: Approver, store: SessionStore) -> Session:
         """Make the session of a plan, as the command line does."""
         self.plans.append(plan)
         permissions = Permissions(mode=Mode(plan.mode) if plan.mode else Mode.DEFAULT, can_ask=True)

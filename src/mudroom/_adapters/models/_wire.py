@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..._core.budgets import choose_smaller
@@ -57,12 +57,15 @@ class RequestPrefix(Struct, frozen=True):
 
     Arguments:
         facts: what was known about the model when the bytes were made.
+        limited: the bytes with another output limit, for the last limit that was asked for.
+            Children ask for the same one turn after turn.
     """
 
     data: bytes
     names: ToolNames
     config: RequestConfig
     facts: ModelFacts
+    limited: dict[int, bytes] = field(default_factory=dict[int, bytes])
 
 
 class WireModel(ABC):
@@ -266,7 +269,7 @@ class WireModel(ABC):
         """Merge two messages the server does not accept in a row; None if it accepts them.
 
         Arguments:
-            last: the preceding message, encoded; empty if any message may follow it.
+            last: the preceding message, encoded.
         """
         return None
 
@@ -351,9 +354,14 @@ class WireConversation:
         limit = choose_smaller(self._room, max_tokens)
         if limit is None:
             return prefix.data
-        own = prefix.facts.choose_max_tokens(prefix.config.max_tokens)
-        config = replace(prefix.config, max_tokens=choose_smaller(own, limit))
-        return self._model.encode_prefix(self._model.fit_config(config), prefix.names)
+        start = prefix.limited.get(limit)
+        if start is None:
+            own = prefix.facts.choose_max_tokens(prefix.config.max_tokens)
+            config = replace(prefix.config, max_tokens=choose_smaller(own, limit))
+            start = self._model.encode_prefix(self._model.fit_config(config), prefix.names)
+            prefix.limited.clear()
+            prefix.limited[limit] = start
+        return start
 
     def _make_end(self, *, tools: bool) -> bytes:
         config = self._prefix.config
@@ -419,8 +427,8 @@ class WireConversation:
 
     def append_entry(self, entry: dict[str, Any]) -> None:
         model = self._model
-        last = self._messages[self._last_start :] if model.facts.needs_short_ids else b""
-        if joined := model.join_entry(last, entry):
+        last = self._messages[self._last_start :] if model.facts.alternates else b""
+        if last and (joined := model.join_entry(last, entry)):
             del self._messages[self._last_start :]
             entry = joined
         elif self._messages:

@@ -14,10 +14,11 @@ def open_state(home: str) -> ServerState:
         home: mudroom's state folder.
     """
     if address := get_address():
-        from mudroom_postgres.blocking import BlockingConnection
         from mudroom_serve.state.state_tables import StateTables
 
-        return StateTables(BlockingConnection(address))
+        from ..._adapters.journals.sessions import open_connection
+
+        return StateTables(open_connection(address))
     from mudroom_serve.state.state_file import StateFile
 
     return StateFile(home)

@@ -38,9 +38,9 @@ def describe_store(home: str) -> str:
     """Return where the sessions are, without a password."""
     if not _address:
         return home
-    from mudroom_postgres.driver import hide_password
+    from ..._adapters.journals import sessions  # slow to import
 
-    return hide_password(_address)
+    return sessions.hide_password(_address)
 
 
 def require_files(command: str) -> None:

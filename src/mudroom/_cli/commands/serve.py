@@ -13,8 +13,10 @@ from ._options import (
     json_option,
     listen_details,
     quiet_option,
-    rules_option,
+    rules_options,
+    sandbox_option,
     store_option,
+    switch_option,
     value_option,
     worker_option,
 )
@@ -68,23 +70,12 @@ from ._options import (
 @value_option("--max-tokens", "N", "Token limit of a prompt (input + output).", COUNT)
 @value_option("--max-budget-usd", "USD", "Spending limit of a prompt.", AMOUNT)
 @worker_option("children")
-@click.option(
-    "--sandbox",
-    type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),
-    help='Sandbox for shell commands ("off" disables it).',
-)
-@click.option(
-    "--allow-net", is_flag=True, default=None, help="Let commands and web tools reach the network."
-)
-@click.option(
-    "--isolate", is_flag=True, default=None, help="Give children that may change files own copies."
-)
+@sandbox_option
+@switch_option("--allow-net", "Let commands and web tools reach the network.")
+@switch_option("--isolate", "Give children that may change files own copies.")
 @click.option("--permission-mode", type=click.Choice(MODES), help="Permission mode of sessions.")
-@rules_option("allowed", 'Allow without asking: "Bash(git diff:*),Edit".')
-@rules_option("disallowed", 'Never allow: "Bash(git push:*)".')
-@click.option(
-    "--trust", is_flag=True, default=None, help="Trust agent files, MCP servers and hooks."
-)
+@rules_options
+@switch_option("--trust", "Trust agent files, MCP servers and hooks.")
 @store_option
 @quiet_option
 @click.pass_context

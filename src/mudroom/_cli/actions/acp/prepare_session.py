@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mudroom_hosts.acp.setup import SessionPlan
+from mudroom_hosts.acp.setup import EditorSessionPlan
 
 from ...._core.ports import Approver
 from ...._session.session import Session
@@ -19,7 +19,9 @@ from ..programs.load_programs import load_programs
 from ..session_start import SessionStart
 
 
-def prepare_session(flags: Mapping[str, object], plan: SessionPlan, approver: Approver) -> Session:
+def prepare_session(
+    flags: Mapping[str, object], plan: EditorSessionPlan, approver: Approver
+) -> Session:
     """Make the session of a plan. Raises UsageError.
 
     Arguments:

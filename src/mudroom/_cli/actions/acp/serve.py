@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from mudroom_hosts.acp.server import AcpServer
-from mudroom_hosts.acp.setup import CommandLine
+from mudroom_hosts.acp.setup import CommandLine, RecordedSession, ServerCommand
 from mudroom_hosts.line_streams import LineInput, LineOutput
 
 from ...._platform.event_loop import run_event_loop
 from ...output.notices.log import show_log
 from ...output.progress import print_notice
 from ...output.signals import handle_signals
-from .command_line import make_command_line
+
+if TYPE_CHECKING:
+    from mudroom_hosts.acp.setup import EditorSessionPlan
+    from mudroom_hosts.file_prompts import FilePrompt
+
+    from ...._core.ports import Approver
+    from ...._session.session import Session
 
 
 def serve_acp(flags: Mapping[str, object], *, reads_unsaved: bool, quiet: bool) -> int:
@@ -57,3 +66,124 @@ async def _serve(command_line: CommandLine, *, quiet: bool) -> int:
         finally:
             await output.close()
     return 128 + signals[0] if signals else 0
+
+
+# Each needs a look into its record.
+_MAX_LISTED = 200
+
+
+def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = False) -> CommandLine:
+    """Bundle the functions for the server.
+
+    Arguments:
+        flags: settings given as flags, for all sessions.
+        reads_unsaved: whether `read` shows text that the editor has not saved yet.
+    """
+
+    def prepare(plan: EditorSessionPlan, approver: Approver) -> Session:
+        from .prepare_session import prepare_session
+
+        return prepare_session(flags, plan, approver)
+
+    def has_model(folder: str) -> bool:
+        from ...._adapters.models.providers import choose_default_model
+        from ..load_settings import load_settings
+
+        model = load_settings(folder, **flags).model
+        return model != "auto" or choose_default_model(os.environ) is not None
+
+    return CommandLine(
+        prepare=prepare,
+        load_prompts=_load_prompts,
+        list_server_prompts=list_server_prompts,
+        fetch_server_prompt=fetch_server_prompt,
+        list_models=_list_models,
+        list_sessions=_list_sessions,
+        delete_session=_delete_session,
+        has_model=has_model,
+        preload=_preload,
+        reads_unsaved=reads_unsaved,
+    )
+
+
+def check_setup(flags: Mapping[str, object]) -> int:
+    """Print the providers and whether a model is set up."""
+    from ...output.progress import print_notice
+    from ..providers import print_providers
+
+    print_providers(flags, as_json=False)
+    if make_command_line(flags).has_model("."):
+        return 0
+    print_notice("no model is set up. Set the variable of a provider, then start the editor again")
+    return 1
+
+
+def _preload() -> None:
+    # The first session needs them, and they are slow to import.
+    import_module("mudroom_hosts.acp.editor_session")
+    import_module(f"{__package__}.prepare_session")
+
+
+def _load_prompts(session: Session) -> Sequence[FilePrompt]:
+    from ..prompt_files import list_file_prompts
+
+    return list_file_prompts(session)
+
+
+def list_server_prompts(session: Session) -> Sequence[ServerCommand]:
+    """List the prompts that MCP servers of an open session offer."""
+    if not session.mcp.servers:
+        return ()
+    from ...._projections.safe_text import sanitize_line
+    from ..prompts import describe_arguments
+
+    return [
+        ServerCommand(prompt.name, sanitize_line(prompt.description), describe_arguments(prompt))
+        for prompt in session.mcp.prompts
+    ]
+
+
+async def fetch_server_prompt(session: Session, command: str, words: str) -> str | None:
+    from ..prompts import fetch_prompt
+
+    return await fetch_prompt(session, command, words)
+
+
+def _list_models() -> Sequence[str]:
+    from ...._adapters.models.providers import list_usable_models
+
+    return list_usable_models(os.environ)
+
+
+async def _list_sessions(folder: str | None) -> Sequence[RecordedSession]:
+    """List the sessions of a folder, or of all folders, the last written first."""
+    from ...._adapters.journals.sessions import read_summary
+    from ..load_settings import load_settings
+    from ..session_store import list_sessions_of_folder, read_session_folder
+    from ..user_store import open_store
+
+    store = open_store(load_settings(os.curdir).home)
+    if folder is None:
+        infos = list(await store.list())[:_MAX_LISTED]
+    else:
+        infos = [info async for info in list_sessions_of_folder(store, folder)][:_MAX_LISTED]
+    sessions: list[RecordedSession] = []
+    for info in infos:
+        summary = await read_summary(store, info)
+        # A record without a summary may still name its folder.
+        where = summary.folder or await read_session_folder(store, info.id)
+        if summary.prompts and where:
+            title = summary.name or summary.topic
+            sessions.append(
+                RecordedSession(id=info.id, cwd=where, title=title, written=info.modified)
+            )
+    return sessions
+
+
+async def _delete_session(session: str) -> None:
+    from ..load_settings import load_settings
+    from ..session_store import delete_session
+    from ..user_store import open_store
+
+    home = load_settings(os.curdir).home
+    await delete_session(open_store(home), home, session)

@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import partial
 
 from mudroom_hosts.mcp.host_tasks import DEFAULT_PARALLEL, Owner
-from mudroom_hosts.mcp.server import McpServer, ServerOptions, require_package
+from mudroom_hosts.mcp.server import McpOptions, McpServer, require_package
 from mudroom_serve.state.tokens import TokenRecords
 
 from ...._adapters.integrations.mcp_servers.server_process import NESTING_VARIABLE
@@ -68,7 +68,7 @@ def serve_mcp(cwd: str, flags: Mapping[str, object], chosen: McpServeFlags) -> i
     programs = load_programs(settings, cwd)
     loaded = load_permissions(settings, cwd, can_ask=True, servers=list_server_names(programs))
     nesting = _read_nesting(os.environ)
-    options = ServerOptions(
+    options = McpOptions(
         limits=to_budget(settings),
         parallel=chosen.parallel or DEFAULT_PARALLEL,
         nesting=nesting,
