@@ -1,6 +1,6 @@
 """Journals of sessions in a PostgreSQL database. Imported only when such a store is used.
 
-`open_store`, `open_connection`, `check_url` and `hide_password` are what the core calls for an address.
+The core calls `open_store`, `open_connection`, `check_url` and `hide_password` for an address.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ For tables beside the store's, such as those of `mudroom serve`.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar
@@ -26,6 +27,9 @@ _T = TypeVar("_T")
 
 # Time limit of one statement, so that a hanging connection is given up.
 _STATEMENT_SECONDS = 15.0
+
+# Time after a failed attempt without another one, so that work that has waited fails at once.
+_REST_SECONDS = 1.0
 
 # Prefixes of SQLSTATE codes of a connection that was lost or that the server has ended.
 _LOST_STATES = ("08", "25P03", "57P")
@@ -67,30 +71,28 @@ class BlockingConnection:
         self.in_transaction = False
         self._url = url
         self._connection: Connection | None = None
+        self._rests_until = 0.0
         background = get_background_loop()
         background.close_at_exit(self._close)
         self._loop = background.loop
 
     def begin(self, *statements: str) -> None:
         """Begin a transaction, and execute statements without values in it."""
+        if time.monotonic() < self._rests_until:
+            raise JournalError("the database could not be reached just now", where=self.place)
         text = ";".join(("BEGIN", *statements))
         is_reused = self._connection is not None and not self._connection.is_closed()
         try:
             self._wait(lambda connection: connection.execute(text), may_connect=True)
         except Exception as error:
             self._drop()  # also after a refused statement: a transaction may be open
-            if not (is_reused and _is_lost(error)):
-                raise translate_error(error, self.place) from error
-            # The server may have closed a connection that was idle.
-            self._retry(text)
-        self.in_transaction = True
-
-    def _retry(self, text: str) -> None:
-        try:
-            self._wait(lambda connection: connection.execute(text), may_connect=True)
-        except Exception as error:
-            self._drop()
+            if is_reused and _is_lost(error):
+                self.begin(*statements)  # the server may have closed an idle connection
+                return
+            if _is_lost(error):
+                self._rests_until = time.monotonic() + _REST_SECONDS
             raise translate_error(error, self.place) from error
+        self.in_transaction = True
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> BlockingRows:
         """Execute a statement inside a transaction; a question mark in it stands for a value."""

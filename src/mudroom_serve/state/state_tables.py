@@ -28,10 +28,12 @@ _LOCK = 0x73657276
 """Key of the lock that a process holds while it creates the tables: "serv" in ASCII."""
 # For one transaction each, because a connection pooler may give the next one another connection.
 _SCHEMA = "SET LOCAL search_path TO mudroom_serve"
-# A server that hangs inside a transaction loses it, so that the others go on.
+# A server that hangs inside a transaction loses it, so that the others go on: before their own
+# wait for the lock ends.
+_IDLE_LIMIT = "SET LOCAL idle_in_transaction_session_timeout = '5s'"
 _LIMITS = (
     "SET LOCAL lock_timeout = '10s'",
-    "SET LOCAL idle_in_transaction_session_timeout = '10s'",
+    _IDLE_LIMIT,
 )
 _COUNT = "UPDATE changes SET number = number + 1"
 """Its lock lasts until the end of the transaction, so only one changes the tables."""
@@ -99,7 +101,7 @@ class StateTables(ServerState):
 
     @contextmanager
     def _open_reading(self) -> Generator[None]:
-        self._transactions.begin(_SCHEMA, "SET LOCAL idle_in_transaction_session_timeout = '10s'")
+        self._transactions.begin(_SCHEMA, _IDLE_LIMIT)
         try:
             yield
         finally:

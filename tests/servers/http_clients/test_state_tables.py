@@ -200,3 +200,25 @@ async def test_a_server_that_hangs_inside_a_change_does_not_hold_the_others(
     async with open_tables(url) as first, open_tables(url) as second:
         await asyncio.to_thread(first._begin)  # and nothing follows
         assert await add_session(second, "s")
+
+
+async def test_requests_do_not_wait_one_after_the_other_for_a_database_that_is_gone(
+    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = 0
+    proxy = CuttingProxy(postgres_server.port)
+    name = postgres_server.create_database().rpartition("/")[2]
+    async with open_tables(postgres_server.make_url(name, await proxy.start())) as state:
+        await proxy.close()
+        connect = blocking.connect
+
+        async def count(url: str) -> Any:
+            nonlocal attempts
+            attempts += 1
+            return await connect(url)
+
+        monkeypatch.setattr(blocking, "connect", count)
+        waiting = [SessionRecords(state).list("ada", 0, 9) for _ in range(20)]
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert all(isinstance(result, StateError) for result in results)
+        assert attempts < len(waiting)
