@@ -10,7 +10,6 @@ from msgspec.structs import asdict, replace
 
 from mudroom_serve.server import HttpServer
 from mudroom_serve.setup import CommandLine, ListedAgent, ServedSessionPlan, ServiceOptions
-from mudroom_serve.state.state_file import StateFile
 from mudroom_serve.state.tokens import TokenRecords
 
 from ..._core.ports import Approver, SessionStore, WorkerProcesses
@@ -28,6 +27,7 @@ from .load_permissions import load_permissions
 from .load_settings import load_settings, require_folder
 from .open_session import create_session, to_budget
 from .programs.load_programs import list_server_names, load_programs
+from .server_state import open_state
 from .session_start import SessionStart
 from .session_store import delete_expired_sessions
 from .user_store import open_store
@@ -95,7 +95,8 @@ def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int
             show(notice)
         async with open_workers(settings) as workers:
             command_line = make_command_line(flags, workers)
-            server = HttpServer(command_line, options, open_store(settings.home), show)
+            store, state = open_store(settings.home), open_state(settings.home)
+            server = HttpServer(command_line, options, store, show, state)
             with handle_signals(server.stop, exits_after=True) as signals, show_log(show):
                 await server.serve(show_address)
         return 128 + signals[0] if signals else 0
@@ -138,7 +139,7 @@ def parse_workspaces(cwd: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def has_tokens(home: str) -> bool:
-    state = StateFile(home)
+    state = open_state(home)
     try:
         return bool(TokenRecords(state).list())
     finally:

@@ -9,7 +9,6 @@ from functools import partial
 
 from mudroom_hosts.mcp.host_tasks import DEFAULT_PARALLEL, Owner
 from mudroom_hosts.mcp.server import McpOptions, McpServer, require_package
-from mudroom_serve.state.state_file import StateFile
 from mudroom_serve.state.tokens import TokenRecords
 
 from ..._adapters.integrations.mcp_servers.server_process import NESTING_VARIABLE
@@ -28,6 +27,7 @@ from .load_permissions import load_permissions
 from .load_settings import load_settings
 from .open_session import create_session, to_budget
 from .programs.load_programs import list_server_names, load_programs
+from .server_state import open_state
 from .session_store import delete_expired_sessions
 
 # Name of the folder of the server, for tokens that are for some workspaces only.
@@ -124,7 +124,7 @@ async def _serve_http(
         if not tokens.list():
             show("no host can use it yet: mudroom serve token add OWNER makes a token")
 
-    with closing(StateFile(home)) as state:
+    with closing(open_state(home)) as state:
         tokens = TokenRecords(state)
         await server.serve_http(options, partial(find_owner, tokens), show_address)
 
