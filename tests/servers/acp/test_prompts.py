@@ -218,7 +218,7 @@ async def test_a_cancel_right_after_the_prompt_is_not_lost(make_editor: MakeEdit
 
 
 async def test_attachments_reach_the_model(make_editor: MakeEditor) -> None:
-    editor = make_editor(["Seen."], takes_images=True)
+    editor = make_editor(["Seen."], model_options=ModelOptions(takes_images=True))
     blocks: list[Line] = [
         {"type": "text", "text": "Look at these."},
         {"type": "resource_link", "name": "a", "uri": "file:///tmp/a%20b.txt"},
