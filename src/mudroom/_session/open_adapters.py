@@ -327,7 +327,7 @@ def add_hooks(
             raise UsageError(
                 "a Hooks object and hook_programs cannot be used together",
                 where="Session",
-                remedy='Give functions by event, as in Integrations(hooks={"PreToolUse": [function]}).',
+                remedy='Give functions by event, as in hooks={"PreToolUse": [function]}.',
             )
         return replace(services, hooks=options.integrations.hooks)
     if not options.integrations.hooks and not options.integrations.hook_programs:
