@@ -361,6 +361,26 @@ CASES: dict[str, Case] = {
         0,
     ),
     # Others
+    "hugging face loads a model": (
+        503,
+        {"error": "Model m is currently loading", "estimated_time": 20.5},
+        LOAD,
+        20.5,
+    ),
+    "a plan of openai": (
+        429,
+        error("The usage limit has been reached", type="usage_limit_reached", resets_in_seconds=90),
+        LOAD,
+        90,
+    ),
+    "a plan of openai with a date": (
+        429,
+        error("The limit has been reached", type="usage_limit_reached", resets_at=NOW + 60),
+        LOAD,
+        60,
+    ),
+    "two units": (429, error("Slow down. Try again in 2 minutes and 5 seconds."), LOAD, 125),
+    "chinese": (429, error("请求过于频繁,请60秒后再试"), LOAD, 60),
     "litellm budget": (
         400,
         error(
