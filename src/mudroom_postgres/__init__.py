@@ -1,6 +1,6 @@
 """Journals of sessions in a PostgreSQL database. Imported only when such a store is used.
 
-`open_store`, `check_url` and `hide_password` are what the core calls for an address.
+The core calls `open_store`, `open_connection`, `check_url` and `hide_password` for an address.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from .driver import check_url, hide_password
 if TYPE_CHECKING:
     from mudroom.ports import SessionStore
 
-__all__ = ["check_url", "hide_password", "open_store"]
+    from .blocking import BlockingConnection
+
+__all__ = ["check_url", "hide_password", "open_connection", "open_store"]
 
 
 def open_store(address: str) -> SessionStore:
@@ -20,3 +22,10 @@ def open_store(address: str) -> SessionStore:
     from .store import PostgresStore  # slow to import
 
     return PostgresStore(address)
+
+
+def open_connection(address: str) -> BlockingConnection:
+    """Return a connection for tables of another part of mudroom. Raises UsageError."""
+    from .blocking import BlockingConnection  # slow to import
+
+    return BlockingConnection(address)

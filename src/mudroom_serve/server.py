@@ -36,8 +36,8 @@ from .session_registry import SessionRegistry
 from .session_routes import SessionRoutes
 from .setup import CommandLine, ServiceOptions
 from .state.inputs import InputRecords
+from .state.server_state import ServerState
 from .state.sessions import SessionRecords, SpendingRecords
-from .state.state_file import StateFile
 from .state.tokens import Token, TokenRecords, is_owner_name, is_token
 
 
@@ -46,6 +46,7 @@ class HttpServer:
 
     Arguments:
         store: has the sessions. notify: takes a line for stderr.
+        state: has what clients sent; the server closes it.
 
     Attributes:
         routes: all paths.
@@ -57,6 +58,7 @@ class HttpServer:
         options: ServiceOptions,
         store: SessionStore,
         notify: Callable[[str], object],
+        state: ServerState,
     ) -> None:
         self._listener = Listener(options)
         self._login = make_proxy_login(options)
@@ -65,7 +67,7 @@ class HttpServer:
         self._stopping = asyncio.Event()
         self._closing = asyncio.Event()
         self._metrics = Metrics()
-        self._state = StateFile(options.home)
+        self._state = state
         self._tokens = TokenRecords(self._state)
         self._slots = FairSlots(options.parallel, options.per_owner)
         records = SessionRecords(self._state)

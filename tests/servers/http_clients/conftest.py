@@ -23,6 +23,7 @@ from mudroom._core.ports import Approver, SessionStore
 from mudroom.driving import ServerAddress
 from mudroom.permissions.rules import Permissions
 from mudroom.testing import ScriptedModel
+from mudroom_postgres.connections import get_background_loop
 from mudroom_serve.server import HttpServer
 from mudroom_serve.setup import (
     CommandLine,
@@ -210,7 +211,8 @@ class Site:
             list_agents=lambda _: [ListedAgent(name="reader", description="It reads.")],
         )
         store = self.wrap_store(open_store(self.home))
-        self.server = HttpServer(command_line, self.options, store, self.notices.append)
+        state = StateFile(self.home)
+        self.server = HttpServer(command_line, self.options, store, self.notices.append, state)
         async with self.server.open() as address:
             yield address
 
@@ -223,6 +225,12 @@ class Site:
 
 
 MakeSite = Callable[..., Site]
+
+
+@pytest.fixture(scope="module")
+def database_loop() -> None:
+    """Start the thread of databases, which lives as long as the process, before the first test."""
+    get_background_loop()
 
 
 @pytest.fixture

@@ -17,20 +17,15 @@ from mudroom._adapters.journals.sessions import open_store
 from mudroom._core.ports import SessionStore
 from mudroom.errors import JournalError
 from mudroom.testing import Request
-from mudroom_postgres.connections import get_background_loop
 from mudroom_serve import information_routes
 from mudroom_serve.monitoring import Faults
 
 from .conftest import Client, Line, MakeSite, Site
 
+pytestmark = pytest.mark.usefixtures("database_loop")
+
 CLOSED = "127.0.0.1:1"
 """Address at which no program listens."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def database_loop() -> None:
-    """Start the thread of databases, which lives as long as the process, before the first test."""
-    get_background_loop()
 
 
 async def wait_until_closed(site: Site, session: str) -> None:
@@ -154,7 +149,6 @@ async def test_ready_says_whether_the_store_can_be_used(
     make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     monkeypatch.setattr(information_routes, "_READY_SECONDS", 0.0)
-    monkeypatch.setattr(information_routes, "_CHECK_SECONDS", 0.2)
     site = make_site([])
     store = FaultyStore(open_store(site.home), "well")
     site.wrap_store = lambda _: cast("Any", store)

@@ -306,7 +306,8 @@ async def test_a_server_lets_prompts_end(make_site: MakeSite, is_slow: bool) -> 
     def make_server() -> HttpServer:
         listed = [ListedAgent(name="reader", description="It reads.")]
         line = CommandLine(prepare=site.prepare, list_agents=lambda _: listed)
-        return HttpServer(line, site.options, open_store(site.home), site.notices.append)
+        state = StateFile(site.home)
+        return HttpServer(line, site.options, open_store(site.home), site.notices.append, state)
 
     server = make_server()
     serving = asyncio.create_task(server.serve(addresses.append))

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Collection
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -53,8 +54,16 @@ def hide_password(address: str) -> str:
     return _load_database(address).hide_password(address)
 
 
+def open_connection(address: str) -> Any:  # noqa: ANN401  (of the package)
+    """Open a connection to a database for tables beside the sessions.
+
+    It is lazy: nothing is connected yet. Raises UsageError for an unusable address.
+    """
+    return _load_database(address).open_connection(address)
+
+
 def _load_database(address: str) -> ModuleType:
-    """Return the package of the database with an address, which has three functions.
+    """Return the package of the database with an address, which has four functions.
 
     It is a guest, loaded by its name, so that nothing of the core depends on it.
     """

@@ -312,7 +312,7 @@ class GoogleModel(WireModel):
     WIRE = WIRE
     BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
     TOOLS_OFF = b'"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}'
-    SERVER_TOOLS = MappingProxyType({"web_search": {"googleSearch": {}}})
+    PROVIDER_TOOLS = MappingProxyType({"web_search": {"googleSearch": {}}})
 
     def normalize_model(self, model: str) -> str:
         return model.removeprefix("models/")
@@ -332,7 +332,7 @@ class GoogleModel(WireModel):
         if config.tools:
             declarations = [_encode_tool(tool, names) for tool in config.tools]
             tools.append({"functionDeclarations": declarations})
-        if tools := tools + self.encode_server_tools(config):
+        if tools := tools + self.encode_provider_tools(config):
             fields["tools"] = tools
         sampling = get_sampling(config, self.facts)
         generation: dict[str, Any] = {
@@ -396,7 +396,7 @@ class _GoogleConversation(WireConversation):
 
     def _make_end(self, *, tools: bool) -> bytes:
         config = self._prefix.config
-        if not self._model.encode_server_tools(config):
+        if not self._model.encode_provider_tools(config):
             return super()._make_end(tools=tools)
         # Without this field, searches together with functions are refused.
         settings: dict[str, Any] = {"includeServerSideToolInvocations": True}

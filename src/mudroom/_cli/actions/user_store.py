@@ -29,9 +29,9 @@ def open_store(home: str) -> SessionStore:
     return sessions.open_store(home, _address)
 
 
-def is_database() -> bool:
-    """Return whether the user's sessions are in a database, not in files."""
-    return bool(_address)
+def get_address() -> str:
+    """Return the address of the database with the user's sessions, "" for session files."""
+    return _address
 
 
 def describe_store(home: str) -> str:

@@ -113,8 +113,8 @@ def _learn_shape(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | No
         return facts, "the schemas of the tools have no patterns and formats"
     if facts.encrypts_reasoning and _NO_SEALED_REASONING.search(refusal):
         return replace(facts, encrypts_reasoning=False), "encrypted reasoning is not asked for"
-    if facts.server_tools and _NO_SEARCH.search(refusal):
-        return replace(facts, server_tools=frozenset()), "the model does not search the web"
+    if facts.provider_tools and _NO_SEARCH.search(refusal):
+        return replace(facts, provider_tools=frozenset()), "the model does not search the web"
     return None
 
 
