@@ -21,6 +21,7 @@ from typing_extensions import TypeVarTuple
 from mudroom import (
     AssistantMessage,
     Budget,
+    Children,
     Effect,
     Session,
     Tool,
@@ -186,8 +187,7 @@ class Tree(Struct, frozen=True):
             sandbox="off",
             journal=journal,
             budget=self.make_budget(),
-            child_turns=draw.choice((1, 4, 30)),
-            max_children=draw.choice((1, 2, 64)),
+            children=Children(turns=draw.choice((1, 4, 30)), parallel=draw.choice((1, 2, 64))),
             tools=self.make_tools(),
             approver=self,
             **options,
@@ -205,11 +205,11 @@ class Tree(Struct, frozen=True):
                 continue
             run = draw.choice(works)
             acts: list[Callable[[], object]] = [
-                lambda run=run, number=number: session.send(run, f"message {number}"),
-                lambda run=run: session.cancel(run),
-                lambda run=run: session.wrap_up(run),
-                lambda: session.detach(),
-                lambda: session.interrupt() and session.send("1", "Go on."),
+                lambda run=run, number=number: session.runs.send(run, f"message {number}"),
+                lambda run=run: session.runs.cancel(run),
+                lambda run=run: session.runs.wrap_up(run),
+                lambda: session.runs.detach(),
+                lambda: session.interrupt() and session.runs.send("1", "Go on."),
             ]
             draw.choice(acts)()
 

@@ -12,7 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import Agent, AssistantMessage, Budget, Reason, Report, Session, TextBlock, Usage
+from mudroom import (
+    Agent,
+    AssistantMessage,
+    Budget,
+    Children,
+    Reason,
+    Report,
+    Session,
+    TextBlock,
+    Usage,
+)
 from mudroom._adapters.journals.memory import MemoryJournal
 from mudroom._adapters.models.scripted import Request, ScriptedModel, call
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent
@@ -101,7 +111,7 @@ class DeepTree:
                 journal=self.journal,
                 budget=self.budget,
                 agents=[PARENT],
-                max_children=self.max_children,
+                children=Children(parallel=self.max_children),
             ) as session:
                 async with asyncio.timeout(1_000):
                     if self.is_map:

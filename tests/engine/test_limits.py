@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from tests.engine.conftest import Lines, Stage, Step, block_texts
@@ -12,7 +13,9 @@ from mudroom import (
     Agent,
     AssistantMessage,
     Budget,
+    Children,
     Effect,
+    Integrations,
     Reason,
     TextBlock,
     ToolCallBlock,
@@ -193,7 +196,9 @@ def test_a_time_limit_stops_all_runs_below_with_one_reason(stage: Stage) -> None
     }
     budget = Budget(seconds=5, depth=2)
     journal = MemoryJournal()
-    work = stage.run(story, tools=[endless], budget=budget, max_children=3, journal=journal)
+    work = stage.run(
+        story, tools=[endless], budget=budget, children=Children(parallel=3), journal=journal
+    )
     report = run_virtual(work)
     reasons = {run: each.reason for run, each in stage.reports.items()}
     begun = ("1.1.1", "1.1.2", "1.1.2.1.1", "1.1.2.1.2", "1.1.3")
@@ -339,14 +344,18 @@ async def test_a_child_that_never_began_does_not_count(stage: Stage, is_resumed:
             return "not now" if child.prompt == "REFUSED" else ""
 
     def stop_waiting(request: Request) -> Answer:
-        stage.session.cancel("1.1.2")
+        stage.session.runs.cancel("1.1.2")
         return "done"
 
     first = [call("task", prompt=prompt) for prompt in ("CHILD", "WAITS", "REFUSED")]
     second = [call("task", prompt="LATER") for _ in range(3)]
     story = {"PARENT": [first, second, "end"], "CHILD": [stop_waiting], "LATER": ["done"]}
     journal = MemoryJournal()
-    options = {"budget": Budget(children=3), "max_children": 1, "hooks": RefusingHooks()}
+    options: dict[str, Any] = {
+        "budget": Budget(children=3),
+        "children": Children(parallel=1),
+        "integrations": Integrations(hooks=RefusingHooks()),
+    }
     await stage.run(story, journal=journal, **options)
     if is_resumed:
         turns = [n for n, event in enumerate(journal.events) if isinstance(event, TurnFinished)]

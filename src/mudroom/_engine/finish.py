@@ -251,7 +251,7 @@ async def _add_changes_of_hooks(run: RunContext, hooks: Hooks) -> None:
 
 def _warn_of_unused_check(run: RunContext, report: Report) -> None:
     """Say once that the check of the session did not run, although files have changed."""
-    check = run.services.check
+    check = run.services.isolation.check
     if not check or run.brief.parent or report.merges or run.services.recorded_work:
         return
     has_changes = report.files_changed or report.observed_changes or report.unknown_changes

@@ -102,7 +102,9 @@ def _sum_answers(
             usage += answer.usage
             model = answer.answered_by or models.get(event.run, "")
             prices.append(
-                services.compute_price(model, answer.usage, uses_table=services.reports_costs)
+                services.compute_price(
+                    model, answer.usage, uses_table=services.model_options.prices
+                )
             )
     known = [price for price in prices if price is not None]
     return usage, round(sum(known), 6) if len(known) == len(prices) else None

@@ -255,7 +255,7 @@ class ChildRun:
         assert self._report is not None
         may_return = (
             self._report.ok
-            and self._returns < run.services.max_returns
+            and self._returns < run.services.isolation.max_returns
             and run.control.phase is Phase.RUNNING
             and not (self._team and self._team.members.is_stopping(self._brief.name))
         )
