@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from mudroom import Integrations, Session
-from mudroom._cli.actions.acp.prepare_session import prepare_session
 from mudroom._cli.actions.load_settings import load_settings
+from mudroom._cli.actions.prepare_editor_session import prepare_session
 from mudroom._cli.actions.prompt_files import list_file_prompts
 from mudroom._cli.actions.session_start import StartOptions
 from mudroom._cli.interactive.plain_ui import PlainUI

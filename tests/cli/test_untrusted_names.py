@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from mudroom._adapters.agent_files import load_context_files
-from mudroom._cli.actions.acp.prepare_session import prepare_session
 from mudroom._cli.actions.load_settings import load_settings
 from mudroom._cli.actions.one_shot import find_call
+from mudroom._cli.actions.prepare_editor_session import prepare_session
 from mudroom._cli.actions.programs.load_programs import load_programs
 from mudroom_hosts.acp.setup import EditorSessionPlan
 

@@ -98,9 +98,8 @@ async def test_the_check_of_a_task_comes_before_those_of_agent_and_session(
         workspace=WorkspaceKind.ISOLATED,
         check=OTHER_CHECK if is_of_agent else "",
     )
-    await run(
-        stage, write("good\n"), agent, isolation=Isolation(check="" if is_of_agent else OTHER_CHECK)
-    )
+    check = "" if is_of_agent else OTHER_CHECK
+    await run(stage, write("good\n"), agent, isolation=Isolation(check=check, max_returns=0))
     assert list_checks(stage) == [(TASK_CHECK, True)]
     assert list_tasks(path) == [(1, "completed", "written")]
     assert (stage.folder / "code.txt").read_text() == "good\n"

@@ -169,6 +169,7 @@ WIRES: dict[str, type[WireModel]] = {
         (500, "Failed to initialize samplers: failed to parse grammar"),
         (400, "Invalid schema for function 'find': regex lookaround is not supported"),
         (400, "tools.0.input_schema: unsupported format 'email'"),
+        (400, "properties[x].format: only 'enum' and 'date-time' are supported for STRING type"),
     ],
 )
 async def test_tools_are_sent_once_more_without_patterns(wire: str, status: int, text: str) -> None:

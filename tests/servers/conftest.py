@@ -19,8 +19,8 @@ from mudroom import Integrations, ServerSpec, Session
 from mudroom._adapters.integrations.hook_programs.events import RULES
 from mudroom._adapters.integrations.plugins.spec import Plugin
 from mudroom._adapters.models.providers import list_usable_models
-from mudroom._cli.actions.agent_sdk.serve import choose_servers
 from mudroom._cli.actions.parse_json_flags import parse_inline_agents
+from mudroom._cli.actions.serve_sdk import choose_servers
 from mudroom._core.agents import Mode
 from mudroom.permissions.rules import Permissions
 from mudroom.testing import ScriptedModel

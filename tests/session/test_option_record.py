@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, Budget, Session
+from mudroom import Agent, Budget, Isolation, Session
 from mudroom._adapters.journals.sqlite.folder import get_session_path
 from mudroom._adapters.journals.sqlite.reader import open_reader
 from mudroom._adapters.models.scripted import Answer, Request, ScriptedModel, call
@@ -103,6 +103,15 @@ async def test_an_option_that_is_named_wins_over_the_record(tmp_path: Path) -> N
         "child_turns": 31,
         "budget": {"usd": 5.0},
     }
+
+
+async def test_a_group_that_is_named_keeps_what_it_does_not_change(tmp_path: Path) -> None:
+    session = await interrupt(tmp_path, check="true", isolated_mb=77, child_turns=9)
+    isolation = Isolation(max_mb=88)
+    async with open_session(tmp_path, resume=session, isolation=isolation) as resumed:
+        await resumed.resume_unfinished()
+    expected = {"check": "true", "isolated_mb": 88, "child_turns": 9}
+    assert read_options(tmp_path, session)[1] == expected
 
 
 async def test_an_agent_that_is_given_again_replaces_the_recorded_one(tmp_path: Path) -> None:

@@ -82,7 +82,10 @@ async def test_work_is_merged_when_the_check_succeeds_with_the_merged_files(
     before = hash_folder(project / ".git")
     command = "pwd; cat dirty.txt one.txt && echo trace > trace.txt"
     report, model, events = await run_checked(
-        project, {"one": write("one", "1")}, isolation=Isolation(check=command), sandbox="full"
+        project,
+        {"one": write("one", "1")},
+        isolation=Isolation(check=command, max_returns=0),
+        sandbox="full",
     )
     assert report.files_changed == ("one.txt",)
     assert (project / "one.txt").read_text() == "1\n"
@@ -115,7 +118,9 @@ async def test_a_child_repairs_its_work_after_a_red_check(project: Path) -> None
             [call("bash", command="cat one.txt a.txt; echo good > one.txt")],
         ]
     }
-    report, model, events = await run_checked(project, steps, isolation=Isolation(max_returns=1))
+    report, model, events = await run_checked(
+        project, steps, isolation=Isolation(check=CHECK, max_returns=1)
+    )
     assert (project / "one.txt").read_text() == "good\n"
     assert list_states(events) == {"1.1.1": "red", "1.1.1~2": "merged"}
     returned = next(each for each in model.requests if each.prompt == "one" and each.turn == 2)
@@ -157,7 +162,7 @@ def test_the_counts_of_merges_have_each_work_once() -> None:
 async def test_a_check_that_fails_without_the_work_goes_to_the_parent(project: Path) -> None:
     write_files(project, {"user.txt": "bad\n"})
     _, model, events = await run_checked(
-        project, {"one": write("one", "1")}, isolation=Isolation(max_returns=3)
+        project, {"one": write("one", "1")}, isolation=Isolation(check=CHECK, max_returns=3)
     )
     assert "The check fails without the child's changes, too" in get_results(model)[0]
     assert list_states(events) == {"1.1.1": "red"}
@@ -174,7 +179,7 @@ async def test_a_check_that_takes_too_long_fails(project: Path) -> None:
     _, model, events = await run_checked(
         project,
         {"one": write("one", "1")},
-        isolation=Isolation(check="echo slow; sleep 1000", check_seconds=2),
+        isolation=Isolation(check="echo slow; sleep 1000", check_seconds=2, max_returns=0),
     )
     assert "sleep 1000 (timed out, " in get_results(model)[0]
     assert "slow" in get_results(model)[0]
@@ -184,7 +189,9 @@ async def test_a_check_that_takes_too_long_fails(project: Path) -> None:
 async def test_no_process_of_a_check_outlives_it(project: Path) -> None:
     marker = f"sleep 98{os.getpid()}.5"
     await run_checked(
-        project, {"one": write("one", "1")}, isolation=Isolation(check=f"{marker} & true")
+        project,
+        {"one": write("one", "1")},
+        isolation=Isolation(check=f"{marker} & true", max_returns=0),
     )
     assert (project / "one.txt").exists()
     assert not find_processes(marker)
@@ -391,7 +398,7 @@ async def test_a_rule_can_deny_a_check(project: Path) -> None:
     _, model, _ = await run_checked(
         project,
         {"one": write("one", "1")},
-        isolation=Isolation(check="make test"),
+        isolation=Isolation(check="make test", max_returns=0),
         permissions=rules,
     )
     assert "the check 'make test' may not run" in get_results(model)[0]

@@ -299,15 +299,15 @@ async def test_quota(tmp_path: Path, land: Land) -> None:
     project = make_repository(tmp_path / "app", {"a": "a\n"})
     write_files(project, {"data": os.urandom(700_000)})
     before = read_files(project)
-    result = await land(project, "echo x > a", isolated_mb=1)
+    result = await land(project, "echo x > a", isolation=Isolation(max_mb=1))
     assert "take 1 MiB; one more of 1 MiB would pass the limit of 1 MiB" in result
     assert "isolated_mb" in result
     assert read_files(project) == before
     write_files(project, {"more": os.urandom(700_000)})
-    result = await land(project, "echo x > a", isolated_mb=1)
+    result = await land(project, "echo x > a", isolation=Isolation(max_mb=1))
     assert "has 1 MiB of files that git does not ignore" in result
     assert "can have 1 MiB" in result
-    result = await land(project, "echo x > a", isolated_mb=20)
+    result = await land(project, "echo x > a", isolation=Isolation(max_mb=20))
     assert (project / "a").read_text() == "x\n"
 
 

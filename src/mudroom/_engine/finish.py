@@ -38,9 +38,9 @@ TOO_LARGE = (
     "shorten the prompt, or raise the limit of the run or of its session"
 )
 
-NO_SECOND = (
-    "not started: {unspent} are unspent, which cover one request of about {size:,} tokens, and a "
-    "run needs a second one to end with words: raise the limit of the run or of its session"
+NO_LAST_TURN = (
+    "not started: {unspent} are unspent, which cover a request of about {size:,} tokens, but no "
+    "summary after it: raise the limit of the run or of its session"
 )
 
 NOT_COVERED = (
@@ -132,7 +132,7 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
     left = state.maximum - state.spent
     if not run.turn and left > 0 and state.name in SHARED_LIMITS:
         size = run.compute_request_range().minimum
-        text = NOT_COVERED if run.meter.has_others_below(state) else NO_SECOND
+        text = NOT_COVERED if run.meter.has_others_below(state) else NO_LAST_TURN
         if _compute_least_amount(run, state.name, size) >= left:
             text = TOO_LARGE
         error = text.format(size=size, unspent=state.name.format_amounts(left, state.maximum))

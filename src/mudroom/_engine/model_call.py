@@ -176,7 +176,6 @@ def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
     most = tokens.maximum
     minimum: dict[Limit, float] = dict.fromkeys(_INPUT_LIMITS, tokens.minimum)
     maximum: dict[Limit, float] = dict.fromkeys(_INPUT_LIMITS, most)
-    again = minimum.copy()
     prices = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
     if run.meter.compute_amount_left(Limit.USD) is not None:
         # The provider may write the whole request to its cache. That it reads earlier messages
@@ -187,8 +186,6 @@ def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
         cached = Usage(input_tokens=tokens.minimum, cache_read_tokens=repeated)
         written = Usage(input_tokens=most, cache_write_tokens=most)
         minimum[Limit.USD] = _compute_price(run, cached)
-        read = Usage(input_tokens=tokens.minimum, cache_read_tokens=tokens.minimum)
-        again[Limit.USD] = _compute_price(run, read)
         maximum[Limit.USD] = max(
             _compute_price(run, written), _compute_price(run, Usage(input_tokens=most))
         )
@@ -204,7 +201,6 @@ def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
         is_summary=is_summary,
         is_child=run.brief.depth > 0,
         size=most,
-        again=again,
     )
 
 

@@ -100,7 +100,7 @@ class RunContext:
             temperature=agent.temperature,
             top_p=agent.top_p,
             max_tokens=self.max_output_tokens,
-            server_tools=self._list_provider_tools(),
+            provider_tools=self._list_provider_tools(),
             effort=agent.effort,
             cache_key=f"{self.services.session}:{agent.name}",
         )

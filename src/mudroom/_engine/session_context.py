@@ -199,7 +199,7 @@ class RequestHeads:
 
     def describe(self, config: RequestConfig) -> RequestHead:
         """Return the head of a run for its event. It contains only what is not recorded yet."""
-        key = (config.system, tuple(map(id, config.tools)), config.server_tools)
+        key = (config.system, tuple(map(id, config.tools)), config.provider_tools)
         if key in self._cache:
             return self._cache[key][1]
         head = self._describe(config)
@@ -212,7 +212,7 @@ class RequestHeads:
         tools = [
             ToolDescription(tool.name, tool.description, tool.parameters) for tool in config.tools
         ]
-        head_id = _compute_id((config.system, tools, config.server_tools))
+        head_id = _compute_id((config.system, tools, config.provider_tools))
         if head_id in self._recorded:
             return RequestHead(head_id)
         system_id = _compute_id(config.system)
@@ -221,7 +221,7 @@ class RequestHeads:
         parts.update(zip(tool_ids, tools, strict=True))
         new_parts = {name: part for name, part in parts.items() if name not in self._recorded}
         self._recorded |= {head_id, *new_parts}
-        return RequestHead(head_id, system_id, tool_ids, config.server_tools, new_parts)
+        return RequestHead(head_id, system_id, tool_ids, config.provider_tools, new_parts)
 
 
 def _compute_id(value: object) -> str:

@@ -234,7 +234,7 @@ def explain_missing_search(agent: Agent, model: Model, options: SessionOptions) 
         return []
     if not is_allowed and not options.allow_net:
         reason = "use --allow-net, or the allow rule WebSearch"
-    elif "web_search" not in getattr(model, "server_tools", ()):
+    elif "web_search" not in getattr(model, "provider_tools", ()):
         reason = f"mudroom knows no web search of {model.name}"
     elif not is_allowed and options.permissions.can_ask:
         reason = "the provider does not ask before a search; the allow rule WebSearch permits it"

@@ -9,17 +9,15 @@ from functools import cache
 from inspect import Parameter, Signature, signature
 from types import MappingProxyType
 from typing import (
-    Annotated,
     Any,
     Concatenate,
     NamedTuple,
     ParamSpec,
     TypeVar,
     get_args,
-    get_origin,
 )
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import FieldInfo, fields, replace
 
 from .._adapters.integrations.hook_programs.spec import HookSpec
@@ -186,13 +184,12 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     integrations: Integrations = Integrations()
 
     def __post_init__(self) -> None:
-        for place in list_places(SessionOptions).values():
+        for place, minimum, maximum in _list_amounts():
             owner = place.find_owner(self)
             # `make_options` refuses a value that is not the group.
-            if place.limits is None or not isinstance(owner, place.owner):
+            if not isinstance(owner, place.owner):
                 continue
             amount = getattr(owner, place.field.name)
-            minimum, maximum = place.limits
             if amount is not None or place.field.default is not None:
                 check_amount(
                     place.field.name,
@@ -210,13 +207,11 @@ class Place(NamedTuple):
     Arguments:
         group: field of the struct that has the option, None for one without a group.
         field: the option itself. owner: the struct that it is a field of.
-        limits: smallest and largest value, None for an option that is no amount.
     """
 
     group: str | None
     field: FieldInfo
     owner: type[Struct]
-    limits: tuple[int, int | None] | None
 
     def find_owner(self, options: Struct) -> Any:  # noqa: ANN401  of any group
         """Return the struct that has the option: the options, or one of their groups."""
@@ -236,22 +231,25 @@ def list_places(struct: type[Struct]) -> dict[str, Place]:
     places: dict[str, Place] = {}
     for field in fields(struct):
         if not isinstance(field.default, OptionGroup):
-            limits = _find_limits(field.type)
-            places[field.encode_name] = Place(None, field, struct, limits)
+            places[field.encode_name] = Place(None, field, struct)
             continue
         owner = type(field.default)
         for inner in fields(field.default):
-            limits = _find_limits(inner.type)
-            places[inner.encode_name] = Place(field.name, inner, owner, limits)
+            places[inner.encode_name] = Place(field.name, inner, owner)
     return places
 
 
-def _find_limits(hint: object) -> tuple[int, int | None] | None:
-    """Return the limits of an amount from its type; None if the type has none."""
-    if get_origin(hint) is Annotated:
-        meta = next(each for each in get_args(hint) if isinstance(each, Meta))
-        return int(meta.ge or 0), None if meta.le is None else int(meta.le)
-    return next(filter(None, map(_find_limits, get_args(hint))), None)
+@cache
+def _list_amounts() -> tuple[tuple[Place, int, int | None], ...]:
+    """Return the options that are amounts, each with its smallest and its largest value."""
+    amounts: list[tuple[Place, int, int | None]] = []
+    for place in list_places(SessionOptions).values():
+        # `int` with limits, perhaps as one choice of a union.
+        for hint in (place.field.type, *get_args(place.field.type)):
+            for meta in getattr(hint, "__metadata__", ()):
+                largest = None if meta.le is None else int(meta.le)
+                amounts.append((place, int(meta.ge or 0), largest))
+    return tuple(amounts)
 
 
 def gather_options(values: Mapping[str, Any], base: Struct) -> dict[str, Any]:
@@ -307,7 +305,7 @@ def make_options(values: Mapping[str, Any]) -> SessionOptions:
         raise UnknownName("option", unknown[0], names, where="Session")
     for name in values:
         if name not in names:
-            group, field, owner, _ = places[name]
+            group, field, owner = places[name]
             text = (
                 f"Session({name}=...) is deprecated: use {group}={owner.__name__}({field.name}=...)"
             )

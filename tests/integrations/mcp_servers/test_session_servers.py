@@ -343,7 +343,7 @@ def test_servers_that_are_not_used_cost_no_import_and_no_process(tmp_path: Path)
 import asyncio, sys
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from pathlib import Path
-from mudroom import Session
+from mudroom import Integrations, Session
 from mudroom._adapters.models.scripted import ScriptedModel
 from tests.integrations.mcp_servers.servers import make_quick
 
@@ -355,10 +355,10 @@ async def main():
     servers = [make_quick(name, log=Path({str(log)!r})) for name in ("one", "two", "three")]
     async with Session(
         model=ScriptedModel(["done"]), cwd={str(tmp_path)!r}, home={str(tmp_path / "home")!r},
-        environ={{}}, sandbox="off", mcp_servers=servers,
+        environ={{}}, sandbox="off", integrations=Integrations(mcp_servers=servers),
     ) as session:
         assert (await session.run("Do nothing.")).ok
-        assert {{each.state for each in session.mcp_servers}} == {{"not started"}}
+        assert {{each.state for each in session.mcp.servers}} == {{"not started"}}
 
 asyncio.run(main())
 assert not started, started

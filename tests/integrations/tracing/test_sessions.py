@@ -179,7 +179,7 @@ async def test_mcp_servers_get_the_span_of_the_call(tmp_path: Path, receiver: Ot
     async with open_session(
         tmp_path,
         answer,
-        integrations=Integrations(mcp_servers=[make_quick(log=log)]),
+        integrations=Integrations(tracing=Tracing(), mcp_servers=[make_quick(log=log)]),
         permissions=Permissions(rules=(Rule(Verdict.ALLOW, "mcp__quick__add"),)),
     ) as session:
         await session.run("go")

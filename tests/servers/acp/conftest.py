@@ -13,7 +13,7 @@ import pytest
 from tests.waiting import SECONDS
 
 from mudroom import Integrations, Session
-from mudroom._cli.actions.acp.serve import fetch_server_prompt, list_server_prompts
+from mudroom._cli.actions.serve_acp import fetch_server_prompt, list_server_prompts
 from mudroom._core.agents import Mode
 from mudroom._core.budgets import Budget
 from mudroom._core.ports import Approver

@@ -21,7 +21,7 @@ from mcp.shared.message import SessionMessage
 from tests.waiting import SECONDS
 
 from mudroom import Permissions, Session
-from mudroom._cli.actions.programs.serve_mcp import find_owner
+from mudroom._cli.actions.serve_mcp import find_owner
 from mudroom._core.agents import Mode
 from mudroom._core.ports import Approver
 from mudroom.driving import ListenOptions, ServerAddress

@@ -281,13 +281,13 @@ class AnthropicReader:
         """Replace the counts that are set: each event reports totals and may leave some out."""
         if usage is None:
             return
-        *counts, details, server_tools, writes = astuple(usage)
+        *counts, details, searched, writes = astuple(usage)
         for name, count in zip(_COUNT_NAMES, counts, strict=True):
             if count is not None:
                 self._counts[name] = count
         if details and (thinking := details.get("thinking_tokens")) is not None:
             self._counts["thinking"] = thinking
-        if server_tools and (searches := server_tools.get("web_search_requests")) is not None:
+        if searched and (searches := searched.get("web_search_requests")) is not None:
             self._counts["searches"] = searches
         if writes and (tokens := writes.get("ephemeral_1h_input_tokens")) is not None:
             self._counts["hour"] = tokens
@@ -339,7 +339,7 @@ class AnthropicModel(WireModel):
     BASE_URL = "https://api.anthropic.com"
     TOOLS_OFF = b'"tool_choice":{"type":"none"}'
     # Later versions of the tool also run code, and few models have them.
-    SERVER_TOOLS = MappingProxyType(
+    PROVIDER_TOOLS = MappingProxyType(
         {"web_search": {"type": "web_search_20250305", "name": "web_search"}}
     )
 
@@ -365,7 +365,7 @@ class AnthropicModel(WireModel):
             fields["output_config"] = {"effort": effort}
         mark = get_cache_mark(self.facts)
         tools = [_encode_tool(tool, names) for tool in config.tools]
-        tools += self.encode_server_tools(config)
+        tools += self.encode_provider_tools(config)
         if tools:
             tools[-1] |= mark
             fields["tools"] = tools
@@ -427,6 +427,10 @@ class AnthropicConversation(MarkedConversation):
         self._pauses = pauses + 1
         self._ends_before_pause = ends
         return None
+
+    def _remove_refused(self, refusal: str) -> str:
+        # The API wants the paused part of an answer back unchanged.
+        return "" if self._paused else super()._remove_refused(refusal)
 
     def _forget_pause(self) -> None:
         """Remove the sent part of a paused answer: the whole answer will be appended."""

@@ -10,6 +10,9 @@ from msgspec import Struct
 _SAMPLING = frozenset({"temperature", "top_p"})
 # Tokens; a shorter answer would be useless.
 MIN_OUTPUT = 256
+# Gemini 3 refuses a call that another model made without a signature, but accepts this value in
+# its place.
+NO_SIGNATURE = "skip_thought_signature_validator"
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
@@ -33,7 +36,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
             such as another model's; None sends no such field.
         tells_price: the host states the price of an answer on request.
         takes_images: the model accepts images.
-        server_tools: tools the provider runs for the model, such as "web_search".
+        provider_tools: tools the provider runs for the model, such as "web_search".
         marks_cache: the host caches a prompt of Chat Completions only up to parts marked with
             `cache_control`.
         keeps_cache_hour: the host keeps cache entries for an hour on request.
@@ -65,7 +68,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     absent_reasoning: str | None = None
     tells_price: bool = False
     takes_images: bool = False
-    server_tools: frozenset[str] = frozenset()
+    provider_tools: frozenset[str] = frozenset()
     marks_cache: bool = False
     keeps_cache_hour: bool = False
     takes_cache_key: bool = False
@@ -111,7 +114,7 @@ _OPENAI = (
 _REASONING = _START + r"(o\d|gpt-([5-9]|\d\d))"
 _NO_SAMPLING: dict[str, Any] = {"refused": _SAMPLING}
 _MISTRAL: dict[str, Any] = {"needs_short_ids": True, "alternates": True}
-_SEARCH: dict[str, Any] = {"server_tools": frozenset({"web_search"})}
+_SEARCH: dict[str, Any] = {"provider_tools": frozenset({"web_search"})}
 
 # A later row overrides the facts of earlier ones; refused fields add up.
 _ROWS = (

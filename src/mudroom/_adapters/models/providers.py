@@ -55,7 +55,6 @@ def _make_compatible(
     model: str = "",
     prefixes: tuple[str, ...] = (),
     key_vars: tuple[str, ...] = (),
-    url_vars: tuple[str, ...] = (),
     describes_models: bool = False,
 ) -> Provider:
     """Make a provider that speaks the OpenAI protocol; one on loopback needs no key."""
@@ -64,7 +63,7 @@ def _make_compatible(
         aliases=aliases,
         base_url=base_url,
         key_vars=key_vars or (f"{name.upper()}_API_KEY",),
-        url_vars=url_vars or (f"{name.upper()}_BASE_URL",),
+        url_vars=(f"{name.upper()}_BASE_URL",),
         model_vars=(f"{name.upper()}_MODEL",),
         default_model=model,
         model_prefixes=prefixes,

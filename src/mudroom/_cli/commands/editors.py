@@ -27,7 +27,7 @@ def acp(
     An editor starts this command. It shows children as sessions of their own, if it can.
     """
     flags = {"model": model, "permission_mode": permission_mode, "trust": trust}
-    from ..actions.acp.serve import check_setup, serve_acp
+    from ..actions.serve_acp import check_setup, serve_acp
 
     if is_check:
         return check_setup(flags)

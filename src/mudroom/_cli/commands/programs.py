@@ -89,7 +89,7 @@ def serve(
     mudroom serve token add alice
     mudroom mcp serve --listen 127.0.0.1:8701
     """
-    from ..actions.programs.serve_mcp import McpServeFlags, serve_mcp
+    from ..actions.serve_mcp import McpServeFlags, serve_mcp
 
     chosen = McpServeFlags(
         listen=listen or "",

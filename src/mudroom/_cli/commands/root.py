@@ -290,7 +290,7 @@ def root_command(
 
     sdk = click.get_current_context().obj
     if isinstance(sdk, SdkFlags):
-        from ..actions.agent_sdk.serve import serve_agent_sdk
+        from ..actions.serve_sdk import serve_agent_sdk
 
         flags["output_format"] = "stream-json"
         options = prepare_start(cwd, selection, flags, verbose=verbose, quiet=quiet)

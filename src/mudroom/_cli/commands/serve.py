@@ -108,7 +108,7 @@ def serve(
     """
     if ctx.invoked_subcommand:
         return None
-    from ..actions.http.serve import ServeFlags, serve_http
+    from ..actions.serve_http import ServeFlags, serve_http
 
     chosen = ServeFlags(
         listen=listen,
@@ -159,7 +159,7 @@ def add_token(owner: str, as_json: bool, store: str | None, **fields: object) ->
 
     Sessions belong to owners: tokens of the same owner see the same sessions.
     """
-    from ..actions.http import tokens
+    from ..actions import service_tokens as tokens
 
     return tokens.add_token(owner, as_json=as_json, store=store, **fields)
 
@@ -169,7 +169,7 @@ def add_token(owner: str, as_json: bool, store: str | None, **fields: object) ->
 @json_option
 def list_tokens(as_json: bool, store: str | None) -> int:
     """List the tokens without their secrets."""
-    from ..actions.http import tokens
+    from ..actions import service_tokens as tokens
 
     return tokens.list_tokens(as_json=as_json, store=store)
 
@@ -179,7 +179,7 @@ def list_tokens(as_json: bool, store: str | None) -> int:
 @store_option
 def remove_token(token_id: str, store: str | None) -> int:
     """Remove a token; its owner keeps the sessions."""
-    from ..actions.http import tokens
+    from ..actions import service_tokens as tokens
 
     return tokens.remove_token(token_id, store=store)
 

@@ -90,7 +90,6 @@ class RequestPlan(Struct, frozen=True):
         is_summary: true for the summary at the end of a run.
         is_child: true for a run that others may work beside.
         size: tokens of the request, estimated from above.
-        again: amounts of the same request sent once more, estimated from below.
     """
 
     minimum: Mapping[Limit, float]
@@ -101,7 +100,6 @@ class RequestPlan(Struct, frozen=True):
     is_summary: bool = False
     is_child: bool = False
     size: int = 0
-    again: Mapping[Limit, float] = {}
 
     def compute_sent(self, tokens: int) -> dict[Limit, float]:
         """Return the amounts of this number of tokens in a request."""

@@ -251,10 +251,6 @@ class _WaitingRequest:
             return False
         # Nothing could become free: the request may take all that is not held for last turns.
         minimum = min(sent, plan.minimum.get(limit, 0))
-        if self._is_first and self._owns(room):
-            # The estimates may be too low: a run whose limit covers one request would end silently.
-            second = plan.again.get(limit, 0) + price * plan.min_answer
-            free = min(free, account.left - held - second)
         return self._cut(account, free - minimum, plan.min_answer)
 
     def _estimate_sent(self, room: _Room) -> float:
@@ -274,7 +270,7 @@ class _WaitingRequest:
             return False
         # One summary may pass a limit: that of the run whose limit it is. A run below must leave
         # something of the limit for that, whatever its own summary costs.
-        is_owner = self._owns(room)
+        is_owner = not room.meter.is_run or (self._is_own and room.meter is self._meter)
         needed = plan.minimum.get(limit, 0) if is_owner else sent
         if self._cut(account, account.left - needed, plan.min_answer):
             return True
@@ -282,10 +278,6 @@ class _WaitingRequest:
             return False
         self._tokens = min(self._tokens, plan.min_answer)
         return True
-
-    def _owns(self, room: _Room) -> bool:
-        """Return whether a limit is the run's own, or that of the session."""
-        return not room.meter.is_run or (self._is_own and room.meter is self._meter)
 
     def _cut(self, account: Account, free: float, shortest: int, longest: int = 0) -> bool:
         """Cut the answer to a free amount. Return False if that is less than the shortest.

@@ -293,7 +293,7 @@ class ResponsesModel(WireModel):
     WIRE = WIRE
     BASE_URL = "https://api.openai.com/v1"
     TOOLS_OFF = b'"tool_choice":"none"'
-    SERVER_TOOLS = MappingProxyType({"web_search": {"type": "web_search"}})
+    PROVIDER_TOOLS = MappingProxyType({"web_search": {"type": "web_search"}})
 
     def build_url(self, base_url: str) -> str:
         return f"{base_url}/responses"
@@ -315,7 +315,7 @@ class ResponsesModel(WireModel):
         if system.strip() and not self.facts.bills_cache_writes:
             fields["instructions"] = system
         tools = [_encode_tool(tool, names) for tool in config.tools]
-        tools += self.encode_server_tools(config)
+        tools += self.encode_provider_tools(config)
         if tools:
             fields["tools"] = tools
         return encode(fields)[:-1] + b',"input":['

@@ -21,9 +21,12 @@ _NO_SEARCH = compile_later(
 _FIELD = compile_later(
     r"\b(max_completion_tokens|max_tokens|temperature|top_p|stream_options|tool_choice"
     r"|reasoning_effort|prompt_cache_key|prompt_cache_breakpoint|cache_control|effort"
-    r"|output_config|thinking_?[lL]evel)\b"
+    r"|output_config|[tT]hinking[_ ]?[lL]evel)\b"
 )
-_EFFORT_FIELDS = frozenset({"reasoning_effort", "output_config", "thinkingLevel", "thinking_level"})
+_EFFORT_FIELDS = frozenset({"reasoning_effort", "output_config"})
+_NO_SEALED_REASONING = compile_later(
+    r"(?i)encrypted[ _]content\b.{0,40}\b(not|un)[ -]?(supported|available|permitted|allowed)"
+)
 _MISSING_REASONING = compile_later(
     r"(?i)reasoning_content\b.{0,60}"
     r"\b(passed back|missing|required|must be (set|provided|included))"
@@ -35,8 +38,8 @@ PATTERNS = "pattern"
 _REFUSED_PATTERN = compile_later(
     r"(?i)failed to (parse|compile) (the )?grammar|failed to initialize samplers"
     r"|look-?(ahead|behind|around)|(invalid|unsupported|unknown) (regex|regular expression|format)"
-    r"|\b(pattern|format|regex)\b.{0,60}\b(not (valid|supported|permitted|allowed)|unsupported"
-    r"|invalid)"
+    r"|\bformat: only|\b(pattern|format|regex)\b.{0,60}"
+    r"\b(not (valid|supported|permitted|allowed)|unsupported|invalid)"
 )
 # These only narrow strings, so leaving them out makes a schema looser but not wrong.
 _ANNOTATIONS = frozenset({"pattern", "format"})
@@ -108,8 +111,10 @@ def _learn_shape(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | No
     if PATTERNS not in facts.refused and _REFUSED_PATTERN.search(refusal):
         facts = replace(facts, refused=facts.refused | {PATTERNS})
         return facts, "the schemas of the tools have no patterns and formats"
-    if facts.server_tools and _NO_SEARCH.search(refusal):
-        return replace(facts, server_tools=frozenset()), "the model does not search the web"
+    if facts.encrypts_reasoning and _NO_SEALED_REASONING.search(refusal):
+        return replace(facts, encrypts_reasoning=False), "encrypted reasoning is not asked for"
+    if facts.provider_tools and _NO_SEARCH.search(refusal):
+        return replace(facts, provider_tools=frozenset()), "the model does not search the web"
     return None
 
 
@@ -130,7 +135,7 @@ def _learn_field(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | No
     field = match[1]
     if field == "reasoning_effort" and "tools" in refusal and not facts.tool_effort:
         return replace(facts, tool_effort="none"), "the model does not reason beside tools"
-    if field in _EFFORT_FIELDS:
+    if field in _EFFORT_FIELDS or field.lower().startswith("thinking"):
         field = "effort"
         if not facts.takes_effort:
             return None

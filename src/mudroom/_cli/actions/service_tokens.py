@@ -10,12 +10,12 @@ from msgspec.structs import asdict
 
 from mudroom_serve.state.tokens import Token, TokenRecords
 
-from ...._projections.safe_text import sanitize_line
-from ...output.json_output import print_json
-from ...output.listing import print_rows
-from ...output.progress import print_notice
-from ..load_settings import load_settings
-from ..server_state import open_state
+from ..._projections.safe_text import sanitize_line
+from ..output.json_output import print_json
+from ..output.listing import print_rows
+from ..output.progress import print_notice
+from .load_settings import load_settings
+from .server_state import open_state
 
 
 def add_token(owner: str, *, as_json: bool, store: str | None, **fields: object) -> int:

@@ -12,25 +12,25 @@ from mudroom_serve.server import HttpServer
 from mudroom_serve.setup import CommandLine, ListedAgent, ServedSessionPlan, ServiceOptions
 from mudroom_serve.state.tokens import TokenRecords
 
-from ...._core.ports import Approver, SessionStore, WorkerProcesses
-from ...._platform.event_loop import run_event_loop
-from ...._session.config import Settings
-from ...._session.session import Session
-from ....driving import ServerAddress
-from ....errors import UsageError
-from ...output.notices.log import show_log
-from ...output.progress import print_notice
-from ...output.signals import handle_signals
-from ..agents import list_usable_agents
-from ..listen_flags import ListenFlags, make_listen_options
-from ..load_permissions import load_permissions
-from ..load_settings import load_settings, require_folder
-from ..open_session import create_session, to_budget
-from ..programs.load_programs import list_server_names, load_programs
-from ..server_state import open_state
-from ..session_start import SessionStart
-from ..session_store import delete_expired_sessions
-from ..user_store import open_store
+from ..._core.ports import Approver, SessionStore, WorkerProcesses
+from ..._platform.event_loop import run_event_loop
+from ..._session.config import Settings
+from ..._session.session import Session
+from ...driving import ServerAddress
+from ...errors import UsageError
+from ..output.notices.log import show_log
+from ..output.progress import print_notice
+from ..output.signals import handle_signals
+from .agents import list_usable_agents
+from .listen_flags import ListenFlags, make_listen_options
+from .load_permissions import load_permissions
+from .load_settings import load_settings, require_folder
+from .open_session import create_session, to_budget
+from .programs.load_programs import list_server_names, load_programs
+from .server_state import open_state
+from .session_start import SessionStart
+from .session_store import delete_expired_sessions
+from .user_store import open_store
 
 # The part of the places that one owner may take, without --parallel-owner.
 _OWN_PART = 0.75
@@ -114,7 +114,7 @@ async def open_workers(settings: Settings) -> AsyncGenerator[WorkerProcesses | N
     if settings.worker == "local":
         yield None
         return
-    from .... import Workers
+    from ... import Workers
 
     async with Workers(settings.worker) as workers:
         yield workers

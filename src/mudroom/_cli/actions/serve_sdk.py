@@ -24,33 +24,33 @@ from mudroom_hosts.agent_sdk.setup import (
 )
 from mudroom_hosts.line_streams import LineInput, LineOutput
 
-from ...._adapters import agent_files
-from ...._adapters.agent_files import load_output_styles
-from ...._adapters.agent_files.locations import SOURCES, find_places
-from ...._adapters.integrations.hook_programs.events import RULES
-from ...._adapters.models.providers import list_usable_models
-from ...._core.agents import Agent, Mode
-from ...._core.tool_names import parse_tool_patterns
-from ...._platform.event_loop import run_event_loop
-from ...._session.agent_catalog import KNOWN_TOOLS
-from ....errors import SessionPaused, UsageError
-from ....permissions.rules import RULE_VERDICTS, Rule, Verdict, parse_rule
-from ...output.notices.log import show_log
-from ...output.notices.start import select_new_notices
-from ...output.progress import print_notice
-from ...output.signals import handle_signals
-from ..load_permissions import load_permissions
-from ..open_session import create_session
-from ..parse_json_flags import load_json_schema, parse_inline_agents
-from ..programs.load_programs import load_programs
-from ..prompt_files import list_file_prompts
-from ..session_start import SessionStart, StartOptions
-from ..session_store import delete_expired_sessions
+from ..._adapters import agent_files
+from ..._adapters.agent_files import load_output_styles
+from ..._adapters.agent_files.locations import SOURCES, find_places
+from ..._adapters.integrations.hook_programs.events import RULES
+from ..._adapters.models.providers import list_usable_models
+from ..._core.agents import Agent, Mode
+from ..._core.tool_names import parse_tool_patterns
+from ..._platform.event_loop import run_event_loop
+from ..._session.agent_catalog import KNOWN_TOOLS
+from ...errors import SessionPaused, UsageError
+from ...permissions.rules import RULE_VERDICTS, Rule, Verdict, parse_rule
+from ..output.notices.log import show_log
+from ..output.notices.start import select_new_notices
+from ..output.progress import print_notice
+from ..output.signals import handle_signals
+from .load_permissions import load_permissions
+from .open_session import create_session
+from .parse_json_flags import load_json_schema, parse_inline_agents
+from .programs.load_programs import load_programs
+from .prompt_files import list_file_prompts
+from .session_start import SessionStart, StartOptions
+from .session_store import delete_expired_sessions
 
 if TYPE_CHECKING:
-    from ...._adapters.integrations.config_files import Finding
-    from ...._adapters.integrations.mcp_servers.spec import ServerSpec
-    from ...._session.session import Session
+    from ..._adapters.integrations.config_files import Finding
+    from ..._adapters.integrations.mcp_servers.spec import ServerSpec
+    from ..._session.session import Session
 
 _TRUE = ("1", "true", "yes", "on")
 
@@ -236,7 +236,7 @@ class _SessionPlanner:
         from_files = self._programs.servers if self._programs and not self._is_strict else ()
         if not entries:
             return list(from_files)
-        from ...._adapters.integrations.mcp_servers.load import parse_servers
+        from ..._adapters.integrations.mcp_servers.load import parse_servers
 
         origin = "--mcp-config"
         folder = self._options.cwd
@@ -333,7 +333,7 @@ def _parse(
     name: str, entry: object, origin: str, folder: str, environ: Mapping[str, str]
 ) -> tuple[dict[str, ServerSpec], Sequence[Finding]]:
     """Return the server of an entry by its name, and the findings about it."""
-    from ...._adapters.integrations.mcp_servers.load import parse_servers  # slow to import
+    from ..._adapters.integrations.mcp_servers.load import parse_servers  # slow to import
 
     loaded = parse_servers({name: entry}, origin=origin, folder=folder, environ=environ)
     return {server.name: server for server in loaded.servers}, loaded.findings

@@ -11,24 +11,24 @@ from mudroom_hosts.mcp.host_tasks import DEFAULT_PARALLEL, Owner
 from mudroom_hosts.mcp.server import McpOptions, McpServer, require_package
 from mudroom_serve.state.tokens import TokenRecords
 
-from ...._adapters.integrations.mcp_servers.server_process import NESTING_VARIABLE
-from ...._core.budgets import Budget
-from ...._core.ports import Approver
-from ...._platform.event_loop import run_event_loop
-from ...._session.session import Session
-from ....driving import ListenOptions, Refusal, ServerAddress
-from ....errors import UsageError
-from ...output.notices.log import show_log
-from ...output.notices.start import select_new_notices
-from ...output.progress import print_notice
-from ...output.signals import handle_signals
-from ..listen_flags import ListenFlags, make_listen_options
-from ..load_permissions import load_permissions
-from ..load_settings import load_settings
-from ..open_session import create_session, to_budget
-from ..server_state import open_state
-from ..session_store import delete_expired_sessions
-from .load_programs import list_server_names, load_programs
+from ..._adapters.integrations.mcp_servers.server_process import NESTING_VARIABLE
+from ..._core.budgets import Budget
+from ..._core.ports import Approver
+from ..._platform.event_loop import run_event_loop
+from ..._session.session import Session
+from ...driving import ListenOptions, Refusal, ServerAddress
+from ...errors import UsageError
+from ..output.notices.log import show_log
+from ..output.notices.start import select_new_notices
+from ..output.progress import print_notice
+from ..output.signals import handle_signals
+from .listen_flags import ListenFlags, make_listen_options
+from .load_permissions import load_permissions
+from .load_settings import load_settings
+from .open_session import create_session, to_budget
+from .programs.load_programs import list_server_names, load_programs
+from .server_state import open_state
+from .session_store import delete_expired_sessions
 
 # Name of the folder of the server, for tokens that are for some workspaces only.
 _WORKSPACE = "default"
